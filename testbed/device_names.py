@@ -65,3 +65,10 @@ def peer_name(number: int) -> str:
 def worker_name(number: int) -> str:
     """Return the device name of a worker."""
     return f"worker-{number}"
+
+
+def struck_name(number: int, servers: int) -> str:
+    """Return the device name of a worker or, by its number below 0, of one of the servers."""
+    if number <= SERVER_NUMBER:
+        return server_names(servers)[server_index(number)]
+    return worker_name(number)

@@ -5,7 +5,7 @@ belongs to it, and notes that here, for the two checkpoints that exist and one b
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -41,8 +41,13 @@ class Mark:
     left_out: list[int] = field(default_factory=list)
 
 
+def latest(marks: Sequence[Mark]) -> Mark:
+    """Return the mark of the newest checkpoint, of those of several servers."""
+    return max(marks, key=lambda mark: mark.time)
+
+
 class Marks:
-    """The marks of one run's last checkpoints."""
+    """The marks of one server's last checkpoints."""
 
     def __init__(self, folder: Path) -> None:
         """Start without marks, in a run's folder of checkpoints, which must exist."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from testbed.device_names import SERVER_NUMBER
+from testbed.device_names import SERVER_NAME, SERVER_NUMBER, struck_name
 from testbed.experiment.units import format_percentage, format_rate
 from testbed.quantities import as_number
 
@@ -32,8 +32,9 @@ def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
     fault, devices = rule["fault"], rule["devices"]
     if "trace" in rule:
         return _of_trace(rule, plan)
-    if devices == [SERVER_NUMBER]:
-        target = "the server"
+    if devices and devices[0] <= SERVER_NUMBER:
+        names = [struck_name(device, plan.settings.servers) for device in devices]
+        target = ", ".join("the server" if name == SERVER_NAME else name for name in names)
     elif len(devices) == plan.settings.workers:
         target = "each worker"
     else:

@@ -1,6 +1,6 @@
 """Conflicts of faults, and of a restarted server's checkpoints, with the rest of the file."""
 
-from testbed.device_names import worker_name
+from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.faults import (
     ClassFaultSpec,
@@ -79,11 +79,17 @@ def _unknown_devices(contents: Contents, fault: FaultSpec) -> list[Conflict]:
                 return [(("who", "class"), text)]
         case WhoByDevices(devices=names):
             numbered = [worker_name(i) for i in range(workers)]
-            text = f"the workers are {numbered[0]} to {numbered[-1]}"
+            servers = server_names(contents.devices.servers)
+            texts = (
+                f"the workers are {numbered[0]} to {numbered[-1]}",
+                f"the servers are {servers[0]} to {servers[-1]}"
+                if len(servers) > 1
+                else f"the only server is '{servers[0]}'",
+            )
             return [
-                (("who", "devices", i), f"there is no '{name}': {text}")
+                (("who", "devices", i), f"there is no '{name}': {texts[is_server(name)]}")
                 for i, name in enumerate(names)
-                if name not in numbered
+                if name not in (*numbered, *servers)
             ]
     return []
 

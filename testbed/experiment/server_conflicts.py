@@ -24,17 +24,12 @@ def of_servers(contents: Contents) -> list[Conflict]:
             f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"
         )
         found.append((path, text))
-    if contents.checkpoints.every is not None:
-        text = "the checkpoints of several servers are not supported yet: take it out or use one"
-        found.append((("checkpoints", "every"), text))
-    found += [
-        (
-            ("faults", i, "who"),
-            "one of several servers cannot be killed yet: strike workers, or use one server",
+    if contents.clock == "virtual" and contents.checkpoints.every is not None:
+        text = (
+            "several servers have no checkpoints under the virtual clock yet: use `clock: wall`, use "
+            "one server, or take it out"
         )
-        for i, rule in enumerate(contents.faults)
-        if rule.of_server
-    ]
+        found.append((("checkpoints", "every"), text))
     if contents.simulation.batched or contents.simulation.device != "cpu":
         key = "batched" if contents.simulation.batched else "device"
         text = "with several servers gradients are computed one after the other: take it out"

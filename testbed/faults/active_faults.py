@@ -19,7 +19,7 @@ class ActiveFaults(Stateful):
         if record["fault"] == "kill":
             return
         for worker in record["devices"]:
-            if worker == SERVER_NUMBER:
+            if worker <= SERVER_NUMBER:
                 continue
             if record["phase"] == "begin":
                 self._active.append((worker, {**record, "devices": [worker]}))

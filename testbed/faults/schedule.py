@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from testbed.device_names import SERVER_NUMBER
+from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
 from testbed.streams import stream
@@ -92,7 +92,7 @@ class Schedule:
             (
                 fault.duration or 0.0
                 for devices, fault in self.faults()
-                if fault.kind == "kill" and SERVER_NUMBER not in devices
+                if fault.kind == "kill" and min(devices, default=0) > SERVER_NUMBER
             ),
             default=0.0,
         )
@@ -128,8 +128,14 @@ class Schedule:
             return
         together = fault.kind == "partition" and devices  # a small share may have no device
         for struck in [devices] if together else [(device,) for device in devices]:
-            generator = stream(self._seed, rule["stream"], struck[0] - SERVER_NUMBER)
+            generator = stream(self._seed, rule["stream"], self._place(struck[0]))
             yield _repeatedly(rule["mean_time"], struck, fault, generator)
+
+    def _place(self, device: int) -> int:
+        """Return a device's place among those that are struck: the first server, workers, servers."""
+        if device >= SERVER_NUMBER:
+            return device - SERVER_NUMBER
+        return len(self._after_pushes) + server_index(device)
 
     def at_iteration(self, version: int) -> Sequence[tuple[tuple[int, ...], Fault]]:
         """Return the devices and the fault, for each fault that strikes at this version."""

@@ -201,6 +201,7 @@ class CheckpointBegun:
 
     version: int
     host_time: float
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +221,7 @@ class ServerRestored:
     connected: Sequence[int]
     counts: Mapping[str, int] | None = None
     incarnations: Sequence[int] | None = None
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)

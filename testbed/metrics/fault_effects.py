@@ -33,7 +33,7 @@ class FaultEffects:
         self._active = {kind: np.zeros(workers, np.int64) for kind in KINDS}
 
     def take(self, record: Mapping[str, Any]) -> tuple[npt.NDArray[np.int64], bool]:
-        """Take a record as the run log receives it, with devices' numbers (-1 is the server).
+        """Take a record as the run log receives it, with devices' numbers (servers' are below 0).
 
         Returns:
             The workers that it is about, int64, and True if the fault begins.

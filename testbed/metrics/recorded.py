@@ -17,7 +17,7 @@ import yaml
 from pydantic import ValidationError
 
 from testbed.algorithms import has
-from testbed.device_names import SERVER_NUMBER, is_server
+from testbed.device_names import is_server, server_number, server_place
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.units import UNLIMITED, parse_limit
@@ -241,8 +241,10 @@ class Recorded:
 
 
 def _number(device: str) -> int:
-    """Return a worker's or peer's number; -1 for the server."""
-    return SERVER_NUMBER if is_server(device) else int(device.rpartition("-")[2])
+    """Return a worker's or peer's number; below 0 for a server."""
+    if is_server(device):
+        return server_number(server_place(device))
+    return int(device.rpartition("-")[2])
 
 
 def read_execution(directory: Path) -> str:

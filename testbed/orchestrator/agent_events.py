@@ -172,7 +172,8 @@ class AgentEvents:
         if event.status == 0:
             return
         if self._injection.exited(device):
-            records.ledgers[0].server_kills += device == devices.hubs[0]
+            if device in devices.hubs:
+                records.ledgers[devices.hubs.index(device)].server_kills += 1
             return
         how, log = devices.reason_of_exit(event), records.processes_log
         if device == COORDINATOR_NAME and self._plan.served:

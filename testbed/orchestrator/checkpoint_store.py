@@ -1,12 +1,15 @@
 """The store of a run's checkpoints in its run directory: their files, and a mark for each.
 
-The server writes the files; the orchestrator opens them, notes in a mark up to which rows of its
-journals each checkpoint goes, and removes all when the run is complete.
+A server writes the files; the orchestrator opens them, notes in a mark up to which rows of its
+journals each checkpoint goes, and removes all when the run is complete. Each of several servers writes
+its own, by its own versions, in a folder of its own.
 """
 
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import Mark, Marks
 from testbed.orchestrator.ingress import Ingress
 from testbed.roles.sharing import CHECKPOINTS, EVERY
-from testbed.runs.resuming import FOLDER, Resumption
+from testbed.runs.resuming import FOLDER, Resumption, folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +29,23 @@ class _Unwritten:
 
 
 class CheckpointStore:
-    """The checkpoints of one run.
+    """The checkpoints of one server.
 
     Attributes:
         mark: the mark of the checkpoint from which the run is resumed; None if it begins.
     """
 
-    def __init__(self, directory: Path, every: int | None, resumption: Resumption | None) -> None:
+    def __init__(self, folder: Path, mark: Mark | None, files: CheckpointFiles | None) -> None:
         """Prepare; no file is opened.
 
         Args:
-            directory: the run directory.
-            every: updates from one checkpoint to the next; None: none is written.
-            resumption: what is left of the run, if it is resumed.
+            folder: where the files are.
+            mark: that of the checkpoint from which the run is resumed; None if it begins.
+            files: those that are open, if the run is resumed.
         """
-        self.mark = resumption.mark if resumption else None
-        self._folder = directory / FOLDER
-        self._every = every
-        self._files = resumption.files if resumption and self.mark else None
+        self.mark = mark
+        self._folder = folder
+        self._files = files if mark else None
         self._marks = Marks(self._folder)
         self._unwritten: list[_Unwritten] = []
 
@@ -59,10 +61,6 @@ class CheckpointStore:
         Raises:
             OSError: the files cannot be opened or cut back.
         """
-        if self.mark is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        if self._every is None:
-            return
         if self._files is None:
             self._files = opened.enter_context(CheckpointFiles.open(self._folder, ()))
         self._marks = Marks.load(self._folder)
@@ -74,13 +72,6 @@ class CheckpointStore:
     def descriptors(self) -> tuple[int, ...]:
         """The files' descriptors, to hand to the server."""
         return self._files.descriptors if self._files else ()
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of the server's role that concern checkpoints; empty if it writes none."""
-        if self._files is None:
-            return {}
-        return {CHECKPOINTS: list(self.descriptors), EVERY: self._every}
 
     def begin(self, mark: Mark, when: float) -> None:
         """Note that the server is about to write a checkpoint; its wire bytes are not known yet.
@@ -109,7 +100,84 @@ class CheckpointStore:
         assert found is not None, f"the checkpoint of update {version} was never reported"
         return found
 
+
+class CheckpointStores:
+    """The checkpoints of one run.
+
+    Attributes:
+        each: those of each server, by its index.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        every: int | None,
+        resumption: Resumption | None,
+        servers: Sequence[str],
+    ) -> None:
+        """Prepare; no file is opened.
+
+        Args:
+            directory: the run directory.
+            every: updates from one checkpoint to the next; None: none is written.
+            resumption: what is left of the run, if it is resumed.
+            servers: the names of those that write checkpoints; none among peers.
+        """
+        self.resumed = resumption is not None and bool(resumption.marks)
+        self._folder = directory / FOLDER
+        self._every = every
+        self.each = [
+            CheckpointStore(folder, mark, files)
+            for folder, mark, files in zip_longest(
+                folders(self._folder, servers),
+                resumption.marks if resumption else (),
+                resumption.files if resumption and self.resumed else (),
+            )
+        ]
+
+    @property
+    def marks(self) -> list[Mark]:
+        """The marks of the checkpoints from which the run is resumed; none if it begins."""
+        return [one.mark for one in self.each if one.mark is not None]
+
+    def open(self, opened: ExitStack) -> None:
+        """Open all files; see ``CheckpointStore.open``.
+
+        Raises:
+            OSError: the files cannot be opened or cut back.
+        """
+        if not self.resumed:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._every is None:
+            return
+        self._folder.mkdir(exist_ok=True)
+        for one in self.each:
+            one.open(opened)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The files' descriptors, two of each server."""
+        return tuple(descriptor for one in self.each for descriptor in one.descriptors)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of servers' roles that concern checkpoints; empty if they write none."""
+        found = list(self.descriptors)
+        return {CHECKPOINTS: found, EVERY: self._every} if found else {}
+
+    def write_marks(self, ingress: Sequence[Ingress]) -> None:
+        """Write the marks whose wire bytes are known by now.
+
+        Args:
+            ingress: of each server.
+
+        Raises:
+            OSError: there is no room.
+        """
+        for one, own in zip(self.each, ingress, strict=False):
+            one.write_marks(own)
+
     def remove(self) -> None:
         """Remove all checkpoints of the run, which is complete."""
-        if self._files is not None:
+        if self.descriptors:
             shutil.rmtree(self._folder)

@@ -1,9 +1,9 @@
 """The evaluations of one run: which are due, what is known of each, and when one is complete."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from testbed.checkpoints.marks import Mark
+from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
 from testbed.metrics.live import LiveRun
@@ -24,20 +24,19 @@ class Evaluations:
     """
 
     def __init__(
-        self, records: Records, metrics: LiveRun | None, mark: Mark | None, servers: int = 1
+        self, records: Records, metrics: LiveRun | None, marks: Sequence[Mark], servers: int = 1
     ) -> None:
-        """Begin without evaluations, or as they were at the checkpoint of a mark.
+        """Begin without evaluations, or as they were at the checkpoints of marks.
 
         Args:
+            marks: of each server, if the run is resumed.
             servers: the number of servers; 1 among peers.
         """
         self._records = records
         self._metrics = metrics
-        if mark:
-            self.ingress = IngressOfServers([Ingress(mark.wire_bytes, mark.forgotten)])
-        else:
-            self.ingress = IngressOfServers([Ingress() for _ in range(servers)])
-        self.left_out = LeftOut(mark.left_out if mark else ())
+        each = [Ingress(mark.wire_bytes, mark.forgotten) for mark in marks]
+        self.ingress = IngressOfServers(each or [Ingress() for _ in range(servers)])
+        self.left_out = LeftOut(latest(marks).left_out if marks else ())
         self.missing: list[int] = []
         self._backlog = Backlog()
 
@@ -80,10 +79,13 @@ class Evaluations:
         if warning := self._backlog.warning(self.ingress.due):
             records.event("warning", warning, EVALUATOR_NAME)
 
-    def go_back(self, version: int, since: float, forgotten: Mapping[str, int]) -> None:
-        """Go back to a checkpoint; see ``Ingress.go_back`` for the arguments."""
-        self.left_out.go_back(version)
-        self.ingress.go_back(version, since, forgotten)
+    def go_back(
+        self, server: int, version: int, since: float, forgotten: Mapping[str, int]
+    ) -> None:
+        """Go back to a server's checkpoint; see ``Ingress.go_back`` for the arguments."""
+        if len(self.ingress.each) == 1:
+            self.left_out.go_back(version)
+        self.ingress.go_back(server, version, since, forgotten)
 
     def give_up(self) -> None:
         """Expect no further result: the evaluator has ended."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from testbed.device_names import EVALUATOR_NAME
 from testbed.errors import RunError
-from testbed.orchestrator.checkpoint_store import CheckpointStore
+from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.records import Records
 from testbed.planning.plan import Plan
@@ -20,7 +20,7 @@ def write_end(
     directory: Path,
     records: Records,
     evaluations: Evaluations,
-    store: CheckpointStore,
+    store: CheckpointStores,
 ) -> dict[str, Any]:
     """Write the end of a run to its directory, and return the summary.
 

@@ -80,6 +80,10 @@ class Ingress:
             self._complete.add(row["iteration"])
             self._last = row
 
+    def has_version(self, version: int) -> None:
+        """Note that the evaluation of a version is on record already, as one of several servers."""
+        self._complete.add(version)
+
     def counted(self, time: float, wire_bytes: int) -> None:
         """Record a reading of the kernel's counter, at a time of CLOCK_MONOTONIC in seconds."""
         self._readings.append(Reading(time, wire_bytes))
@@ -87,7 +91,8 @@ class Ingress:
     def evaluation_due(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds."""
         self._last = {"iteration": version, "time": time, **self._with_forgotten(ledger)}
-        self._pending[version] = self._last
+        if version not in self._complete and version not in self._pending:
+            self._pending[version] = self._last  # otherwise it had it before it was killed
 
     def evaluation_due_again(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Record the same from a restored server, which cannot know what was reported before."""

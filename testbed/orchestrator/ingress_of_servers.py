@@ -41,8 +41,13 @@ class IngressOfServers:
         return sorted({version for one in self.each for version in one.give_up()})
 
     def has(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Note evaluations that are on record already, in order, of a run with one server."""
-        self.each[0].has(rows)
+        """Note evaluations that are on record already, in order."""
+        if len(self.each) == 1:
+            self.each[0].has(rows)
+            return
+        for row in rows:
+            for one in self.each:
+                one.has_version(row["iteration"])
 
     def counted(self, time: float, wire_bytes: Sequence[int]) -> None:
         """Record a reading of the kernel's counters, by server, at a time of CLOCK_MONOTONIC."""
@@ -77,9 +82,18 @@ class IngressOfServers:
             one.left_out(version)
         return new
 
-    def go_back(self, version: int, since: float, forgotten: Mapping[str, int]) -> None:
-        """Go back to a version to which the only server was restored; see ``Ingress.go_back``."""
-        self.each[0].go_back(version, since, forgotten)
+    def go_back(
+        self, server: int, version: int, since: float, forgotten: Mapping[str, int]
+    ) -> None:
+        """Go back to a version to which a server was restored; see ``Ingress.go_back``.
+
+        One of several servers goes back alone, and no evaluation is dropped: what the others had of it
+        still is theirs. A version that the server has a second time is evaluated if it was not before.
+        """
+        if len(self.each) == 1:
+            self.each[0].go_back(version, since, forgotten)
+        else:
+            self.each[server].forgotten = dict(forgotten)
 
     def complete(self) -> Iterator[dict[str, Any]]:
         """Yield, in order and once, the evaluation points of which everything is known."""

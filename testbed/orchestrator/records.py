@@ -3,14 +3,14 @@
 import contextlib
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from testbed.checkpoints.marks import Mark
-from testbed.device_names import SERVER_NAME
+from testbed.checkpoints.marks import Mark, latest
+from testbed.device_names import server_names
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump
 from testbed.messages.reports import EvaluationDue, ServerFinished
@@ -99,7 +99,7 @@ class Records:
         self.peers: Mapping[str, dict[str, Any]] = {}
         self.over_links: dict[Direction, LinkCounts] = {}
         self.earlier_seconds = 0.0
-        self._just_restored = False
+        self._just_restored: int | None = None
         if resumption is not None:
             self.event("info", resumption.told, None)
 
@@ -151,9 +151,10 @@ class Records:
             assert self.training is not None
             outcome.first_update = self.training + float(rows["host_time"][0]) - self._began
         outcome.took_in(rows, version)
-        if self._just_restored:
-            self._just_restored = False
-            self.event("info", "training goes on", SERVER_NAME)
+        if self._just_restored is not None and (rows["server"] == self._just_restored).any():
+            name = server_names(self.servers.count)[self._just_restored]
+            self._just_restored = None
+            self.event("info", "training goes on", name)
         self.progress.moved(outcome.host_seconds, version)
 
     def local_bytes(self, report: EvaluationDue | ServerFinished) -> dict[str, int]:
@@ -178,23 +179,33 @@ class Records:
             self.outcome.updates = self.servers.version
             self.outcome.parameters_sha256 = self.log.parameters(self.servers.parameters)
 
-    def resume(self, kept: Kept, mark: Mark) -> None:
-        """Restore the state of an interrupted run at the checkpoint of a mark."""
-        rows, outcome = kept.updates, self.outcome
-        self.ledgers[0].earlier_updates = len(rows)
+    def resume(self, kept: Kept, marks: Sequence[Mark]) -> None:
+        """Restore the state of an interrupted run at the checkpoints of marks, by server."""
+        rows, outcome, mark = kept.updates, self.outcome, latest(marks)
+        for ledgers in self.ledgers:
+            ledgers.earlier_updates = len(rows)
+        for server, own in enumerate(marks):
+            self.servers.reached(server, own.version)
         if len(rows):
-            outcome.took_in(rows, mark.version)
+            outcome.took_in(rows, min(own.version for own in marks))
             self.earlier_seconds = outcome.last_update
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = self.progress.lost = mark.workers_lost
         outcome.accuracies = [row["accuracy"] for row in kept.evaluations]
 
-    def go_back(self, mark: Mark) -> np.ndarray[Any, Any]:
-        """Go back to the checkpoint of a mark; return the rows of updates that are lost."""
-        cut_back = self.log.go_back(mark.version, mark.updates)
-        self.outcome.updates = mark.version
-        self._just_restored = True
-        del self.outcome.accuracies[cut_back.evaluations :]
+    def go_back(self, server: int, mark: Mark) -> np.ndarray[Any, Any]:
+        """Go back with a server to the checkpoint of a mark; return the rows of updates that are lost.
+
+        With several servers, evaluations stay: each is of slices as their servers had them then.
+        """
+        several = self.servers.count > 1
+        of = server if several else None
+        cut_back = self.log.go_back(mark.version, mark.updates, server=of)
+        self.servers.restored(server)
+        self.outcome.updates = self.servers.reached(server, mark.version)
+        self._just_restored = server
+        if not several:
+            del self.outcome.accuracies[cut_back.evaluations :]
         return cut_back.lost
 
 

@@ -1,6 +1,6 @@
 """The checkpoints of a run: note how far it is at each, and go back to one.
 
-The server writes and restores its own state. The orchestrator keeps journals, ledgers and faults in
+A server writes and restores its own state. The orchestrator keeps journals, ledgers and faults in
 step with it: for a server that was killed, and for a whole run that is resumed.
 """
 
@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from testbed.checkpoints.marks import Mark
-from testbed.device_names import SERVER_NAME
+from testbed.checkpoints.marks import Mark, latest
 from testbed.messages.reports import CheckpointBegun, ServerRestored
 from testbed.messages.requests import ReadIngress
-from testbed.orchestrator.checkpoint_store import CheckpointStore
+from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.devices import Devices
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
@@ -27,7 +26,7 @@ class Restoration:
 
     def __init__(
         self,
-        store: CheckpointStore,
+        store: CheckpointStores,
         *,
         records: Records,
         evaluations: Evaluations,
@@ -43,7 +42,7 @@ class Restoration:
     @property
     def resumed(self) -> bool:
         """True if the run goes on from a checkpoint of an earlier session."""
-        return self._store.mark is not None
+        return self._store.resumed
 
     def open(self, opened: ExitStack, resumption: Resumption | None) -> None:
         """Open the checkpoints' files; restore the state at the mark of a resumed run.
@@ -55,27 +54,30 @@ class Restoration:
             OSError: the files cannot be opened or cut back.
         """
         self._store.open(opened)
-        mark = self._store.mark
-        if resumption is None or mark is None:
+        marks = self._store.marks
+        if resumption is None or not marks:
             return
         kept = resumption.kept
-        self._injection.resume(kept.updates, kept.records, mark)
-        self._records.resume(kept, mark)
+        # Faults happen at the first server's versions, and after pushes to it.
+        of_first = kept.updates[kept.updates["server"] == 0]
+        elapsed = latest(marks).time
+        self._injection.resume(of_first, kept.records, marks[0].version, elapsed)
+        self._records.resume(kept, marks)
         self._evaluations.resume(kept.evaluations)
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a server that goes on from a checkpoint; empty if it begins."""
-        if self._store.mark is None:
+        """Return the arguments of servers that go on from a checkpoint; empty if they begin."""
+        if not self._store.marks:
             return {}
         return {
             "restore": True,
             "kills": self._injection.server_kills,
             "training": None,
-            "elapsed": self._store.mark.time,
+            "elapsed": latest(self._store.marks).time,
         }
 
     def checkpoint_begun(self, report: CheckpointBegun) -> None:
-        """Note what belongs to a checkpoint that the server is about to write."""
+        """Note what belongs to a checkpoint that a server is about to write."""
         now, records = time.monotonic(), self._records
         elapsed = 0.0 if records.training is None else now - records.training
         self._injection.turn(now)  # all faults due before the checkpoint have begun, no later one
@@ -88,32 +90,34 @@ class Restoration:
             suspected=outcome.suspected,
             welcomed=outcome.welcomed,
             workers_lost=outcome.workers_lost,
-            forgotten=dict(self._evaluations.ingress.each[0].forgotten),
+            forgotten=dict(self._evaluations.ingress.each[report.server].forgotten),
             wire_bytes=0,  # until the counter is read
             left_out=list(self._evaluations.left_out),
         )
-        self._store.begin(mark, report.host_time)
+        self._store.each[report.server].begin(mark, report.host_time)
         self._devices.ask(ReadIngress())
 
     def server_restored(self, report: ServerRestored) -> None:
-        """Go back to the checkpoint that the server was restored from."""
+        """Go back to the checkpoint that a server was restored from."""
         version, records = report.version, self._records
+        name = self._devices.hubs[report.server]
         text = f"back from the checkpoint of update {version:,}"
         if records.training is None:  # the whole run is resumed: its journals already end there
-            records.event("info", text, SERVER_NAME)
+            records.event("info", text, name)
         elif report.counts is not None:
-            records.event("info", text, SERVER_NAME)
+            records.event("info", text, name)
             records.deduplication.back_to(report.counts)
         else:
-            self._go_back(version, text)
-        self._injection.restored(version, report.connected, report.incarnations)
+            self._go_back(report.server, version, text)
+        self._injection.restored(report.server, version, report.connected, report.incarnations)
 
-    def _go_back(self, version: int, text: str) -> None:
+    def _go_back(self, server: int, version: int, text: str) -> None:
         """Go back to a checkpoint under the wall clock, where later updates are lost for good."""
         self._devices.liveness.clear_suspicions()
-        mark = self._store.of(version)
-        lost = self._records.go_back(mark)
+        mark = self._store.each[server].of(version)
+        lost = self._records.go_back(server, mark)
         text += f"; {np.count_nonzero(lost['applied']):,} later updates are lost"
-        self._records.event("info", text, SERVER_NAME)
+        self._records.event("info", text, self._devices.hubs[server])
         forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
-        self._evaluations.go_back(version, self._injection.server_exited, forgotten)
+        since = self._injection.server_exited(server)
+        self._evaluations.go_back(server, version, since, forgotten)

@@ -183,6 +183,7 @@ class RoleReports:
 
     def _training_ended(self, report: TrainingEnded) -> None:
         servers = self._records.servers
+        self._injection.server_ended(report.server)
         if not servers.ends(report.server):
             return  # workers train on with the other servers
         self._devices.training_ended()

@@ -22,7 +22,7 @@ from testbed.messages.requests import BuildNetwork, LoadRoles, StopTraffic
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.agent_events import AgentEvents
-from testbed.orchestrator.checkpoint_store import CheckpointStore
+from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.devices import Devices
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
@@ -78,7 +78,9 @@ class Run:
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
         self._setup = SetupProgress(host_seconds, len(plan.links) if alone else 0)
-        self._store = CheckpointStore(directory, plan.spec.checkpoints.every, resumption)
+        self._store = CheckpointStores(
+            directory, plan.spec.checkpoints.every, resumption, plan.servers
+        )
         self._stopping = False
 
     def execute(self) -> dict[str, Any]:
@@ -113,7 +115,7 @@ class Run:
         """Make what handles the run's messages."""
         plan, records = self._plan, self._records
         servers = plan.settings.servers
-        self._evaluations = Evaluations(records, self._metrics, self._store.mark, servers)
+        self._evaluations = Evaluations(records, self._metrics, self._store.marks, servers)
         self._devices = Devices(plan, records)
         self._injection = Injection(
             plan.settings,
@@ -280,7 +282,7 @@ class Run:
             EndError: the run is complete, or its set-up makes no progress.
         """
         self._evaluations.write_complete()
-        self._store.write_marks(self._evaluations.ingress.each[0])
+        self._store.write_marks(self._evaluations.ingress.each)
         self._records.show_progress()
         late = self._setup.overdue(time.monotonic())
         if self._records.training is None and late:

@@ -55,6 +55,10 @@ class Servers:
             self._began[server] - next(iter(self._began.values())) if server in self._began else 0.0
         )
 
+    def restored(self, server: int) -> None:
+        """Note that a server was restored: it reports times since the run began to train."""
+        self._began[server] = next(iter(self._began.values()))
+
     def take(self, rows: npt.NDArray[np.void], server: int) -> npt.NDArray[np.void]:
         """Count a server's rows of ``UPDATE``; return them with times since the run began to train."""
         for name in self.pushed[server]:

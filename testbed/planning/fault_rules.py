@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from testbed.device_names import SERVER_NUMBER, worker_name
+from testbed.device_names import SERVER_NUMBER, server_number, server_place, worker_name
 from testbed.durations.shares import apportion
 from testbed.experiment.sections.faults import (
     ByTrace,
@@ -86,6 +86,8 @@ def _devices(
             return list(range(workers))
         case WhoByClass(class_=name):
             return members[name]
+        case WhoByDevices(devices=names) if fault.of_server:
+            return [server_number(index) for index in sorted(set(map(server_place, names)))]
         case WhoByDevices(devices=names):
             return sorted({numbers[name] for name in names})
         case WhoByNumber(number=count):

@@ -143,7 +143,7 @@ class _Role:
             own.layout,
             self.report,
             self.shared.board,
-            checkpoints=self._checkpoints(),
+            checkpoints=self._checkpoints(number),
             restart=Restart.of_role(arguments),
             spill=self.shared.spill(number),
             index=index,
@@ -174,10 +174,10 @@ class _Role:
         self.shared.orders.close()
         DrivenAggregator(serving, self.shared.servers.channel_of_device(index)).serve()
 
-    def _checkpoints(self) -> Checkpoints | None:
+    def _checkpoints(self, number: int) -> Checkpoints | None:
         if self.loaded.checkpoint_every is None:
             return None
-        even, odd = self.shared.checkpoints
+        even, odd = self.shared.checkpoints_of(number)
         files = CheckpointFiles((even, odd), STORED)
         return Checkpoints(self.loaded.checkpoint_every, files)
 

@@ -22,7 +22,7 @@ BOARD = "board"
 PACES = "paces"
 """Key of the descriptor of the devices' paces, if faults may change them."""
 CHECKPOINTS = "checkpoints"
-"""Key of the descriptors of the server's two checkpoint files, if it writes checkpoints."""
+"""Key of the descriptors of the servers' checkpoint files, two of each, if they write checkpoints."""
 EVERY = "checkpoint_every"
 """Key of the number of updates between two checkpoints."""
 SPILL = "spill"
@@ -48,7 +48,8 @@ class Shared:
             aggregators, by their indices.
         board: memory in which devices write their state.
         paces: how much slower than planned each device is.
-        checkpoints: descriptors of the server's checkpoint files; empty if it writes no checkpoints.
+        checkpoints: descriptors of the servers' checkpoint files, two of each; may be none.
+            A role that was handed its descriptors has its own only.
         spills: descriptors of the files for snapshots that wait for the evaluator: one for each server,
             or one for the evaluated peer; a role that was handed its descriptors has its own only.
     """
@@ -66,6 +67,11 @@ class Shared:
         if len(self.spills) > 1:
             return self.spills[server_index(number)]
         return self.spills[0] if self.spills else None
+
+    def checkpoints_of(self, number: int) -> Sequence[int]:
+        """Return the descriptors of a server's two checkpoint files; empty if it has none."""
+        first = 2 * server_index(number) if len(self.checkpoints) > 2 else 0
+        return self.checkpoints[first : first + 2]
 
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
@@ -87,7 +93,8 @@ class Shared:
         """Return the descriptors that a role needs."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
-        found += self.checkpoints if role["role"] == "server" else []
+        own = self.checkpoints_of(int(role["number"])) if role["role"] == "server" else ()
+        found += own
         # Every server writes snapshots, but only one of the peers.
         spill = self.spill(int(role["number"])) if role["role"] in _EVALUATED else None
         found += [] if spill is None else [spill]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
+from testbed.device_names import struck_name
 from testbed.faults.descriptions import describe
 from testbed.runs.deduplication import Deduplication
 from testbed.telemetry.run_log import RunLog
@@ -21,10 +21,13 @@ class FaultLog:
         event: Event,
         host_seconds: Callable[[], float],
         deduplication: Deduplication,
+        *,
+        servers: int,
     ) -> None:
         """Prepare.
 
         Args:
+            servers: the number of parameter servers.
             event: records an event of the run.
             host_seconds: returns the seconds of the host's clock since training began.
             deduplication: drops the records that a restored server produces a second time.
@@ -33,14 +36,12 @@ class FaultLog:
         self._event = event
         self._host_seconds = host_seconds
         self._deduplication = deduplication
+        self._servers = servers
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Write the record of a fault's beginning or end, which has the devices' numbers."""
         if not self._deduplication.is_new("faults"):
             return
-        names = [
-            SERVER_NAME if number == SERVER_NUMBER else worker_name(number)
-            for number in record["devices"]
-        ]
+        names = [struck_name(number, self._servers) for number in record["devices"]]
         self._log.fault(record, names, self._host_seconds())
         self._event("info", describe(record, names), names[0] if len(names) == 1 else None)

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, is_aggregator, is_server
 from testbed.results.reading.faults import CRASHES
 from testbed.results.reading.growing import GrowingJournal
 from testbed.results.reading.journals import NoRunError, read_evaluations
@@ -194,5 +194,6 @@ def _facts(directory: Path) -> _Facts:
             if one.kind in CRASHES:
                 crashed.add(one.device)
     accuracies = read_evaluations(directory).column("accuracy").to_pylist()
-    workers = crashed - {SERVER_NAME, EVALUATOR_NAME, COORDINATOR_NAME}
+    others = {EVALUATOR_NAME, COORDINATOR_NAME}
+    workers = [one for one in crashed - others if not (is_server(one) or is_aggregator(one))]
     return _Facts(phase, accuracies[-1] if accuracies else None, len(workers), len(faulted))

@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from testbed.algorithms import plugin_digest
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import NAME as MARKS
-from testbed.checkpoints.marks import Mark, Marks
+from testbed.checkpoints.marks import Mark, Marks, latest
 from testbed.code_digest import package_digest
+from testbed.device_names import server_place
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
-from testbed.experiment.plugin_code import plugin_digests
 from testbed.planning.plan import Plan, plan
 from testbed.results.reading.journals import read_columns
 from testbed.results.reading.run import Run
@@ -45,16 +47,17 @@ class Resumption:
     Attributes:
         kept: the part of its run directory that is kept.
         state: the state in the checkpoint; None if the run begins anew.
-        mark: the checkpoint's mark; None for a simulation, or if the run begins anew.
-        files: the checkpoints' files; None if the run has none.
+        marks: the marks of the checkpoints, one of each server; none for a simulation, or if the run
+            begins anew.
+        files: the files of the checkpoints: of the simulation, or of each server; may be none.
         host_seconds: seconds of the host's clock that all earlier sessions trained.
         lock: descriptor that keeps other processes from resuming the same run.
     """
 
     kept: Kept
     state: Mapping[str, Any] | None
-    mark: Mark | None
-    files: CheckpointFiles | None
+    marks: Sequence[Mark]
+    files: Sequence[CheckpointFiles]
     host_seconds: float
     lock: int
 
@@ -66,8 +69,8 @@ class Resumption:
 
     def close(self) -> None:
         """Close the checkpoints' files, and let other processes resume the run."""
-        if self.files is not None:
-            self.files.close()
+        for one in self.files:
+            one.close()
         os.close(self.lock)
 
     @property
@@ -75,6 +78,9 @@ class Resumption:
         """The text of the event by which the run log reports the resumption."""
         if self.state is None:
             return f"{RESUMED}the beginning: there is no checkpoint"
+        if len(self.marks) > 1:
+            versions_of_each = ", ".join(f"{mark.version:,}" for mark in self.marks)
+            return f"{RESUMED}the checkpoints of updates {versions_of_each}, of one server each"
         return f"{RESUMED}the checkpoint of update {self.state['version']:,}"
 
     def put_traffic_aside(self, directory: Path) -> None:
@@ -90,6 +96,11 @@ class Resumption:
             aside.mkdir(exist_ok=True)
             for path in earlier:
                 path.replace(aside / path.name)
+
+
+def folders(folder: Path, servers: Sequence[str]) -> list[Path]:
+    """Return the folders of the checkpoints of each server, in the folder of a run's checkpoints."""
+    return [folder / name for name in servers] if len(servers) > 1 else [folder] * len(servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +165,7 @@ def _check(run: Run) -> Plan:
             "otherwise: resume it there, or run it anew"
         )
     spec = load_resolved(run.directory / "spec.yaml")
-    for module, digest in plugin_digests(spec).items():
+    for module, digest in plugin_digest(spec.algorithms[0].name).items():
         if written_by.get("plugins", {}).get(module) != digest:
             raise SpecError(
                 f"{run.id} was begun with other code of the plug-in {module} than is installed here: "
@@ -181,15 +192,24 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SpecError(f"{run.id} is being resumed by another process already") from None
-        files = None
-        if (run.directory / FOLDER).is_dir():
-            files = opened.enter_context(CheckpointFiles.open(run.directory / FOLDER, types))
+        files = [
+            opened.enter_context(CheckpointFiles.open(folder, types))
+            for folder in _existing(run.directory / FOLDER)
+        ]
         found = _read(run, files, lock)
         opened.pop_all()  # from here on the resumption closes them
         return found
 
 
-def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
+def _existing(folder: Path) -> list[Path]:
+    """Return the folders of a run's checkpoints: the run's, or one of each of several servers."""
+    if not folder.is_dir():
+        return []
+    of_servers = [path for path in folder.iterdir() if path.is_dir()]
+    return sorted(of_servers, key=lambda path: server_place(path.name)) or [folder]
+
+
+def _read(run: Run, files: Sequence[CheckpointFiles], lock: int) -> Resumption:
     updates = read_columns(run.directory, "updates", UPDATE.names or ())
     evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
     declared = [one.name for one in run.manifest.diagnostics]
@@ -201,26 +221,32 @@ def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
         "evaluations": evaluations.num_rows,
         "faults": len(faults),
     }
-    state = mark = None
+    state, marks = None, list[Mark]()
     emulated = run.manifest.engine == "emulation"
-    if files is not None and emulated:
-        state, mark = _emulated(files, _marks(run), there, diagnosed)
-    elif files is not None:
+    if files and emulated:
+        state, marks = _of_servers(run, files, there, diagnosed)
+    elif files:
         # A host that crashed may have lost rows that a checkpoint has already counted.
-        state = files.newest(
+        state = files[0].newest(
             lambda one: (
                 one["version"] <= diagnosed and all(one["counts"][n] <= there[n] for n in there)
             )
         )
     counts = dict.fromkeys(there, 0)
-    if mark is not None:
-        early = pc.less_equal(evaluations["iteration"], mark.version)
-        evaluations = evaluations.filter(early)
-        counts |= {"updates": mark.updates, "evaluations": len(evaluations), "faults": mark.faults}
+    if marks:
+        # A version of which an evaluation is on record is not evaluated again.
+        newest = max(mark.version for mark in marks)
+        evaluations = evaluations.filter(pc.less_equal(evaluations["iteration"], newest))
+        updates = updates.filter(_before(marks, updates))
+        counts |= {
+            "updates": len(updates),
+            "evaluations": len(evaluations),
+            "faults": latest(marks).faults,
+        }
     elif state is not None:
         counts |= state["counts"]
     manifest = _manifest(run)
-    seconds = mark.time if mark is not None else _host_seconds(updates, manifest)
+    seconds = latest(marks).time if marks else _host_seconds(updates, manifest)
     version = state["version"] if state else 0
     tables = {
         "updates": updates.slice(0, counts["updates"]),
@@ -230,17 +256,42 @@ def _read(run: Run, files: CheckpointFiles | None, lock: int) -> Resumption:
     }
     resumed = {"version": version, "host_seconds": seconds}
     kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
-    return Resumption(kept, state, mark, files, seconds, lock)
+    return Resumption(kept, state, marks, files, seconds, lock)
 
 
-def _marks(run: Run) -> Marks:
-    folder = run.directory / FOLDER
+def _before(marks: Sequence[Mark], updates: pa.Table) -> pa.Array:
+    """Return the rows of updates that come before their server's mark."""
+    limits = np.array([mark.updates for mark in marks])
+    return pa.array(np.arange(len(updates)) < limits[updates["server"].to_numpy()])
+
+
+def _of_servers(
+    run: Run, files: Sequence[CheckpointFiles], there: Mapping[str, int], diagnosed: float
+) -> tuple[Mapping[str, Any] | None, list[Mark]]:
+    """Return the (first) server's checkpoint and each server's mark; nothing if any has none.
+
+    Each of several servers goes on from its own last checkpoint. They are in step only as far as their
+    workers keep them there: there may be no version of which all have one, and their ledgers are apart.
+    """
+    states: list[Mapping[str, Any]] = []
+    marks: list[Mark] = []
+    for one, folder in zip(files, _existing(run.directory / FOLDER), strict=True):
+        # The diagnostics on record are the first server's.
+        state, mark = _emulated(one, _marks(run, folder), there, math.inf if marks else diagnosed)
+        if state is None or mark is None:
+            return None, []
+        states.append(state)
+        marks.append(mark)
+    return states[0], marks
+
+
+def _marks(run: Run, folder: Path) -> Marks:
     try:
         return Marks.load(folder)
     except ValueError:  # the host crashed
         raise SpecError(
             f"{folder / MARKS} is damaged, and nothing else says how far {run.id} was at a checkpoint: "
-            f"remove {folder}, and it begins anew"
+            f"remove {run.directory / FOLDER}, and it begins anew"
         ) from None
 
 

@@ -81,7 +81,11 @@ class Recording:
         self._evaluate = evaluate
         self._deduplication = Deduplication(counts)
         self._fault_log = FaultLog(
-            self.log, self.event, lambda: self.host_seconds, self._deduplication
+            self.log,
+            self.event,
+            lambda: self.host_seconds,
+            self._deduplication,
+            servers=plan.settings.servers,
         )
         self._suspicions = counts.get("suspicions", 0)
         self._rows = np.empty(_ROWS, UPDATE)

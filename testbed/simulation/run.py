@@ -190,7 +190,7 @@ class SimulatedRun:
 
     def _prepare_checkpoints(self) -> None:
         going_on, every = self._resumption, self._plan.spec.checkpoints.every
-        files = going_on.files if going_on else None
+        files = next(iter(going_on.files), None) if going_on else None
         if every is not None:
             if files is None:
                 files = CheckpointFiles.open(self._directory / FOLDER, STORED)

@@ -189,29 +189,35 @@ class RunLog:
             iterations = np.arange(version - new, version) + 1
             self._diagnostics.append({"iteration": iterations, **columns})
 
-    def go_back(self, version: int, updates: int) -> CutBack:
+    def go_back(self, version: int, updates: int, server: int | None = None) -> CutBack:
         """Cut the run back to a version, after the death of the server that had the later ones.
 
         Evaluations and diagnostics of later versions are removed. Rows of later updates stay, since
-        these reached the server, but none of them counts as applied any more.
+        these reached the server, but none of them counts as applied any more. Of several servers only
+        one goes back: evaluations stay, and diagnostics, which are the first one's, unless it is that.
 
         Args:
             version: that of the checkpoint from which the server goes on.
             updates: number of the rows of updates up to it.
+            server: the index of the server, of several; None if there is one.
         """
         lost = np.empty(0, UPDATE)
 
         def strike_out(table: pa.Table) -> pa.Table:
             nonlocal lost
             rows = _structured(table)
-            lost = rows[updates:].copy()
-            rows["applied"][updates:] = False
-            rows["iteration"][updates:] = version
+            struck = np.arange(len(rows)) >= updates
+            if server is not None:
+                struck &= rows["server"] == server
+            lost = rows[struck]
+            rows["applied"][struck] = False
+            rows["iteration"][struck] = version
             return pa.table({name: rows[name] for name in UPDATE.names or ()})
 
         self._updates.rewrite(strike_out)
-        self._evaluations.cut_back(version)
-        if self._diagnostics is not None:
+        if server is None:
+            self._evaluations.cut_back(version)
+        if self._diagnostics is not None and not server:
             self._diagnostics.rewrite(lambda table: table.slice(0, version))
         return CutBack(lost, self._evaluations.rows)
 

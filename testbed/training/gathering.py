@@ -25,8 +25,9 @@ class Gathering:
         self._on_the_way = [0] * servers
         self._used: list[int | None] = [None] * servers
         self._again = False
-        # What the protocol takes for versions: it only compares them.
         self._complete = -1
+        # Added to what the protocol takes for versions: it only compares them.
+        self._offset = 0
 
     def sent(self, server: int) -> None:
         """Note that a server has sent the worker parameters."""
@@ -53,6 +54,14 @@ class Gathering:
         """Note that a server has stopped; return the same as ``arrived``."""
         self._stopped[server] = True
         return self._begin()
+
+    def restored(self, server: int) -> None:
+        """Note that a server was killed and is back: the next version that it sends counts as newer."""
+        self._there[server] = []
+        self._used[server] = None
+        self._on_the_way[server] = 0
+        self._again = self._awaited[server] = True
+        self._offset += self._complete + 1
 
     def finished(self) -> tuple[bool, Sequence[int] | None]:
         """Note that the worker's computation is over.
@@ -82,7 +91,7 @@ class Gathering:
             if complete <= self._complete and not self._again:
                 return None
             self._complete = complete
-        if self._protocol.arrived(self._complete) is None:
+        if self._protocol.arrived(self._complete + self._offset) is None:
             return None
         self._again = False
         return self._versions()

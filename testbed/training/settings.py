@@ -151,11 +151,11 @@ class FaultSettings:
 
     @property
     def server_absence(self) -> float | None:
-        """The longest time in seconds for which a killed server is away; None if it is never killed."""
+        """The longest time in seconds for which a killed server is away; None if none is killed."""
         absences = [
             float(rule["fault"]["duration"] or 0.0)
             for rule in self.rules
-            if list(rule["devices"]) == [SERVER_NUMBER]
+            if any(device <= SERVER_NUMBER for device in rule["devices"])
         ]
         return max(absences, default=None)
 

@@ -10,7 +10,7 @@ import numpy as np
 from testbed.messages.reports import EvaluationDue, TrainingBegun, UpdatesApplied
 from testbed.messages.requests import Request
 from testbed.orchestrator.agent_events import AgentEvents
-from testbed.orchestrator.checkpoint_store import CheckpointStore
+from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.devices import Devices
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
@@ -56,8 +56,8 @@ class Orchestrator:
         self.records = Records(
             plan, directory, self.watcher, began=self.began, metrics=None, resumption=None
         )
-        self.store = CheckpointStore(directory, 10, None)
-        self.evaluations = Evaluations(self.records, None, None)
+        self.store = CheckpointStores(directory, 10, None, plan.servers)
+        self.evaluations = Evaluations(self.records, None, ())
         self.devices = Devices(plan, self.records)
         agent: Any = Agent()
         self.devices.agent, self.requests = agent, agent.requests

@@ -7,7 +7,7 @@ from pathlib import Path
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import Mark, Marks
-from testbed.orchestrator.checkpoint_store import CheckpointStore
+from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.ingress import Ingress
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.telemetry.run_log import Kept
@@ -29,20 +29,22 @@ def test_a_killed_server_finds_no_checkpoint_later_than_the_mark(
         # The host crashed: its journals end between the two checkpoints.
         lock = os.open(tmp_path, os.O_RDONLY)
         again = Resumption(
-            Kept({}, {}, (), {}), {"version": 20}, mark(20, 25), files, host_seconds=2.0, lock=lock
+            *(Kept({}, {}, (), {}), {"version": 20}, [mark(20, 25)], [files]),
+            host_seconds=2.0,
+            lock=lock,
         )
-        store = CheckpointStore(tmp_path, 10, again)
+        stores = CheckpointStores(tmp_path, 10, again, ["server"])
         with ExitStack() as opened:
-            store.open(opened)
+            stores.open(opened)
             server = Checkpoints(10, CheckpointFiles(files.descriptors, ()))
             assert server.newest() == {"version": 20}
             # It writes another checkpoint, whose mark is not written yet.
             server.write(30, {"version": 30})
             assert Marks.load(folder).of(30) is None
-            store.begin(mark(30, updates=31), when=1.0)
+            stores.each[0].begin(mark(30, updates=31), when=1.0)
             ingress = Ingress()
             ingress.counted(2.0, 100)
-            store.write_marks(ingress)
+            stores.write_marks([ingress])
             noted = Marks.load(folder).of(30)
             assert noted is not None and noted.updates == 31
         os.close(lock)

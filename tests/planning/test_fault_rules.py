@@ -1,14 +1,18 @@
 """The rules of a run's faults: what the faults of an experiment file become."""
 
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.spec import Spec
 from testbed.faults.fault import Fault
+from testbed.faults.schedule import Schedule
 from testbed.planning.fault_rules import fault_rules
 
 AT = {"time": "1s"}
@@ -88,6 +92,43 @@ def test_the_key_who_selects_the_devices() -> None:
     assert Fault(**server["fault"]).duration == 0  # started again at once
     again = rules(how | {"who": {"number": 5}}, seed=2)
     assert again[0]["devices"] != number["devices"]
+
+
+def test_one_of_several_servers_is_struck_or_each() -> None:
+    how = {"when": {"mean_time": "1s"}, "how": "kill"}
+    devices = {"workers": 20, "servers": 3}
+    named, each = rules(
+        how | {"who": {"devices": ["server-2", "server-1"]}},
+        how | {"who": "server"},
+        devices=devices,
+    )
+    assert named["devices"] == [SERVER_NUMBER - 1, SERVER_NUMBER - 2]
+    assert each["devices"] == [SERVER_NUMBER, SERVER_NUMBER - 1, SERVER_NUMBER - 2]
+    assert Fault(**each["fault"]).duration == 0
+    schedule = Schedule([each], 1, 20)
+    first = list(itertools.islice(schedule.timed(), 30))
+    assert {struck for _, struck, _ in first} == {(-1,), (-2,), (-3,)}
+    assert len({time for time, _, _ in first}) == 30  # each server has times of its own
+    assert schedule.longest_absence == 0.0  # of a worker
+
+
+@pytest.mark.parametrize(
+    ("who", "how", "text"),
+    [
+        (
+            ["server-3"],
+            "kill",
+            "there is no 'server-3': the servers are server-0 to server-2",
+        ),
+        (["server"], "kill", "there is no 'server'"),
+        (["server-1", "worker-1"], "kill", "give each a fault of its own"),
+        (["server-1"], "freeze", "a server cannot have 'freeze': use `how: kill`"),
+    ],
+)
+def test_what_cannot_strike_servers_is_refused(who: list[str], how: str, text: str) -> None:
+    fault = {"when": {"time": "1s"}, "how": how, "who": {"devices": who}}
+    with pytest.raises(ValidationError, match=re.escape(text)):
+        faulty(fault, devices={"workers": 20, "servers": 3})
 
 
 def test_the_rows_of_a_trace_become_faults(tmp_path: Path) -> None:

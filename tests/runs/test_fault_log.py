@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from testbed.device_names import SERVER_NUMBER
+from testbed.device_names import SERVER_NUMBER, server_number
 from testbed.faults.fault import Fault
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.fault_log import FaultLog
@@ -18,6 +18,7 @@ def test_a_record_is_written_with_names_and_not_a_second_time(tmp_path: Path) ->
         lambda *event: events.append(event),
         lambda: 7.5,
         deduplication,
+        servers=1,
     )
     deduplication.back_to({"faults": 0})
     record = Fault(3, "kill", 2.0).record("begin", [SERVER_NUMBER, 4], 6.0, 90)
@@ -32,3 +33,16 @@ def test_a_record_is_written_with_names_and_not_a_second_time(tmp_path: Path) ->
         ("info", "server, worker-4: killed for 2 s", None),
         ("info", "worker-4: frozen for good", "worker-4"),
     ]
+
+
+def test_one_of_several_servers_has_its_name(tmp_path: Path) -> None:
+    events: list[tuple[str, str, str | None]] = []
+    faults = FaultLog(
+        RunLog(tmp_path / "run", "", {}),
+        lambda *event: events.append(event),
+        lambda: 7.5,
+        Deduplication(),
+        servers=3,
+    )
+    faults.write(Fault(0, "kill", 2.0).record("begin", [server_number(2)], 6.0, 90))
+    assert events == [("info", "server-2: killed for 2 s", "server-2")]

@@ -17,7 +17,7 @@ from testbed.telemetry.run_log import Kept, RunLog
 def resumption(times: int) -> Resumption:
     """Make the resumption of a run that was resumed ``times`` times before."""
     kept = Kept({"resumed": [{}] * times}, {}, (), {})
-    return Resumption(kept, None, None, None, host_seconds=0.0, lock=-1)
+    return Resumption(kept, None, (), (), host_seconds=0.0, lock=-1)
 
 
 def test_earlier_traffic_files_are_put_aside(tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
 """What a worker waits for, of several servers."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from testbed.training.gathering import Gathering
-from testbed.training.worker_protocols import Pull, PushAndInterrupt, PushAndWait
+from testbed.training.worker_protocols import Pull, PushAndInterrupt, PushAndWait, WorkerProtocol
 
 
 def arrive(gathering: Gathering, server: int, version: int) -> list[int] | None:
@@ -88,3 +92,21 @@ def test_what_one_server_sends_again_is_computed_again() -> None:
     assert arrive(gathering, 1, 1) == [1, 1]
     assert gathering.finished() == (False, None)
     assert arrive(gathering, 1, 1) == [1, 1]
+
+
+@pytest.mark.parametrize("protocol", [PushAndWait, PushAndInterrupt])
+def test_an_earlier_version_of_a_server_that_was_killed_counts_as_newer(
+    protocol: type[WorkerProtocol],
+) -> None:
+    gathering = Gathering(protocol(), 2)
+    arrive(gathering, 0, 50)
+    assert arrive(gathering, 1, 50) == [50, 50]
+    gathering.restored(1)
+    begun: Sequence[int] | None = arrive(gathering, 1, 30)
+    if protocol is PushAndWait:  # it finishes what it computes, and knows that it is too late
+        assert begun is None
+        late, begun = gathering.finished()
+        assert late
+    assert begun == [50, 30]
+    assert gathering.finished() == (False, None)
+    assert arrive(gathering, 1, 31) == [50, 31]

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from testbed.device_names import is_server
 from testbed.experiment.alternatives import ChosenByKey, ChosenByValue, ShortForm
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.timing import file_beside
@@ -26,7 +27,7 @@ class WhoByName(Section):
     """Each worker by itself, or the parameter server."""
 
     name: Literal["each", "server"] = Field(
-        description="each: every worker by itself; server: the parameter server."
+        description="each: every worker by itself; server: the parameter server, of several the first."
     )
 
     @model_serializer
@@ -62,12 +63,12 @@ class WhoByClass(Section):
 
 
 class WhoByDevices(Section):
-    """Workers that are listed."""
+    """Workers that are listed, or parameter servers."""
 
     devices: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
         min_length=1,
-        description="The workers' names.",
-        examples=[["worker-3", "worker-7"]],
+        description="The workers' names, or those of parameter servers.",
+        examples=[["worker-3", "worker-7"], ["server-1"]],
     )
 
 
@@ -252,16 +253,20 @@ class FaultSpec(ClassFaultSpec, _Victims):
 
     @property
     def of_server(self) -> bool:
-        """True if the fault strikes the parameter server."""
+        """True if the fault strikes parameter servers."""
+        if isinstance(self.who, WhoByDevices):
+            return all(map(is_server, self.who.devices))
         return self.who == WhoByName(name="server")
 
     def _impossible(self) -> str | None:
         if isinstance(self.when, ByTrace) and self.who != WhoByName(name="each"):
             return "a trace names the devices: take 'who' out"
         if not self.of_server:
+            if isinstance(self.who, WhoByDevices) and any(map(is_server, self.who.devices)):
+                return "it strikes servers and workers: give each a fault of its own"
             return super()._impossible()
         if self.how.kind != "kill":
-            return f"the server cannot have '{self.how.kind}': use `how: kill`"
+            return f"a server cannot have '{self.how.kind}': use `how: kill`"
         if isinstance(self.when, AfterPushes):
-            return "the server pushes nothing: give a time or an iteration"
+            return "a server pushes nothing: give a time or an iteration"
         return None

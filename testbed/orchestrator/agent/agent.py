@@ -183,15 +183,13 @@ class Agent:
         links = tuple(map(Link.from_json, plan["links"]))
         delays = tuple((up, down) for up, down in plan.get("delays", ()))
         network = Network(links, tuple(plan["routers"]), delays)
-        above = plan.get("above", {})
         queues = building.Queues(
             plan["counted"],
             plan["uncounted"],
             {(one["link"], one["up"]): one["pairs"] for one in plan["shared"]},
-            [device for device in plan["captured"] if device not in above],
+            [device for device in plan["captured"] if device not in plan["above"]],
             plan.get("local", {}),
-            above,
-            plan.get("in_order", False),
+            plan["above"],
         )
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
@@ -221,7 +219,7 @@ class Agent:
             plan["counted"],
             plan["uncounted"],
             plan.get("local", {}),
-            above,
+            plan["above"],
         )
         self._observation = Observation(plan["traffic"], network, counted, networks)
         self._link_counters = LinkCounters(network, counted.apart, networks, counted.above)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from testbed.device_names import SERVER_NAME
+from testbed.device_names import is_server
 from testbed.faults.active_faults import ActiveFaults
 
 
@@ -14,14 +14,14 @@ class EarlierFaults:
     """The faults of all devices until the run was interrupted.
 
     Attributes:
-        server_kills: how often the server was killed.
+        server_kills: how often each server was killed, by name.
         incarnations: how often each worker, by number, was killed and came back.
         dead: the workers that were killed and have not come back.
         lasting: the records of faults that have not ended, with the numbers of the devices on which
             they are still active.
     """
 
-    server_kills: int = 0
+    server_kills: Counter[str] = field(default_factory=Counter)
     incarnations: Counter[int] = field(default_factory=Counter)
     dead: set[int] = field(default_factory=set)
     lasting: list[dict[str, Any]] = field(default_factory=list)
@@ -38,8 +38,8 @@ class EarlierFaults:
         kills: dict[int, dict[str, Any]] = {}
         for record in records:
             begins = record["phase"] == "begin"
-            if record["devices"] == [SERVER_NAME]:
-                found.server_kills += begins
+            if any(map(is_server, record["devices"])):
+                found.server_kills.update(record["devices"] if begins else ())
                 continue
             struck = [numbers[name] for name in record["devices"]]
             active.take({**record, "devices": struck})

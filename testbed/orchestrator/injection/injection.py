@@ -19,8 +19,7 @@ from typing import Any, get_args
 
 import numpy.typing as npt
 
-from testbed.checkpoints.marks import Mark
-from testbed.device_names import SERVER_NAME, SERVER_NUMBER
+from testbed.device_names import SERVER_NUMBER, server_names, server_number
 from testbed.faults.fault import Fault, Kind
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.orchestrator.injection.agenda import Agenda
@@ -72,35 +71,51 @@ class Injection:
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
         self._clock = TrainingClock(clock)
-        self._log = FaultLog(log, event, lambda: self._clock.elapsed, deduplication)
+        servers = settings.servers
+        self._log = FaultLog(
+            log, event, lambda: self._clock.elapsed, deduplication, servers=servers
+        )
         self._wall = settings.timing.clock == "wall"
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._impairments = Impairments(names, ask, self.paces)
         self._workers = Workers(names, ask, start, clock, wall=self._wall)
-        self._server = KilledServer(ask, start, self._clock, self._log)
+        self._servers = {
+            (number := server_number(index)): KilledServer(
+                number, name, ask, start, clock=self._clock, log=self._log
+            )
+            for index, name in enumerate(server_names(servers))
+        }
+        self._server_numbers = dict(zip(server_names(servers), self._servers, strict=True))
         self._agenda = Agenda(self._schedule)
         self._version = self._reached = 0
         self._over = False
+        self._ended: set[int] = set()
         self._earlier_seconds = -math.inf
         self._earlier = EarlierFaults()
 
     # -- what is reported
 
     def resume(
-        self, rows: npt.NDArray[Any], records: Sequence[Mapping[str, Any]], mark: Mark
+        self,
+        rows: npt.NDArray[Any],
+        records: Sequence[Mapping[str, Any]],
+        version: int,
+        elapsed: float,
     ) -> None:
         """Restore the state of an interrupted run; no worker is alive until ``restored`` starts it.
 
         Args:
-            rows: the pushes up to the checkpoint, rows of ``records.UPDATE``.
+            rows: the pushes to the (first) server up to its checkpoint, rows of ``records.UPDATE``.
             records: the faults up to the checkpoint, with the devices' names.
-            mark: the checkpoint's.
+            version: the (first) server's at its checkpoint.
+            elapsed: the seconds that the run had trained.
         """
-        self._earlier_seconds = mark.time
-        self._version = self._reached = mark.version
+        self._earlier_seconds = elapsed
+        self._version = self._reached = version
         earlier = EarlierFaults.of(records, self._numbers)
-        self._server.kills = earlier.server_kills
+        for name, kills in earlier.server_kills.items():
+            self._servers[self._server_numbers[name]].kills = kills
         # Under the virtual clock the server reports which workers are dead and which faults active.
         self._workers.resume(rows, earlier.incarnations, earlier.dead if self._wall else ())
         if self._wall:
@@ -142,8 +157,9 @@ class Injection:
     def reported(self, record: Mapping[str, Any]) -> None:
         """Handle a report, by the virtual clock or a worker, that a fault begins or ends."""
         devices = record["devices"]
-        if SERVER_NUMBER in devices:
-            self._server.write(record)  # a restored server reports its own kill
+        if min(devices, default=0) <= SERVER_NUMBER:
+            for number in devices:
+                self._servers[number].write(record)  # a restored server reports its own kill
             return
         fault = Fault.of_record(record)
         when = self._clock.elapsed if self._wall else record["time"]
@@ -159,7 +175,8 @@ class Injection:
 
     def exited(self, device: str) -> bool:
         """Note that a device's process has ended; return True if this module had it killed."""
-        if device == SERVER_NAME and self._server.exited():
+        server = self._servers.get(self._server_numbers.get(device, 0))
+        if server is not None and server.exited():
             if not self._wall:
                 self._end_all()
             return True
@@ -180,7 +197,8 @@ class Injection:
     def patience(self) -> float:
         """The number of seconds until ``turn`` has something to do."""
         now = self._clock.now()
-        due = min(self._rates.due, self._agenda.due, max(self._server.due, now + LOOK_PERIOD))
+        server = min(one.due for one in self._servers.values())
+        due = min(self._rates.due, self._agenda.due, max(server, now + LOOK_PERIOD))
         if self._workers.any_returning and not self._over:
             due = min(due, now + LOOK_PERIOD)
         return max(0.0, due - now)
@@ -197,8 +215,9 @@ class Injection:
                 self._end(due.fault, devices, self._clock.elapsed, self._version)
         # Even if the server was killed when training had just ended. Under the virtual clock, killed
         # workers must be gone before it starts.
-        if self._server.is_due and (self._wall or not self._workers.any_dying):
-            self._server.start_again(self._version)
+        for server in self._servers.values():
+            if server.is_due and (self._wall or not self._workers.any_dying):
+                server.start_again(self._version)
         if not self._over:
             self._bring_workers_back()
 
@@ -212,20 +231,36 @@ class Injection:
 
     # -- the server
 
-    @property
-    def server_exited(self) -> float:
-        """The moment of CLOCK_MONOTONIC when the last killed server process had ended."""
-        return self._server.last_end
+    def server_exited(self, server: int) -> float:
+        """Return the moment of CLOCK_MONOTONIC when a server's last killed process had ended.
+
+        Args:
+            server: its index.
+        """
+        return self._servers[server_number(server)].last_end
 
     @property
     def server_kills(self) -> int:
-        """The number of times that the server was killed, in all sessions of the run."""
-        return self._server.kills
+        """The number of times that servers were killed, in all sessions of the run."""
+        return sum(one.kills for one in self._servers.values())
+
+    def server_ended(self, server: int) -> None:
+        """Note that training has ended at a server, which is not killed any more.
+
+        Args:
+            server: its index.
+        """
+        self._ended.add(server_number(server))
 
     def kill_server(self, number: int, record: Mapping[str, Any]) -> None:
         """Kill the server for the ``number``-th time; the server has asked for it, and waits."""
-        self._server.write(record)
-        self._server.kill(number)
+        (device,) = record["devices"]
+        self._servers[device].write(record)
+        self._servers[device].kill(number)
+
+    @property
+    def _is_any_server_away(self) -> bool:
+        return any(one.is_away for one in self._servers.values())
 
     def _end_all(self) -> None:
         """End all faults: the restored server reports those that were active at its checkpoint.
@@ -239,19 +274,25 @@ class Injection:
                 self._kill(number)
 
     def restored(
-        self, version: int, connected: Sequence[int], incarnations: Sequence[int] | None
+        self,
+        server: int,
+        version: int,
+        connected: Sequence[int],
+        incarnations: Sequence[int] | None,
     ) -> None:
         """Start and kill workers so that the restored server finds the incarnations that it expects.
 
         Args:
+            server: the server's index.
             version: the version of the checkpoint.
             connected: the numbers of the workers connected when the checkpoint was written.
             incarnations: each worker's incarnation at that time, or that in which it comes back; None
                 under the wall clock, where workers stay as they are.
         """
-        self._server.restoring = False
+        self._servers[server_number(server)].restoring = False
         if incarnations is None:
-            self._version = version
+            if server == 0:  # at whose versions faults happen
+                self._version = version
             if not self._over:
                 self._bring_workers_back()
             return
@@ -271,9 +312,10 @@ class Injection:
     # -- what is done
 
     def _begin(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
-        if SERVER_NUMBER in devices:
-            if not (self._over or self._server.is_away):
-                self._server.begin_fault(fault, when, version)
+        if min(devices, default=0) <= SERVER_NUMBER:
+            for number in devices:
+                if not (self._over or number in self._ended or self._servers[number].is_away):
+                    self._servers[number].begin_fault(fault, when, version)
             return
         devices = [number for number in devices if self._can_be_struck(number)]
         if self._over or not devices:
@@ -317,9 +359,9 @@ class Injection:
         self._impairments.forget(number, ("freeze",))
 
     def _bring_workers_back(self) -> None:
-        if self._server.is_away and not self._wall:
+        if self._is_any_server_away and not self._wall:
             return  # the restored server says which workers it expects
-        self._workers.bring_back(self._server.kills)
+        self._workers.bring_back(self.server_kills)
 
     def _is_lost(self, number: int) -> bool:
         """Return True if a worker can never send again: killed, frozen or disconnected for good."""

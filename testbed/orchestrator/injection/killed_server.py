@@ -1,10 +1,9 @@
-"""Kill the parameter server's process and start it again, as faults demand."""
+"""Kill a parameter server's process and start it again, as faults demand."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from testbed.device_names import SERVER_NAME, SERVER_NUMBER
 from testbed.faults.fault import Fault
 from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.impairments import Ask
@@ -14,20 +13,25 @@ from testbed.runs.fault_log import FaultLog
 
 
 class KilledServer:
-    """Kills and restarts of one run's server; all times are CLOCK_MONOTONIC in seconds.
+    """Kills and restarts of one server of a run; all times are CLOCK_MONOTONIC in seconds.
 
     Attributes:
-        kills: how often the server was killed, in all sessions of the run.
+        kills: how often the server was killed, in all sessions of the run; under the virtual clock how
+            often any was.
         restoring: whether it was started again, and has not yet reported which workers it expects.
         last_end: when the last killed server process had ended.
     """
 
-    def __init__(self, ask: Ask, start: Start, clock: TrainingClock, log: FaultLog) -> None:
+    def __init__(
+        self, number: int, name: str, ask: Ask, start: Start, *, clock: TrainingClock, log: FaultLog
+    ) -> None:
         """Begin with a server that was never killed.
 
         Args:
+            number, name: the server's.
             ask: sends a request to the agent.
         """
+        self._number, self._name = number, name
         self.kills = 0
         self.restoring = False
         self.last_end = -math.inf
@@ -39,11 +43,11 @@ class KilledServer:
     def write(self, record: Mapping[str, Any]) -> None:
         """Write to the log that a fault of the server begins or ends, as the server itself reports."""
         fault, when, version = Fault.of_record(record), record["time"], record["iteration"]
-        self._log.write(fault.record(record["phase"], [SERVER_NUMBER], when, version))
+        self._log.write(fault.record(record["phase"], [self._number], when, version))
 
     def begin_fault(self, fault: Fault, when: float, version: int) -> None:
         """Kill the server by a fault of the wall clock, and write its record."""
-        self._log.write(fault.record("begin", [SERVER_NUMBER], when, version))
+        self._log.write(fault.record("begin", [self._number], when, version))
         self.kill(self.kills + 1, fault)
 
     def kill(self, kills: int, fault: Fault | None = None) -> None:
@@ -57,7 +61,7 @@ class KilledServer:
         self.kills, self.restoring, self._fault = kills, False, fault
         self._killed, self._exited = True, False
         self._back = self._clock.now() + (fault.duration or 0.0) if fault else -math.inf
-        self._ask(KillDevice(SERVER_NAME))
+        self._ask(KillDevice(self._name))
 
     def exited(self) -> bool:
         """Note that the server's process has ended; return True if a fault killed it."""
@@ -89,8 +93,8 @@ class KilledServer:
         """
         if self._fault is not None:
             now = self._clock.elapsed
-            self._log.write(self._fault.record("end", [SERVER_NUMBER], now, version))
+            self._log.write(self._fault.record("end", [self._number], now, version))
         self._killed = self._exited = False
         self.restoring = True
-        role = {"role": "server", "number": SERVER_NUMBER, "restore": True, "kills": self.kills}
-        self._start(SERVER_NAME, role | {"training": self._clock.began})
+        role = {"role": "server", "number": self._number, "restore": True, "kills": self.kills}
+        self._start(self._name, role | {"training": self._clock.began})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed import quantities as q
-from testbed.device_names import SERVER_NAME
+from testbed.device_names import SERVER_NAME, is_server
 from testbed.results.reading.curves import MEASURES, Curve, Floats
 from testbed.results.reading.faults import FaultOccurrence, RunTime, alive
 
@@ -108,7 +108,7 @@ def _mark(
     text += f", {q.as_duration(first.began.time)}"
     if ended is not None:
         text += f", for {q.as_duration(ended.time - first.began.time)}"
-    server = any(occurrence.device == SERVER_NAME for occurrence in occurrences)
+    server = any(is_server(occurrence.device) for occurrence in occurrences)
     until = None if ended is None else position(ended)
     return Mark(first.kind, server, position(first.began), until, text)
 
@@ -120,7 +120,7 @@ def _merged(occurrences: Sequence[FaultOccurrence], position: _Positions) -> tup
     bins: dict[tuple[int, str, bool], list[FaultOccurrence]] = defaultdict(list)
     for occurrence in occurrences:
         bins[
-            occurrence.began.iteration // width, occurrence.kind, occurrence.device == SERVER_NAME
+            occurrence.began.iteration // width, occurrence.kind, is_server(occurrence.device)
         ].append(occurrence)
     found = []
     for (_, kind, server), together in sorted(bins.items()):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from testbed.device_names import SERVER_NAME
+from testbed.device_names import is_server
 from testbed.results.reading.records import FaultRecord
 
 KINDS = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
@@ -45,7 +45,7 @@ class FaultOccurrence:
     Attributes:
         kind: one of ``KINDS``.
         rule: the place of its rule in the experiment file's list, from 0.
-        device: ``worker-3``, or ``server``.
+        device: ``worker-3``, ``server`` or, of several, ``server-1``.
         began: its beginning.
         ended: its end; None if none is recorded.
     """
@@ -141,7 +141,7 @@ def alive(
 
 
 def _of_workers(occurrences: Iterable[FaultOccurrence]) -> list[FaultOccurrence]:
-    return [s for s in occurrences if s.kind in CRASHES and s.device != SERVER_NAME]
+    return [s for s in occurrences if s.kind in CRASHES and not is_server(s.device)]
 
 
 def _records(lines: Iterable[bytes]) -> Iterable[FaultRecord]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed import quantities as q
-from testbed.device_names import SERVER_NAME
+from testbed.device_names import SERVER_NAME, is_server
 from testbed.results.reading.faults import AWAY, FaultOccurrence, in_order, struck
 from testbed.results.reading.run import Run
 
@@ -57,9 +57,10 @@ def in_a_line(run: Run) -> str:
     found = struck(run.faults)
     for kind in in_order(found):
         devices = {occurrence.device for occurrence in run.faults if occurrence.kind == kind}
-        workers = len(devices - {SERVER_NAME})
+        servers = sorted(filter(is_server, devices))
+        workers = len(devices) - len(servers)
         whom = [f"{workers:,} worker{'s' if workers != 1 else ''}"] if workers else []
-        whom += ["the server"] if SERVER_NAME in devices else []
+        whom += ["the server" if one == SERVER_NAME else one for one in servers]
         of = f"{' and '.join(whom)}"
         parts.append(f"{of} away for some time" if kind == AWAY else f"{kind} of {of}")
     return ", ".join(parts)
@@ -78,11 +79,18 @@ def in_words(rule: object) -> str:
     if (found := _one_known(rule.get("when"))) and found[0] == "trace":
         # The devices and the faults are in that file.
         return f"{who}, as {Path(str(found[1])).name} says".removeprefix("each worker, ")
-    if rule.get("who") == SERVER_NAME:
+    if _strikes_servers(rule.get("who")):
         late = " at once" if lasting is None else f" after {lasting}"
         return f"{who}, {_when_in_words(rule.get('when'))}: {what}, and restart{late}"
     how_long = "for good" if lasting is None else f"for {lasting}"
     return f"{who}, {_when_in_words(rule.get('when'))}: {what} {how_long}"
+
+
+def _strikes_servers(who: object) -> bool:
+    match who:
+        case {"devices": [*devices]}:
+            return all(is_server(str(device)) for device in devices)
+    return who == SERVER_NAME
 
 
 def _who(who: object) -> str:

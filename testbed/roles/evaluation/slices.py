@@ -7,8 +7,8 @@ evaluated by none.
 
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from testbed.channel import Channel
 from testbed.learning.data.datasets import Dataset
@@ -26,18 +26,45 @@ from testbed.wire.frames import Kind, header
 
 
 class _Source:
-    """A server that sends its slices, the oldest version first."""
+    """A server that sends its slices, the oldest version first.
 
-    def __init__(self, connection: socket.socket, memory: memoryview) -> None:
-        self._connection = connection
+    It may be killed, and comes back: it is greeted again. A slice that it has sent is kept.
+    """
+
+    def __init__(
+        self, greet: Callable[[], socket.socket], memory: memoryview, *, comes_back: bool
+    ) -> None:
+        """Connect to the server.
+
+        Args:
+            greet: returns a connection over which the server has answered the greeting.
+            memory: where its slices belong.
+            comes_back: True if it may be killed.
+        """
+        self._greet = greet
+        self._connection = greet()
         self._memory = memory
+        self._comes_back = comes_back
         self.version: int | None = None
         self.stopped = False
 
     def read(self) -> None:
         """Receive the next slice into its place, unless one is there, or note the STOP."""
-        if self.stopped or self.version is not None:
-            return
+        while not self.stopped and self.version is None:
+            with self._greeting_again():
+                self._read()
+
+    @contextmanager
+    def _greeting_again(self) -> Iterator[None]:
+        try:
+            yield
+        except (ConnectionError, TimeoutError):
+            if not self._comes_back:
+                raise
+            self._connection.close()
+            self._connection = self._greet()
+
+    def _read(self) -> None:
         accepts = {Kind.PARAMETERS: len(self._memory), Kind.STOP: 0}
         head = receive_header(self._connection, accepts)
         if head.kind is Kind.STOP:
@@ -51,7 +78,8 @@ class _Source:
     def done(self) -> None:
         """Tell the server that nothing more is to come of the slice that it sent last."""
         assert self.version is not None
-        self._connection.sendall(header(Kind.FINISHED, self.version))
+        with self._greeting_again():
+            self._connection.sendall(header(Kind.FINISHED, self.version))
         self.version = None
 
 
@@ -81,9 +109,12 @@ def evaluate_slices(
 def _connected(
     settings: Settings, opened: ExitStack, index: int, one: Slice, learner: Learner
 ) -> _Source:
-    greeted = connect(settings, Identity(settings.workers), one.size, server=index)
-    connection = opened.enter_context(greeted.connection)
-    return _Source(connection, as_bytes(learner.parameters[one.start : one.stop]))
+    def greet() -> socket.socket:
+        greeted = connect(settings, Identity(settings.evaluator), one.size, server=index)
+        return opened.enter_context(greeted.connection)
+
+    memory = as_bytes(learner.parameters[one.start : one.stop])
+    return _Source(greet, memory, comes_back=settings.faults.server_absence is not None)
 
 
 def _read_next(sources: Sequence[_Source]) -> bool:

@@ -355,7 +355,8 @@ class PeerConnections:
             self._close(connection, "training is over")
         for connection in list(self._peers.values()):
             try:
-                connection.end(header(Kind.STOP))
+                connection.send([header(Kind.STOP)])
+                connection.end()
                 self._settle(connection)
             except BrokenConnectionError as error:
                 self._close(connection, f"{error}")

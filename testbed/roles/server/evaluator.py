@@ -141,7 +141,8 @@ class Evaluator:
             since: when the wait began, in seconds of CLOCK_MONOTONIC.
         """
         connection, missing = self._connections.evaluator, self._evaluations.unheard
-        patience = EVALUATOR_TIMEOUT if missing or self._others else LEAVING_TIMEOUT
+        waits = self._others and connection is not None
+        patience = EVALUATOR_TIMEOUT if missing or waits else LEAVING_TIMEOUT
         absent = connection is None and not self.is_missing
         if absent or time.monotonic() - max(since, self._heard) <= patience:
             return

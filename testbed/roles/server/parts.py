@@ -164,7 +164,7 @@ class Parts:
         assert self.checkpoints is not None
         half = self.service.half
         self.report.flush()
-        self.report.send(CheckpointBegun(half.version, time.monotonic()))
+        self.report.send(CheckpointBegun(half.version, time.monotonic(), self.report.server))
         try:
             state: dict[str, Any] = {
                 "version": half.version,

@@ -162,10 +162,7 @@ class WallServer:
         service = self._service
         self.parts.write_checkpoint(
             self.now(),
-            lambda: {
-                "payload_bytes": service.payload_bytes,
-                "message_bytes": service.message_bytes,
-            },
+            lambda: {"ledger": service.ledger},
         )
 
     def _go_on_from_checkpoint(self, restart: Restart) -> None:
@@ -176,13 +173,13 @@ class WallServer:
         half.restore(state["half"])
         for worker in state["there"]:
             half.forget(worker)
-        self._service.go_on(state["payload_bytes"], state["message_bytes"])
+        self._service.go_on(*state["ledger"])
         self.parts.recorder.go_on(half.version)
         self._phase.began = restart.began()
         self._awaited = set(state["there"])
         self._quorum.go_on()
         self._last_back = time.monotonic()
-        self._report.send(ServerRestored(half.version, state["there"]))
+        self._report.send(ServerRestored(half.version, state["there"], server=self._report.server))
         self._evaluator.restore(state["evaluations"])
 
     def _begin_again(self) -> None:
@@ -191,7 +188,7 @@ class WallServer:
             return
         if self._restart.training is None:
             self._phase.began = self._restart.began()
-            self._report.send(TrainingBegun(self._phase.began))
+            self._report.send(TrainingBegun(self._phase.began, self._report.server))
         self._service.begin_again(self.now())
         self._arrivals.send_due()
 

@@ -37,6 +37,9 @@ class ListenerToAll(WallListener):
         self._pushed: list[int | None] = [None] * count
         self._bases: Sequence[int] = ()
         self._stopped = False
+        self._sessions = [0] * count
+        # By server: whether it was greeted again since the computation under way began.
+        self._outdated = [False] * count
 
     # -- by the wall clock
 
@@ -57,7 +60,9 @@ class ListenerToAll(WallListener):
         """Receive what comes; return the versions at which to begin to compute now, or None."""
         versions: Sequence[int] | None = None
         links = self._servers.links
-        for link, came in self._servers.turn(seconds):
+        heard = self._servers.turn(seconds)
+        self._note_sessions()
+        for link, came in heard:
             index = links.index(link)
             for version in came:
                 self._note(index, version, came[version])
@@ -69,6 +74,16 @@ class ListenerToAll(WallListener):
         if versions is not None:
             self._session.faults.answered(min(versions))
         return versions
+
+    def _note_sessions(self) -> None:
+        """Forget what servers sent that were killed and have come back."""
+        for index, link in enumerate(self._servers.links):
+            if link.session != self._sessions[index]:
+                self._sessions[index] = link.session
+                self._received[index] = {}
+                self._pushed[index] = None
+                self._outdated[index] = True
+                self._gathering.restored(index)
 
     def _note(self, index: int, version: int, part: FloatVector) -> None:
         self._received[index][version] = part
@@ -114,6 +129,7 @@ class ListenerToAll(WallListener):
 
     def _compute(self) -> None:
         self._session.line.training()
+        self._outdated = [False] * len(self._outdated)
         computation = self._session.computation
         drawn = computation.draw()
         with self._session.learners.take() as learner:
@@ -135,11 +151,14 @@ class ListenerToAll(WallListener):
 
     def _send(self, *, late: bool) -> None:
         """Push the gradient, or report that it is too late, to every server."""
-        messages: list[Pieces] = [[header(Kind.FINISHED, base)] for base in self._bases]
+        messages: list[Pieces] = [
+            [] if outdated else [header(Kind.FINISHED, base)]
+            for base, outdated in zip(self._bases, self._outdated, strict=True)
+        ]
         fresh = [
             index
             for index, base in enumerate(self._bases)
-            if not late and self._pushed[index] != base
+            if not (late or self._outdated[index]) and self._pushed[index] != base
         ]
         if fresh:
             pushes = self._session.pushes(self._bases, self._gradient, self._loss)

@@ -3,21 +3,26 @@
 Each connection is read when its answer is there (SO_RCVLOWAT, as in ``pulling``), and what the kernel
 has no room to send is kept until there is room. A server that has said STOP is sent to all the same,
 until all servers have; what it sent last stays valid.
+
+A server may be killed, and comes back with an earlier version. The worker then waits until it is back,
+greets it and asks it again, over another *session*; its connections to the other servers stay. What was
+computed at a slice of an earlier session is not sent to that server.
 """
 
 import select
 import selectors
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.roles.orders import OrderChannel
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
-from testbed.roles.transport.kernel_queues import STALLED, unread
+from testbed.roles.transport.kernel_queues import unread
 from testbed.roles.transport.sending import Pieces
+from testbed.roles.worker.pulling import STALLED
 from testbed.training.settings import PORT
 from testbed.training.slices import Slice
 from testbed.updates import FloatVector, SparseUpdate, as_bytes
@@ -34,6 +39,7 @@ class ServerLink:
         slice: the part of the parameters that it holds.
         parameters: that part as the server sent it last, float32, (slice.size,).
         version: its version; -1 before the first.
+        session: the number of times that the server was greeted again.
         stopped: True if the server has said STOP.
         fresh: True if a slice has come since the flag was last taken away.
     """
@@ -48,18 +54,36 @@ class ServerLink:
         """
         self.slice = one
         self.parameters: FloatVector = np.empty(one.size, np.float32)
-        self.version = -1
-        self.stopped = self.fresh = False
+        self.version = self.session = -1
+        self.stopped = False
+        self._address, self._buffer = address, buffer
         self._changes = Codec(EncodingChoice(), one.layout.sizes) if pulls == "changed" else None
-        longest = self._changes.longest if self._changes else 4 * one.size
-        receiver = Receiver({Kind.PARAMETERS: longest, Kind.STOP: 0}, buffer)
-        greeted.setblocking(False)
-        self.connection = Connection(greeted, address, PORT, receiver, time.monotonic())
+        self._longest = self._changes.longest if self._changes else 4 * one.size
         self._mark = HEADER.size + 4 * one.size
+        self.take_over(greeted)
+
+    def take_over(self, greeted: socket.socket) -> None:
+        """Begin a session over a connection over which the server has answered the greeting."""
+        self.session += 1
+        self.fresh = False
+        receiver = Receiver({Kind.PARAMETERS: self._longest, Kind.STOP: 0}, self._buffer)
+        greeted.setblocking(False)
+        self.connection = Connection(greeted, self._address, PORT, receiver, time.monotonic())
+        self._is_whole = False
         self._there = self._woken_at = 0
         self._wake_at(self._mark)
         self._readable = select.poll()
         self._readable.register(greeted, select.POLLIN)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the connection has ended and nothing is left to receive."""
+        try:
+            return not self.connection.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def receive(self) -> dict[int, FloatVector]:
         """Receive what is there, and return the slices that came, by version.
@@ -92,7 +116,7 @@ class ServerLink:
         own = as_bytes(self.parameters)
         if frame.encoding == DENSE and len(frame.body) == len(own):
             own[:] = frame.body
-        elif self._changes is None or self.version < 0:
+        elif self._changes is None or not self._is_whole:
             raise WireError(
                 f"parameters of {len(frame.body)} bytes in encoding {frame.encoding}, expected "
                 f"{len(own)} in encoding {DENSE}"
@@ -103,6 +127,7 @@ class ServerLink:
                 raise WireError("changed parameters that are neither whole nor changes")
             np.copyto(self.parameters, before)
             self.parameters[changes.indices] = changes.values
+        self._is_whole = True
         self.version = frame.number
 
     def unblock(self) -> None:
@@ -125,8 +150,22 @@ class ServerLink:
 class ServerLinks:
     """A worker's links to all servers of a run."""
 
-    def __init__(self, links: Sequence[ServerLink]) -> None:
+    def __init__(
+        self,
+        links: Sequence[ServerLink],
+        greet_again: Callable[[int], socket.socket] | None = None,
+        again: bytes = b"",
+    ) -> None:
+        """Take over the links of one worker.
+
+        Args:
+            greet_again: waits for a server, given by its index, that was killed and comes back, and
+                returns a connection over which it has answered the greeting; None: none comes back.
+            again: what a server is sent then.
+        """
         self.links = links
+        self._greet_again = greet_again
+        self._again = again
         self._selector = selectors.PollSelector()
         for link in links:
             self._watch(link)
@@ -153,11 +192,13 @@ class ServerLinks:
     def send(self, messages: Sequence[Pieces]) -> None:
         """Send each server its message: what the kernel takes now, and a copy of the rest later.
 
+        A message to a server that turns out to be gone is dropped.
+
         Raises:
-            ConnectionError: a connection broke whose server has not said STOP.
+            ConnectionError: a connection broke whose server has not said STOP, and does not come back.
         """
         for link, message in zip(self.links, messages, strict=True):
-            if link.connection.broken is None:
+            if message and link.connection.broken is None:
                 try:
                     link.connection.send(message)
                 except BrokenConnectionError as error:
@@ -175,9 +216,12 @@ class ServerLinks:
             if any(one.connection.pending for one in self.links):
                 self.turn(STALLED)
             elif link.wait():
-                link.receive()
+                self._receive(link)
             else:
                 link.unblock()
+                for one in self.going_on:
+                    if self._greet_again is not None and one.has_ended:
+                        self._broke(one, ConnectionResetError("the server closed the connection"))
         if link.stopped:
             self._watch(link)
 
@@ -202,8 +246,9 @@ class ServerLinks:
                     link.connection.send_pending()
                 except BrokenConnectionError as error:
                     self._broke(link, error)
+                    continue
             if events & selectors.EVENT_READ and not link.stopped:
-                came = link.receive()
+                came = self._receive(link)
                 if came or link.stopped:
                     heard.append((link, came))
             self._watch(link)
@@ -215,12 +260,35 @@ class ServerLinks:
             self.turn(STALLED)
         self._selector.close()
 
-    def _broke(self, link: ServerLink, error: BrokenConnectionError) -> None:
-        if not link.stopped:
+    def _receive(self, link: ServerLink) -> dict[int, FloatVector]:
+        """Receive what is there; nothing of a server that turns out to be gone."""
+        try:
+            return link.receive()
+        except ConnectionError as error:
+            self._broke(link, error)
+            return {}
+
+    def _broke(self, link: ServerLink, error: OSError) -> None:
+        """Do without a server that has stopped; greet one that was killed again."""
+        if link.stopped:
+            # A server that has ended needs nothing more.
+            link.connection.pending = b""
+            link.connection.broken = f"{error}"
+            return
+        if self._greet_again is None:
             raise ConnectionResetError(*error.args) from error
-        # A server that has ended needs nothing more.
-        link.connection.pending = b""
-        link.connection.broken = f"{error}"
+        while True:
+            gone = link.connection.socket
+            if gone in self._selector.get_map():
+                self._selector.unregister(gone)
+            gone.close()
+            link.take_over(self._greet_again(self.links.index(link)))
+            try:
+                link.connection.send([self._again])
+                break
+            except BrokenConnectionError:
+                continue  # it was killed once more
+        self._watch(link)
 
     def _watch(self, link: ServerLink) -> None:
         link.connection.watch(self._selector, not link.stopped)

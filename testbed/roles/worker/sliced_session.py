@@ -98,7 +98,7 @@ def ask_all(session: SlicedSession, pause: WallWait | OrderedWait) -> None:
     servers, links = session.servers, session.servers.links
     pull = header(Kind.PULL)
     servers.send([[pull]] * len(links))
-    while _await_answers(servers):
+    while (sessions := _await_answers(servers)) is not None:
         session.faults.answered(min(link.version for link in links))
         pause.begin()
         session.line.training()
@@ -113,7 +113,7 @@ def ask_all(session: SlicedSession, pause: WallWait | OrderedWait) -> None:
             # The gradient is valid only during the turn; what is not sent by then is copied.
             at_once = pause.over()
             if at_once:
-                servers.send(messages)
+                servers.send(_of_sessions(messages, servers, sessions))
             else:
                 messages = [[b"".join(message)] for message in messages]
         session.line.waiting()
@@ -121,13 +121,29 @@ def ask_all(session: SlicedSession, pause: WallWait | OrderedWait) -> None:
             pause.wait(servers)
             if servers.all_stopped:
                 return
-            servers.send(messages)
+            servers.send(_of_sessions(messages, servers, sessions))
         session.faults.pushed()
 
 
-def _await_answers(servers: ServerLinks) -> bool:
-    """Wait until every server that goes on has answered; return False if none goes on."""
+def _await_answers(servers: ServerLinks) -> list[int] | None:
+    """Wait until every server that goes on has answered.
+
+    Returns:
+        The session of each server's answer; None if no server goes on.
+    """
+    sessions = []
     for link in servers.links:
         servers.wait_for(link)
         link.fresh = False
-    return not servers.all_stopped
+        sessions.append(link.session)
+    return None if servers.all_stopped else sessions
+
+
+def _of_sessions(
+    messages: Sequence[Pieces], servers: ServerLinks, sessions: Sequence[int]
+) -> list[Pieces]:
+    """Return the messages without those to servers that were greeted again, and asked then."""
+    return [
+        message if link.session == session else []
+        for message, link, session in zip(messages, servers.links, sessions, strict=True)
+    ]

@@ -22,6 +22,7 @@ from testbed.training.settings import Settings
 from testbed.training.sliced_computation import SlicedComputation
 from testbed.training.slices import slices
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
+from testbed.wire.frames import Kind, header
 
 
 def work_for_all(  # noqa: PLR0917 - what a worker is made of
@@ -48,17 +49,23 @@ def work_for_all(  # noqa: PLR0917 - what a worker is made of
     own_computation = SlicedComputation(half, batches, encoding, layout, cut, objective(settings))
     buffer = memoryview(bytearray(4 * max(one.size for one in cut) + 4096))
     with contextlib.ExitStack() as opened:
-        links: list[ServerLink] = []
-        for index, (one, address) in enumerate(
-            zip(cut, settings.network.server_addresses, strict=True)
-        ):
-            connection = connect(settings, identity, one.size, server=index).connection
-            opened.enter_context(connection)
+
+        def greet(index: int) -> socket.socket:
+            connection = connect(settings, identity, cut[index].size, server=index).connection
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-            links.append(ServerLink(connection, address, one, settings.training.pulls, buffer))
-        servers = ServerLinks(links)
-        session = SlicedSession(servers, own_computation, learners, line, faults)
+            return opened.enter_context(connection)
+
+        links = [
+            ServerLink(greet(index), address, one, settings.training.pulls, buffer)
+            for index, (one, address) in enumerate(
+                zip(cut, settings.network.server_addresses, strict=True)
+            )
+        ]
         protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
+        comes_back = settings.faults.server_absence is not None and orders is None
+        again = header(Kind.PULL) if protocol.asks else b""
+        servers = ServerLinks(links, greet if comes_back else None, again)
+        session = SlicedSession(servers, own_computation, learners, line, faults)
         if orders is not None:
             servers.also(orders)
         if protocol.asks:

@@ -28,7 +28,7 @@ def test_a_fault_without_an_end_is_active() -> None:
         record("kill", "begin", "server", rule=1, time=6.0),
     ]
     found = EarlierFaults.of(records, NUMBERS)
-    assert found.server_kills == 2
+    assert found.server_kills == {"server": 2}
     assert found.dead == {0, 1}
     assert found.incarnations == {2: 1}
     lasting = {(one["fault"], one["rule"], tuple(one["devices"])) for one in found.lasting}

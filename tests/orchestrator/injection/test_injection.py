@@ -118,7 +118,7 @@ def test_a_killed_server_is_started_again_when_its_fault_ends(make: Make, clock:
     injection.turn()
     assert asked == [KillDevice("server")]
     assert injection.patience == math.inf  # until its process has ended
-    assert injection.exited("server") and injection.server_exited == clock.now
+    assert injection.exited("server") and injection.server_exited(0) == clock.now
     injection.turn()
     assert len(asked) == 1 and injection.patience == 0.5
     clock.now += 0.6

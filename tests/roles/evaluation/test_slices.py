@@ -15,10 +15,19 @@ from testbed.wire.frames import HEADER, Kind, header
 class Server:
     """A server that sends what a test asks for."""
 
-    def __init__(self, size: int) -> None:
-        self.mine, theirs = socket.socketpair()
+    on_return: Sequence[int] = ()
+    """The versions that it sends when it was killed and is greeted again."""
+
+    def __init__(self, size: int, *, comes_back: bool = False) -> None:
+        self.mine: socket.socket
         self.parameters = np.zeros(size, np.float32)
-        self.source = _Source(theirs, as_bytes(self.parameters))
+        self.source = _Source(self._greet, as_bytes(self.parameters), comes_back=comes_back)
+
+    def _greet(self) -> socket.socket:
+        self.mine, theirs = socket.socketpair()
+        for version in self.on_return:
+            self.send([version])
+        return theirs
 
     def send(self, versions: Sequence[int]) -> None:
         for version in versions:
@@ -66,3 +75,31 @@ def test_a_slice_of_another_length_is_refused(servers: list[Server]) -> None:
     servers[0].send([0])
     with pytest.raises(WireError, match="parameters of 2 bytes, expected 4"):
         _read_next([one.source for one in servers])
+
+
+def test_a_server_that_was_killed_is_greeted_again_and_its_slices_stay() -> None:
+    killed, other = Server(2, comes_back=True), Server(1, comes_back=True)
+    killed.send([0])
+    killed.source.read()
+    killed.on_return = (2, 4)
+    killed.mine.close()  # after its slice of version 0 has come
+    other.send([0, 2, 4])
+    sources = [killed.source, other.source]
+    for version in (0, 2, 4):
+        assert _read_next(sources)
+        assert [source.version for source in sources] == [version] * 2
+        assert killed.parameters.tolist() == [version] * 2
+        for source in sources:
+            source.done()
+    assert killed.finished() == [2, 4]
+    for one in (killed, other):
+        one.mine.close()
+        one.source._connection.close()
+
+
+def test_a_server_that_is_gone_and_never_killed_is_an_error() -> None:
+    gone = Server(2)
+    gone.mine.close()
+    with pytest.raises(ConnectionError):
+        gone.source.read()
+    gone.source._connection.close()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pytest
@@ -38,8 +38,8 @@ from testbed.messages.reports import (
 from testbed.roles.evaluation.snapshots import IN_MEMORY
 from testbed.roles.server import connections, quorum
 from testbed.roles.server import evaluator as evaluator_module
+from testbed.roles.server.parts import Parts
 from testbed.roles.server.serving import Serving
-from testbed.roles.server.virtual_server import VirtualServer
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import accepting
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
@@ -72,13 +72,22 @@ def settings(**changes: Any) -> Settings:
 R = TypeVar("R", bound=RoleReport)
 
 
+class Serves(Protocol):
+    """A server or an aggregator, under either clock."""
+
+    parts: Parts
+
+    def serve(self) -> None:
+        """Listen, train and drain."""
+
+
 class Running:
     """A server that runs in a thread, and its reports."""
 
     def __init__(
         self,
         monkeypatch: pytest.MonkeyPatch,
-        make: Callable[..., WallServer | VirtualServer] = WallServer,
+        make: Callable[..., Serves] = WallServer,
         spill: int | None = None,
         **changes: Any,
     ) -> None:

@@ -149,6 +149,7 @@ def test_reading_another_connection_does_not_change_a_push(monkeypatch: pytest.M
     with virtual(monkeypatch, workers=1, updates=1) as (running, theirs):
         worker, other = running.connect(0), running.connect()
         finished(theirs[0])
+        assert isinstance(running.server, VirtualServer)
         look_after = running.server._look_after
 
         def held() -> None:

@@ -99,10 +99,11 @@ def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
         assert np.array_equal(np.frombuffer(body, np.float32), kept["half"]["parameters"])
         assert pull(b)[0] == 3
         # Bytes that the killed server received after its checkpoint do not count.
-        assert second.server.parts.service.payload_bytes == kept["payload_bytes"] < before
+        assert second.server.parts.service.payload_bytes == kept["ledger"][0] < before
         a.sendall(dense(3, 1.0))
         assert second.until(UpdatesApplied).version == 4
         started_before = time.monotonic() - training
+        assert isinstance(second.server, WallServer)
         assert started_before <= second.server.now() <= time.monotonic() - training
 
 

@@ -1,13 +1,17 @@
 """A worker's connections to several servers, which are sockets of the test."""
 
 import socket
+import struct
+import threading
 import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from testbed.roles.transport.sending import Pieces
 from testbed.roles.worker.server_links import ServerLink, ServerLinks
+from testbed.roles.worker.sliced_session import _of_sessions
 from testbed.training.slices import slices
 from testbed.updates import Layout
 from testbed.wire.encodings import DENSE
@@ -120,3 +124,68 @@ def test_a_connection_that_ends_without_stop_is_an_error(place: Place) -> None:
     place.servers[1].close()
     with pytest.raises(ConnectionError, match="the server closed the connection"):
         place.until_heard()
+
+
+class Killed(Place):
+    """Links to servers that are killed and come back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links = ServerLinks(self.links.links, self._greet, again=b"again")
+
+    def _greet(self, server: int) -> socket.socket:
+        mine, self.servers[server] = socket.socketpair()
+        return mine
+
+    def kill(self, server: int) -> None:
+        linger = struct.pack("ii", 1, 0)
+        self.servers[server].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.servers[server].close()
+
+    def close(self) -> None:
+        for one in (*self.servers, *(link.connection.socket for link in self.links.links)):
+            one.close()
+
+
+@pytest.fixture
+def killed() -> Iterator[Killed]:
+    made = Killed()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("noticed", ["receiving", "sending", "waiting"])
+def test_a_server_that_was_killed_is_asked_again_and_the_others_notice_nothing(
+    killed: Killed, noticed: str
+) -> None:
+    first, second = killed.links.links
+    killed.answer(0, 7)
+    killed.answer(1, 7)
+    while not (first.fresh and second.fresh):
+        killed.links.turn(1.0)
+    first.fresh = second.fresh = False
+    killed.kill(0)
+    if noticed == "receiving":
+        killed.links.turn(1.0)
+    elif noticed == "sending":
+        killed.links.send([[b"lost"], [b"push"]])
+        assert killed.servers[1].recv(9) == b"push"
+    else:
+        # It waits for the other server, which does not answer before it asks this one again.
+        threading.Timer(2.5, killed.answer, (1, 8)).start()
+        killed.links.wait_for(second)
+    assert (first.session, second.session) == (1, 0)
+    assert killed.servers[0].recv(99) == b"again"
+    assert set(first.parameters) == {7.0}  # what it sent before stays
+    killed.answer(0, 3)
+    killed.links.wait_for(first)
+    assert (first.version, set(first.parameters)) == (3, {3.0})
+
+
+def test_no_message_of_an_earlier_session_is_sent(killed: Killed) -> None:
+    messages: list[Pieces] = [[b"to the first"], [b"to the second"]]
+    before = [link.session for link in killed.links.links]
+    assert _of_sessions(messages, killed.links, before) == messages
+    killed.kill(1)
+    killed.links.turn(1.0)
+    assert _of_sessions(messages, killed.links, before) == [messages[0], []]

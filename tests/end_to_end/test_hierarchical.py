@@ -1,0 +1,101 @@
+"""Aggregators: both clocks, three ledgers at the server and at each aggregator."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.agree import pairs
+from bench.command import execute
+from testbed.runs.ledgers.ledgers import Ledgers
+
+pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
+
+HIERARCHICAL = Path(__file__).parents[2] / "experiments" / "agree-hierarchical.yaml"
+UNSHAPED = {"clusters": [{"name": "a", "share": "60%"}, {"name": "b", "share": "40%"}]}
+SHAPED = {
+    "uplink": "50mbit",
+    "downlink": "80mbit",
+    "server": {"uplink": "80mbit", "downlink": "60mbit"},
+    "clusters": [
+        {"name": "a", "share": "60%", "uplink": "40mbit", "downlink": "60mbit"},
+        {"name": "b", "share": "40%", "uplink": "60mbit"},
+    ],
+}
+ALL = {"name": "hierarchical"}
+SPARSE = {
+    "name": "hierarchical",
+    "label": "sparse",
+    "ratio": 0.05,
+    "error_feedback": True,
+    "encoding": "compact-8-zstd",
+    "pulls": "changed",
+    "server": "asynchronous",
+    "wait_for": 2,
+}
+
+
+def written(tmp_path: Path, **changes: Any) -> Path:
+    spec = yaml.safe_load(HIERARCHICAL.read_text(encoding="utf-8")) | changes
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    return path
+
+
+def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
+    found = pairs(written(tmp_path, training={"updates": 60}), tmp_path)
+    assert len(found) == 3
+    for pair in found:
+        assert pair.differences() == [], pair.emulated["algorithm"]
+        assert set(pair.emulated["aggregators"]) == {"aggregator-0", "aggregator-1"}
+    assert len({pair.emulated["parameters_sha256"] for pair in found}) == 3
+
+
+def assert_ledgers_agree(run: Path, summary: dict[str, Any]) -> None:
+    """Assert that the ledgers agree at the server and at each aggregator, and are what they say."""
+    assert summary["ended"] == "completed"
+    assert summary["traffic"]["reconciled"] is True, summary["traffic"]["differences"]
+    assert all(one["reconciled"] is True for one in summary["traffic"]["servers"].values())
+    found = {str(one.of): one for one in Ledgers.load_all(run / "traffic")}
+    assert list(found) == ["server", "aggregator-0", "aggregator-1"]
+    above = found.pop("server")
+    assert {one.device for one in above.connections} == {"aggregator-0", "aggregator-1"}
+    entered = {"server": summary["ingress_after_drain"], **summary["aggregators"]}
+    for name, ledgers in (("server", above), *found.items()):
+        own = entered[name]
+        assert sum(one.message_bytes for one in ledgers.connections) == own["message_bytes"]
+        assert sum(one.payload_bytes for one in ledgers.connections) == own["payload_bytes"]
+        assert ledgers.counter is not None
+        assert int(ledgers.counter["bytes"]) == own["wire_bytes"] > own["message_bytes"]
+        assert own["payload_bytes"] > 0
+    devices = [{one.device for one in ledgers.connections} for ledgers in found.values()]
+    assert [len(one) for one in devices] == [3, 2]
+    assert devices[0].isdisjoint(devices[1])
+
+
+@pytest.mark.parametrize("network", [UNSHAPED, SHAPED], ids=["unshaped", "shaped"])
+def test_under_the_wall_clock_ledgers_agree_at_each_aggregator(
+    network: dict[str, Any], tmp_path: Path
+) -> None:
+    path = written(
+        tmp_path,
+        clock="wall",
+        algorithms=[ALL, SPARSE],
+        devices={"workers": 5},
+        network=network,
+        training={"updates": 40},
+        compute={"distribution": "constant", "mean": "5ms"},
+        waiting={"distribution": "constant", "mean": "5ms"},
+        evaluation={"every": 20, "images": 100},
+    )
+    done = execute("run", path, tmp_path / "out", ())
+    whole, sparse = done.summaries
+    for summary in done.summaries:
+        assert_ledgers_agree(done.directory / summary["algorithm"], summary)
+    # What the server sends an aggregator is no ingress of that: 40 or more times the whole model.
+    model = whole["aggregators"]["aggregator-0"]["payload_bytes"] // (3 * 40)
+    wire = whole["aggregators"]["aggregator-1"]["wire_bytes"]
+    assert wire < 1.15 * 2 * 41 * model
+    assert whole["ingress"]["payload_bytes"] == 2 * 40 * model
+    assert sparse["ingress"]["payload_bytes"] < whole["ingress"]["payload_bytes"] / 10

@@ -1,0 +1,194 @@
+"""An aggregator under the virtual clock, with real sockets, driven by the test as by the clock.
+
+It shows what the aggregator decides by itself: the wall clock's tests have the rest of its sockets.
+"""
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+from testbed.channel import Channel
+from testbed.messages import driving
+from testbed.messages.codec import send
+from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request
+from testbed.messages.reports import ServerFinished
+from testbed.roles.server.driven_aggregator import DrivenAggregator
+from testbed.roles.server.serving import Serving
+from testbed.wire.frames import Kind, header
+from tests.roles.server.test_server import SIZE, Running, dense, receive
+from tests.roles.server.test_wall_aggregator import TREE, Server, above, half
+
+__all__ = ["above"]
+
+DENSE = 32 + 4 * SIZE
+
+
+class Clock:
+    """The process of the virtual clock, as the aggregator sees it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+
+    def gathered(self) -> Gathered:
+        told = FROM_SERVER.receive(self.channel)
+        assert isinstance(told, Gathered)
+        return told
+
+    def begin(self, request: Request) -> None:
+        send(self.channel, request)
+
+    def outcome(self) -> Outcome:
+        told = FROM_SERVER.receive(self.channel)
+        assert isinstance(told, Outcome)
+        return told
+
+    def ask(self, request: Request) -> Outcome:
+        self.begin(request)
+        return self.outcome()
+
+
+Drive: TypeAlias = Callable[..., tuple[Running, Clock]]
+
+
+@pytest.fixture
+def drive(monkeypatch: pytest.MonkeyPatch, above: Server) -> Iterator[Drive]:
+    made: list[tuple[Running, Clock]] = []
+
+    def start(**options: Any) -> tuple[Running, Clock]:
+        ours, theirs = Channel.pair()
+
+        def make(serving: Serving) -> DrivenAggregator:
+            own = half(options)
+            return DrivenAggregator(replace(serving, half=own, index=1), theirs)
+
+        made.append((Running(monkeypatch, make, None, **TREE | {"clock": "virtual"}), Clock(ours)))
+        return made[-1]
+
+    yield start
+    for running, clock in made:
+        if running.thread.is_alive():
+            clock.begin(driving.End((0, 0, 0, 0), ()))
+            above.connection.close()
+        running.close()
+
+
+def begun(running: Running, clock: Clock, above: Server) -> list[socket.socket]:
+    """Connect both devices, which ask, and the aggregator to its server; return the connections."""
+    devices = [running.connect(number) for number in (0, 1)]
+    for device in devices:
+        device.sendall(header(Kind.PULL))
+    assert above.accept() == 2
+    told = clock.gathered()
+    assert list(told.workers) == [0, 1]
+    assert [list(sizes) for sizes in told.sizes] == [[64, 32]] * 2
+    for number in (0, 1):
+        clock.ask(driving.Join(number))
+    return devices
+
+
+def serve(clock: Clock, devices: list[socket.socket], version: int) -> None:
+    """Send the devices what the aggregator has."""
+    for number, device in enumerate(devices):
+        assert clock.ask(driving.Pull(number, 1.0)).value is True
+        assert clock.ask(driving.Answer(number, None)).value == DENSE
+        assert receive(device)[:2] == (Kind.PARAMETERS, version)
+
+
+def take(clock: Clock, number: int, base: int) -> Outcome:
+    """Have the aggregator read a device's push and apply it; return what came of that."""
+    received = clock.ask(driving.Receive(number)).value
+    base_version, update, payload, loss, count, sizes = received
+    assert (base_version, payload, count, list(sizes)) == (base, 4 * SIZE, 0, [DENSE, 32])
+    return clock.ask(driving.Apply(number, update, base, loss, 2.0))
+
+
+def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
+    drive: Drive, above: Server
+) -> None:
+    running, clock = drive()
+    devices = begun(running, clock, above)
+    assert clock.ask(driving.Pull(0, 0.0)).value is False  # there are no parameters yet
+    clock.begin(driving.Adopt(0, 0.5))
+    above.send(0, 1.5)  # the clock may say that they have arrived before they have
+    adopted = clock.outcome()
+    assert (adopted.value, adopted.version, adopted.is_due) == (None, 0, False)
+    above.send(1, 2.5)  # sent, and by the clock still under way
+    serve(clock, devices, 0)
+    for number, device in enumerate(devices):
+        device.sendall(dense(0, 2.0 + number) + header(Kind.PULL))
+    assert not take(clock, 0, 0).is_due
+    assert take(clock, 1, 0).is_due
+    above.hears_nothing()  # the combination has closed, and leaves when the clock says so
+    assert not clock.ask(driving.Combine()).is_due
+    pushed = above.push()
+    assert (pushed.number, pushed.count) == (0, 2)
+    assert set(np.frombuffer(pushed.body, np.float32)) == {5.0}
+    assert clock.ask(driving.Pull(0, 3.0)).value is False
+    assert clock.ask(driving.Adopt(1, 3.0)).version == 1
+    serve(clock, devices, 1)
+    clock.ask(driving.Stop())
+    clock.begin(driving.End((8, 9, 0, 0), ()))
+    above.connection.sendall(header(Kind.STOP))
+    for device in devices:
+        assert receive(device)[0] is Kind.STOP
+        device.close()
+    finished = running.until(ServerFinished)
+    assert (finished.payload_bytes, finished.message_bytes, finished.late) == (8, 9, 0)
+
+
+def test_a_time_limit_and_late_pushes(drive: Drive, above: Server) -> None:
+    running, clock = drive(within=0.2)
+    devices = begun(running, clock, above)
+    above.send(0, 1.5)
+    assert clock.ask(driving.Adopt(0, 0.5)).value == pytest.approx(0.7)  # the limit, by the clock
+    serve(clock, devices, 0)
+    assert not clock.ask(driving.Expire()).is_due  # a combination of nothing is not pushed
+    devices[0].sendall(dense(0, 2.0) + header(Kind.PULL))
+    assert take(clock, 0, 0).is_due
+    devices[1].sendall(dense(0, 8.0) + header(Kind.PULL))
+    late = take(clock, 1, 0)
+    assert (late.value, late.is_due) == (None, True)
+    clock.ask(driving.Combine())
+    assert above.push().count == 1
+    clock.begin(driving.End((0, 0, 0, 0), ()))
+    above.connection.sendall(header(Kind.STOP))
+    for device in devices:
+        device.close()
+    assert running.until(ServerFinished).late == 1
+
+
+def test_devices_that_are_gone_close_the_combination(drive: Drive, above: Server) -> None:
+    running, clock = drive()
+    devices = begun(running, clock, above)
+    above.send(0, 1.5)
+    clock.ask(driving.Adopt(0, 0.5))
+    serve(clock, devices, 0)
+    devices[0].sendall(dense(0, 2.0) + header(Kind.PULL))
+    assert not take(clock, 0, 0).is_due
+    devices[1].close()
+    assert clock.ask(driving.Receive(1)).value is None
+    assert clock.ask(driving.Forget(1)).is_due
+    devices[0].sendall(dense(7, 2.0) + header(Kind.PULL))
+    refused = clock.ask(driving.Receive(0)).value
+    wrong = clock.ask(driving.Apply(0, refused[1], 7, 1.0, 3.0))
+    assert wrong.error is not None and "base version 7 is not between" in wrong.error
+
+
+def test_a_server_that_is_gone_ends_the_aggregator(
+    drive: Drive, above: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[BaseException | None] = []
+    monkeypatch.setattr("threading.excepthook", lambda told: raised.append(told.exc_value))
+    running, clock = drive()
+    begun(running, clock, above)
+    above.connection.close()
+    clock.begin(driving.Adopt(0, 0.5))
+    running.thread.join(10)
+    assert not running.thread.is_alive()
+    (error,) = raised
+    assert isinstance(error, ConnectionResetError)
+    assert "the server is gone" in str(error)
