@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reproduction.jobs import Job
-from testbed.cli.progress import describe
+from testbed.display.words import describe
 
 PLAIN_PERIOD = 30.0
 """Seconds between two lines of a job in a pipe."""

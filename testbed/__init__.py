@@ -1,3 +1,68 @@
-"""A testbed that emulates distributed learning in containers and counts every byte sent."""
+"""A testbed that emulates distributed learning in containers and counts every byte sent.
 
-__version__ = "0.1.0"
+```python
+import testbed
+
+spec = testbed.Experiment.load("quickstart.yaml").with_(training__updates=500)
+runs = testbed.simulate(spec)
+runs.curve()
+testbed.compare(runs).figure()
+```
+
+Importing this package imports nothing else: a name is loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from testbed.version import VERSION
+
+if TYPE_CHECKING:
+    from testbed.errors import TestbedError
+    from testbed.library.comparison import Comparison, compare
+    from testbed.library.experiment import Experiment
+    from testbed.library.figure import Figure
+    from testbed.library.results import Run, Runs, open_run, open_runs
+    from testbed.library.running import run, simulate
+
+__version__ = VERSION
+__all__ = [
+    "Comparison",
+    "Experiment",
+    "Figure",
+    "Run",
+    "Runs",
+    "TestbedError",
+    "__version__",
+    "compare",
+    "open_run",
+    "open_runs",
+    "run",
+    "simulate",
+]
+
+_MODULES = {
+    "Comparison": "testbed.library.comparison",
+    "Experiment": "testbed.library.experiment",
+    "Figure": "testbed.library.figure",
+    "Run": "testbed.library.results",
+    "Runs": "testbed.library.results",
+    "TestbedError": "testbed.errors",
+    "compare": "testbed.library.comparison",
+    "open_run": "testbed.library.results",
+    "open_runs": "testbed.library.results",
+    "run": "testbed.library.running",
+    "simulate": "testbed.library.running",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'testbed' has no attribute '{name}'")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,6 @@ A checkout and the wheel and image made of it have the same digest; any change o
 import hashlib
 from pathlib import Path
 
-import testbed
 import traffic
 
 CODE_SUFFIXES = frozenset({".py", ".typed", ".j2", ".css", ".js"})
@@ -20,11 +19,10 @@ def package_digest() -> str:
         OSError: a file cannot be read.
     """
     digest = hashlib.sha256()
-    for package in (testbed, traffic):
-        assert package.__file__ is not None
-        folder = Path(package.__file__).parent
+    assert traffic.__file__ is not None
+    for folder in (Path(__file__).parent, Path(traffic.__file__).parent):
         for path in code_files(folder):
-            name = f"{package.__name__}/{path.relative_to(folder).as_posix()}".encode()
+            name = f"{folder.name}/{path.relative_to(folder).as_posix()}".encode()
             content = path.read_bytes()
             # With lengths before them, no other names and contents give the same bytes.
             digest.update(len(name).to_bytes(8, "big") + name)

@@ -10,11 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from testbed.doctor import requirements
 from testbed.errors import InterruptedRunError, RunError, SpecError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.run import Run
+from testbed.planning.data_check import check_data
 from testbed.planning.plan import Plan, plan
 from testbed.quantities import as_number
 from testbed.roles.server import restoration as coming_back
@@ -44,6 +46,22 @@ class Execution:
     def completed(self) -> bool:
         """True if every run that was begun is complete."""
         return all(summary["ended"] == "completed" for summary in self.summaries)
+
+
+def check(plans: Sequence[Plan], directory: Path) -> None:
+    """Check, before anything is started, that this host can carry out the runs of an experiment.
+
+    Args:
+        plans: those of one spec.
+        directory: the folder below which they will write.
+
+    Raises:
+        HostError, DataError, SpecError: it cannot.
+    """
+    requirements.check(list(plans), directory)
+    # For this check, runs differ only in the number of devices that compute.
+    for one in {one.computing: one for one in reversed(plans)}.values():
+        check_data(one)
 
 
 def execute(

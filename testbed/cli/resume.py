@@ -13,7 +13,7 @@ from testbed.cli.options import (
     Report,
     RunsRoot,
 )
-from testbed.cli.run import displayed, show_results
+from testbed.cli.run import show_results
 
 
 def resume(
@@ -34,8 +34,7 @@ def resume(
     """
     began = time.monotonic()
     from testbed import execution
-    from testbed.doctor import requirements
-    from testbed.planning.data_check import check_data
+    from testbed.display.displayed import displayed
     from testbed.results.reading.finding import resolve
     from testbed.runs import resuming
 
@@ -44,10 +43,7 @@ def resume(
     directory = found[0].directory.parent
     is_execution = not any((path / "manifest.json").exists() for path in (Path(run), runs / run))
     jobs = resuming.left(found, is_execution)
-    plans = [job.plan for job in jobs]
-    requirements.check(plans, directory)
-    for plan in plans:
-        check_data(plan)
+    execution.check([job.plan for job in jobs], directory)
     with serving.exporter() as exporter:
         with displayed() as watch:
             carried_out = execution.resume(directory, jobs, watch, began, exporter, report=report)

@@ -1,9 +1,7 @@
 """``testbed run``, ``simulate``, ``plan`` and ``schema``: the commands that read experiment files."""
 
-import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,10 +12,8 @@ from testbed.cli.options import AsJson, MetricsLinger, MetricsPort, MetricsWorke
 from testbed.quantities import as_number
 
 if TYPE_CHECKING:
-    from testbed.cli.progress import Display
     from testbed.execution import Execution
     from testbed.metrics.exporter import Exporter
-    from testbed.planning.plan import Plan
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment file (YAML).")]
 Overrides = Annotated[
@@ -48,18 +44,13 @@ def run(
     """Run an experiment and write its report."""
     began = time.monotonic()
     serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)
-    from testbed.doctor import requirements
-    from testbed.execution import execute
+    from testbed.display.displayed import displayed
+    from testbed.execution import check, execute
     from testbed.experiment.load import load
     from testbed.planning import plan as planning
-    from testbed.planning.data_check import check_data
 
     loaded = load(spec, set_ or (), seed)
-    plans = planning.plan(loaded)
-    requirements.check(plans, out)
-    # For this check, runs differ only in the number of devices that compute.
-    for plan in {plan.computing: plan for plan in reversed(plans)}.values():
-        check_data(plan)
+    check(planning.plan(loaded), out)
     with serving.exporter() as exporter:
         with displayed() as watch:
             execution = execute(loaded, out, watch, began, exporter, report=report)
@@ -116,26 +107,6 @@ def show_results(
     if not execution.completed:
         last = next(s for s in execution.summaries if s["ended"] != "completed")
         raise incomplete(last)
-
-
-@contextlib.contextmanager
-def displayed() -> "Iterator[Callable[[Plan, int, int], Display]]":
-    """Yield the function that makes each run's display; it closes the display of the run before."""
-    from testbed.cli.progress import Display
-
-    displays: list[Display] = []
-
-    def watch(plan: "Plan", number: int, count: int) -> Display:
-        for display in displays:
-            display.close()
-        displays.append(Display(plan, number, count))
-        return displays[-1]
-
-    try:
-        yield watch
-    finally:
-        for display in displays:
-            display.close()
 
 
 def plan(

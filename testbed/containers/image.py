@@ -9,9 +9,9 @@ import docker
 from docker.errors import ImageNotFound
 from docker.models.images import Image
 
-import testbed
 from testbed.code_digest import package_digest
 from testbed.errors import HostError
+from testbed.version import VERSION
 
 DIGEST_LABEL = "io.testbed.package-digest"
 """The label with the digest of the code in an image."""
@@ -19,7 +19,7 @@ DIGEST_LABEL = "io.testbed.package-digest"
 
 def default_image() -> str:
     """Return the name that ``make images`` gives to this version's image."""
-    return f"testbed:{testbed.__version__}"
+    return f"testbed:{VERSION}"
 
 
 def find_image(client: docker.DockerClient, name: str, *, of_this_code: bool = True) -> Image:

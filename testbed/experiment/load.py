@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from testbed.errors import SpecError
 from testbed.experiment import overrides as command_line
-from testbed.experiment.document import FLOAT, Document, KeyPath, parse
+from testbed.experiment.document import FLOAT, Document, KeyPath
+from testbed.experiment.document import parse as parse_document
 from testbed.experiment.overrides import Override
 from testbed.experiment.problems import problems
 from testbed.experiment.sections.learning import FOLDER
@@ -24,7 +25,9 @@ _LARGEST = 1 << 20
 """The largest experiment file in bytes; a larger file was given by mistake."""
 
 
-def load(path: Path | str, overrides: Sequence[str] = (), seed: int | None = None) -> Spec:
+def load(
+    path: Path | str, overrides: Sequence[str | Override] = (), seed: int | None = None
+) -> Spec:
     """Read an experiment file and check it.
 
     Args:
@@ -37,7 +40,23 @@ def load(path: Path | str, overrides: Sequence[str] = (), seed: int | None = Non
         SpecError: the file cannot be used; the message has one line for each problem.
     """
     path = Path(path)
-    document, data, applied = _read(path, overrides, seed)
+    return parse(read_text(path), path, overrides, seed)
+
+
+def parse(
+    text: str, path: Path, overrides: Sequence[str | Override] = (), seed: int | None = None
+) -> Spec:
+    """Read the text of an experiment file and check it.
+
+    Args:
+        text: YAML.
+        path: names the text in errors; a relative dataset directory or trace is relative to its folder.
+        overrides, seed: as for ``load``.
+
+    Raises:
+        SpecError: as for ``load``.
+    """
+    document, data, applied = _read(text, path, overrides, seed)
     by_option = any(o.path in (("dataset",), ("dataset", "name")) for o in applied)
     folders = {FOLDER: Path() if by_option else path.parent, TRACES: path.parent}
     return _check(path, document, data, applied, folders)
@@ -52,7 +71,7 @@ def load_resolved(path: Path | str) -> Spec:
         SpecError: the file cannot be read, or is not a resolved spec.
     """
     path = Path(path)
-    document, data, applied = _read(path, (), None)
+    document, data, applied = _read(read_text(path), path, (), None)
     return _check(path, document, data, applied, {})
 
 
@@ -100,9 +119,9 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456
 
 
 def _read(
-    path: Path, overrides: Sequence[str], seed: int | None
+    text: str, path: Path, overrides: Sequence[str | Override], seed: int | None
 ) -> tuple[Document, Any, list[Override]]:
-    document = parse(_text(path), str(path))
+    document = parse_document(text, str(path))
     if document.data is None:
         raise SpecError(f"{path}: is empty; an experiment begins with `name: quickstart`")
     if not isinstance(document.data, dict):
@@ -117,7 +136,12 @@ def _read(
     return document, data, applied
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of an experiment file.
+
+    Raises:
+        SpecError: there is no such file, or it cannot be an experiment file.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)

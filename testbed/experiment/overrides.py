@@ -1,14 +1,16 @@
-"""Values set on the command line, such as ``training.updates=100``, which replace the file's values.
+"""Values that replace the file's: ``training.updates=100`` of a command line, or a program's own.
 
 An override names a path of keys; a list's entry is named by its position from 0, or by its name or
-label if it has one. The value is read as YAML. The file's data are copied along the path and
+label if it has one. A text's value is read as YAML. The file's data are copied along the path and
 must never be changed in place, since anchors may share them; the models check the result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from testbed.encoding_choice import SHORT_NAMES
 from testbed.errors import SpecError
@@ -23,10 +25,10 @@ _TRACE_KEYS = ("file", "trace")
 
 @dataclass(frozen=True)
 class Override:
-    """One value from the command line.
+    """One value, from the command line or from a program.
 
     Attributes:
-        option: the option as it was typed, for errors.
+        option: the option as it was typed, or what else names its origin, for errors.
         path: the path of the value in the file.
         value: the value, as plain data; the paths of traces are absolute.
     """
@@ -34,6 +36,34 @@ class Override:
     option: str
     path: KeyPath
     value: Any
+
+
+def of_value(key: str, value: Any, option: str) -> Override:
+    """Return the override of a dotted key by a value of Python's.
+
+    Args:
+        key: such as ``training.updates``; the steps of its path into lists are still text.
+        value: plain data, or what stands for them: a tuple, a path, a number of NumPy's.
+        option: names the value's origin in errors.
+
+    Raises:
+        SpecError: the key has another form.
+    """
+    path = tuple(step.strip() for step in key.split("."))
+    if not all(path):
+        raise SpecError(f"{option}: '{key}' is no key: write it as training.updates")
+    return Override(option, path, _with_absolute_traces(_plain(value), path[-1]))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as the plain data that YAML would have made."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
 
 
 def _read(text: str) -> Override:
@@ -64,7 +94,7 @@ def _with_absolute_traces(value: Any, key: str = "") -> Any:
     return value
 
 
-def apply(data: Any, overrides: Sequence[str]) -> tuple[Any, list[Override]]:
+def apply(data: Any, overrides: Sequence[str | Override]) -> tuple[Any, list[Override]]:
     """Apply overrides to a file's data, in their order.
 
     Returns:
@@ -74,8 +104,8 @@ def apply(data: Any, overrides: Sequence[str]) -> tuple[Any, list[Override]]:
         SpecError: an override cannot be read, or its path is impossible.
     """
     applied: list[Override] = []
-    for text in overrides:
-        override = _read(text)
+    for given in overrides:
+        override = _read(given) if isinstance(given, str) else given
         data, path = _put(data, override.path, override.value, override.option, ())
         applied.append(replace(override, path=path))
     return data, applied

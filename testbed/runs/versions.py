@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-import testbed
+from testbed.version import VERSION
 
 _PACKAGES = ("torch", "numpy", "pyroute2", "pyarrow", "pydantic")
 
@@ -17,7 +17,7 @@ _PACKAGES = ("torch", "numpy", "pyroute2", "pyarrow", "pydantic")
 def versions() -> dict[str, str]:
     """Return versions of the testbed, of Python and of the packages that results may depend on."""
     found = {name: importlib.metadata.version(name) for name in _PACKAGES}
-    return {"testbed": testbed.__version__, "python": platform.python_version(), **found}
+    return {"testbed": VERSION, "python": platform.python_version(), **found}
 
 
 def commit() -> str | None:

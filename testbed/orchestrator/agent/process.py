@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-import testbed
 from testbed.channel import Channel
 from testbed.containers import left_over
 from testbed.messages.codec import send
@@ -40,7 +39,7 @@ class AgentProcess:
         """
         self.control, theirs = Channel.pair()
         self.report, roles = Channel.pair()
-        package = str(Path(testbed.__file__).parents[1])
+        package = str(Path(__file__).parents[3])
         search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         descriptors = (theirs.fileno(), roles.fileno())
         with log.open("ab") as output:

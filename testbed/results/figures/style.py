@@ -5,7 +5,8 @@ kept alive. A curve keeps its colour, marker and dashes in every figure; all thr
 curve, so that neither colour blindness nor a black-and-white print merges two curves.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -73,6 +74,25 @@ def marker(i: int) -> str:
     return _MARKERS[i % len(_MARKERS)]
 
 
+@contextlib.contextmanager
+def look() -> Iterator[None]:
+    """Give what is drawn or saved in the body the look of figures."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        yield
+
+
+def drawn(draw: Draw) -> "Figure":
+    """Return a new figure of one column's width, drawn."""
+    from matplotlib.figure import Figure
+
+    with look():
+        figure = Figure(figsize=(COLUMN, HEIGHT), layout="constrained")
+        draw(figure)
+    return figure
+
+
 def write(draw: Draw, paths: Iterable[Path]) -> None:
     """Draw a figure and save it in the format of each path's suffix.
 
@@ -80,15 +100,11 @@ def write(draw: Draw, paths: Iterable[Path]) -> None:
         NoRunError: a journal cannot be read.
         TestbedError: a suffix is not .svg, .png or .pdf, or a file cannot be written.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     for path in (paths := tuple(paths)):
         if path.suffix not in {".svg", ".png", ".pdf"}:
             raise TestbedError(f"{path} cannot be drawn: let its name end in .svg, .png or .pdf")
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(COLUMN, HEIGHT), layout="constrained")
-        draw(figure)
+    with look():
+        figure = drawn(draw)
         for path in paths:
             date = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix)
             try:

@@ -1,0 +1,1 @@
+"""The progress of runs on a screen: a terminal, a pipe or a notebook."""

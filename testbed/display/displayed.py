@@ -1,0 +1,30 @@
+"""The display of runs that are carried out one after the other, on the screen that there is."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from testbed.display.notebook import NotebookDisplay, in_notebook
+from testbed.display.terminal import TerminalDisplay
+from testbed.planning.plan import Plan
+
+Display: TypeAlias = TerminalDisplay | NotebookDisplay
+
+
+@contextlib.contextmanager
+def displayed() -> Iterator[Callable[[Plan, int, int], Display]]:
+    """Yield the function that makes each run's display; it closes the display of the run before."""
+    kind = NotebookDisplay if in_notebook() else TerminalDisplay
+    displays: list[Display] = []
+
+    def watch(plan: Plan, number: int, count: int) -> Display:
+        for display in displays:
+            display.close()
+        displays.append(kind(plan, number, count))
+        return displays[-1]
+
+    try:
+        yield watch
+    finally:
+        for display in displays:
+            display.close()

@@ -1,0 +1,50 @@
+"""The progress of a run in words and as a share, the same on every kind of screen."""
+
+from testbed.planning.plan import Plan
+from testbed.quantities import as_bytes, as_duration
+from testbed.runs.watching import Progress
+
+_PHASES = {
+    "loading": "loading libraries and data",
+    "devices": "connecting workers",
+    "training": "training",
+    "finishing": "finishing",
+}
+
+
+def title(plan: Plan, number: int, count: int) -> str:
+    """Return the name of a run on a screen, with its number from 1 if there are several."""
+    return plan.label if count == 1 else f"{plan.label} ({number}/{count})"
+
+
+def share_done(progress: Progress) -> float:
+    """Return the share of the phase that is done, from 0 to 1, as a bar shows it."""
+    if progress.phase == "devices":
+        return progress.devices / progress.all_devices
+    return progress.updates / progress.all_updates
+
+
+def describe(progress: Progress) -> str:
+    """Return a line about a run's progress."""
+    parts = [_PHASES[progress.phase]]
+    if progress.phase == "loading" and progress.made:
+        parts.append(f"{progress.made:,} nodes made")
+    if progress.phase == "loading" and progress.linked:
+        parts.append(f"{progress.linked:,} links up")
+    if progress.phase == "devices":
+        parts.append(f"{progress.devices}/{progress.all_devices}")
+    if progress.phase in ("training", "finishing") and progress.updates:
+        parts += [
+            f"{progress.updates:,}/{progress.all_updates:,} updates",
+            f"{progress.rate:.0f}/s",
+            "accuracy –" if progress.accuracy is None else f"accuracy {progress.accuracy:.2f} %",
+            f"ingress {as_bytes(progress.wire_bytes)}",
+        ]
+    if progress.phase == "training" and progress.time_left is not None:
+        if progress.updates < progress.all_updates:
+            parts.append(f"{as_duration(progress.time_left)} left")
+        elif progress.evaluations_due:
+            parts.append(f"{progress.evaluations_due} evaluations left")
+    if progress.lost:
+        parts.append(f"{progress.lost} workers lost")
+    return ", ".join(parts)

@@ -1,0 +1,1 @@
+"""What ``import testbed`` gives to programs and notebooks: experiments, runs and their results."""

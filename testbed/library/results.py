@@ -1,0 +1,215 @@
+"""Runs as a program reads them: their tables, curves, summaries and events, from their directories."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from testbed.errors import SpecError
+from testbed.library.frames import frame
+from testbed.results.reading import finding
+from testbed.results.reading.journals import NoRunError, read_evaluations
+from testbed.results.reading.records import Event, Summary
+from testbed.results.reading.run import Run as Recorded
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+CURVE = {
+    "updates": "iteration",
+    "seconds": "time",
+    "accuracy": "accuracy",
+    "payload": "payload_bytes",
+    "message": "message_bytes",
+    "wire": "wire_bytes",
+}
+"""The columns of a curve, and what the table of evaluations calls them."""
+
+
+class Run:
+    """One run, read from its directory; it may still be going on. Made by ``open_run``.
+
+    Attributes:
+        recorded: the same run with everything that reports show.
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+
+    @property
+    def directory(self) -> Path:
+        """Its run directory."""
+        return self.recorded.directory
+
+    @property
+    def id(self) -> str:
+        """``experiment/time-seed/label``, as ``testbed ls`` prints it."""
+        return self.recorded.id
+
+    @property
+    def label(self) -> str:
+        """The algorithm's label, such as ``adacomp-0.01``."""
+        return self.recorded.algorithm
+
+    @property
+    def seed(self) -> int:
+        """The seed of all its random numbers."""
+        return self.recorded.manifest.seed
+
+    @property
+    def summary(self) -> Summary:
+        """Its end and its results: accuracies in percent, bytes, seconds, the parameters' digest."""
+        return self.recorded.summary
+
+    def updates(self) -> "pa.Table":
+        """Return one row for each push that the server took in.
+
+        Columns: iteration, worker, base_version, staleness, payload_bytes, message_bytes, loss, time
+        (seconds of the run's clock since training began), applied, server.
+        """
+        return self.recorded.pushes
+
+    def evaluations(self) -> "pa.Table":
+        """Return one row for each evaluation.
+
+        Columns: iteration, time (seconds of the run's clock since training began), accuracy (percent),
+        loss, and the ingress so far: payload_bytes, message_bytes, wire_bytes.
+        """
+        return read_evaluations(self.directory)
+
+    def curve(self) -> "pd.DataFrame":
+        """Return the evaluations as a DataFrame: updates, seconds, accuracy, payload, message, wire.
+
+        Accuracies are in percent, the last three are bytes of ingress so far.
+
+        Raises:
+            TestbedError: pandas is not installed.
+        """
+        table = self.evaluations().select(list(CURVE.values()))
+        return frame(table.rename_columns(list(CURVE)))
+
+    def events(self) -> tuple[Event, ...]:
+        """Return what happened, in order: time (seconds since the run began), level, device, event."""
+        return self.recorded.events
+
+    def __repr__(self) -> str:
+        summary = self.summary
+        return f"<Run {self.id}: {summary.ended}, {summary.updates:,} updates>"
+
+
+class Runs(Sequence[Run]):
+    """Several runs, such as those of one experiment; a sequence, also by label: ``runs["asgd"]``.
+
+    Attributes:
+        directory: the folder of their execution.
+    """
+
+    def __init__(self, directory: Path, runs: Sequence[Run]) -> None:
+        self.directory = directory
+        self._runs = tuple(runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, which: int | str) -> Run: ...
+    @overload
+    def __getitem__(self, which: slice) -> tuple[Run, ...]: ...
+    def __getitem__(self, which: int | str | slice) -> Run | tuple[Run, ...]:
+        if not isinstance(which, str):
+            return self._runs[which]
+        for name, run in zip(self.names, self._runs, strict=True):
+            if which in (name, run.label):
+                return run
+        raise KeyError(f"there is no run {which!r}: there are {', '.join(self.names)}")
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """A short name for each run, no two alike: its label, where that is enough."""
+        return finding.distinct_names([run.recorded for run in self._runs])
+
+    def curve(self) -> "pd.DataFrame":
+        """Return the curves of all runs, one below the other, as ``Run.curve`` with a column ``run``.
+
+        Raises:
+            TestbedError: pandas is not installed.
+        """
+        table = self.evaluations().select(["run", *CURVE.values()])
+        return frame(table.rename_columns(["run", *CURVE]))
+
+    def updates(self) -> "pa.Table":
+        """Return the updates of all runs, as ``Run.updates`` with a column ``run`` first."""
+        return self._together([run.updates() for run in self._runs])
+
+    def evaluations(self) -> "pa.Table":
+        """Return the evaluations of all runs, as ``Run.evaluations`` with a column ``run`` first."""
+        return self._together([run.evaluations() for run in self._runs])
+
+    @property
+    def only(self) -> Run:
+        """The run, if there is only one.
+
+        Raises:
+            SpecError: there are several.
+        """
+        if len(self._runs) != 1:
+            raise SpecError(
+                f"there are {len(self._runs)} runs, {', '.join(self.names)}: take one by its name, "
+                f"such as runs[{self.names[0]!r}]"
+            )
+        return self._runs[0]
+
+    @property
+    def summary(self) -> Summary:
+        """The summary of the only run; with several, take one: ``runs["asgd"].summary``."""
+        return self.only.summary
+
+    def events(self) -> tuple[Event, ...]:
+        """Return the events of the only run; with several, take one: ``runs["asgd"].events()``."""
+        return self.only.events()
+
+    def __repr__(self) -> str:
+        return f"<Runs in {self.directory}: {', '.join(self.names)}>"
+
+    def _together(self, tables: Sequence[Any]) -> Any:
+        import pyarrow as pa
+
+        named = [
+            table.add_column(0, "run", pa.array([name] * len(table), pa.string()))
+            for name, table in zip(self.names, tables, strict=True)
+        ]
+        return pa.concat_tables(named)
+
+
+def open_runs(which: str | Path, *, root: str | Path = "runs") -> Runs:
+    """Open the runs of an execution, or one run.
+
+    Args:
+        which: the directory of an execution or of a run; or below ``root`` an id, an experiment's name
+            for its newest execution, or ``latest``.
+        root: the folder of all runs.
+
+    Raises:
+        NoRunError: there is no such run, or it cannot be read.
+    """
+    found = finding.resolve(str(which), Path(root))
+    return Runs(found[0].directory.parent, [Run(one) for one in found])
+
+
+def open_run(which: str | Path, *, root: str | Path = "runs") -> Run:
+    """Open one run; arguments as for ``open_runs``.
+
+    Raises:
+        NoRunError: there is no such run, it cannot be read, or there are several.
+    """
+    runs = open_runs(which, root=root)
+    if len(runs) > 1:
+        raise NoRunError(
+            f"{which} has {len(runs)} runs: name one, such as {runs.directory / runs[0].label}, or use "
+            "open_runs"
+        )
+    return runs[0]

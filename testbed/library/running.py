@@ -1,0 +1,114 @@
+"""Carrying out an experiment from a program, as ``testbed run`` and ``simulate`` do."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed import execution
+from testbed.display.displayed import displayed
+from testbed.errors import InterruptedRunError, RunError
+from testbed.library.experiment import Experiment
+from testbed.library.results import Runs, open_runs
+from testbed.planning.plan import Plan, plan
+from testbed.runs.ending import incomplete
+from testbed.runs.watching import Progress, Watcher
+
+if TYPE_CHECKING:
+    from testbed.experiment.spec import Spec
+
+
+def run(
+    experiment: Experiment | str | Path,
+    *,
+    out: str | Path = "runs",
+    report: bool = False,
+    progress: bool = True,
+) -> Runs:
+    """Carry out an experiment on the engine that it names, and return its runs.
+
+    Ctrl-C ends the run, removes everything of it from this host but its directory, and is raised as
+    ``KeyboardInterrupt``; ``testbed resume`` goes on with it.
+
+    Args:
+        experiment: an experiment, or the path of its file.
+        out: the folder of all runs.
+        report: True to draw the figures and write report.html as well, which takes seconds.
+        progress: True to show how far the runs are, on a terminal, in a notebook or in a pipe.
+
+    Raises:
+        SpecError, DataError, HostError: it cannot be begun; nothing was started.
+        RunError: a run failed; its directory says why.
+    """
+    if not isinstance(experiment, Experiment):
+        experiment = Experiment.load(experiment)
+    if threading.current_thread() is not threading.main_thread():
+        raise RunError(
+            "runs are carried out in the main thread, the only one that Ctrl-C reaches: call this "
+            "there, or start `testbed run` as a process"
+        )
+    spec, out = experiment.spec, Path(out)
+    began = time.monotonic()
+    execution.check(plan(spec), out)
+    try:
+        with _torch_as_before(spec), displayed() if progress else _quiet() as watch:
+            carried_out = execution.execute(spec, out, watch, began, report=report)
+        for summary in carried_out.summaries:
+            if summary["ended"] != "completed":
+                raise incomplete(summary, f"; its directory is in {carried_out.directory}")
+    except InterruptedRunError as error:
+        if error.exit_status == 128 + signal.SIGINT:
+            raise KeyboardInterrupt(str(error)) from None
+        raise
+    return open_runs(carried_out.directory)
+
+
+def simulate(
+    experiment: Experiment | str | Path,
+    *,
+    out: str | Path = "runs",
+    report: bool = False,
+    progress: bool = True,
+) -> Runs:
+    """Carry out an experiment in this process, under the virtual clock, without any container.
+
+    Parameters, payload and message bytes equal those of an emulation under that clock to the bit; wire
+    bytes are modelled. Arguments, results and errors are those of ``run``.
+    """
+    if not isinstance(experiment, Experiment):
+        experiment = Experiment.load(experiment)
+    simulated = experiment.with_(engine="simulation", clock="virtual")
+    return run(simulated, out=out, report=report, progress=progress)
+
+
+class _Quiet(Watcher):
+    """A watcher that shows nothing."""
+
+    def progress(self, progress: Progress) -> None:
+        """Show nothing."""
+
+    def event(self, level: str, text: str) -> None:
+        """Show nothing: the run's directory has the event."""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[Callable[[Plan, int, int], Watcher]]:
+    yield lambda *_: _Quiet()
+
+
+@contextlib.contextmanager
+def _torch_as_before(spec: "Spec") -> Iterator[None]:
+    """Give torch its threads back after the body: a simulation, in this process, takes one."""
+    if spec.engine != "simulation":
+        yield
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
