@@ -186,9 +186,9 @@ def private_memory(pid: int, most: int | None = None) -> list[int]:
     return found
 
 
-def torch_import_seconds() -> float:
-    """Return the seconds that importing torch takes in a new process, the median of three."""
-    code = "import time; t = time.monotonic(); import torch; print(time.monotonic() - t)"
+def import_seconds(module: str) -> float:
+    """Return the seconds that importing a module takes in a new process, the median of three."""
+    code = f"import time; t = time.monotonic(); import {module}; print(time.monotonic() - t)"
     runs = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         for _ in range(3)
@@ -204,7 +204,9 @@ def main() -> None:
         (folder / "idx").mkdir()
         write_idx(folder / "idx")
         dataset = load(folder / "idx")
-        result["torch_import_seconds"] = torch_import_seconds()
+        result["torch_import_seconds"] = import_seconds("torch")
+        result["testbed_import_seconds"] = import_seconds("testbed")
+        print(f"import testbed: {result['testbed_import_seconds']:.3f} s", flush=True)
         updates = (WARM_UP + COUNTED) * WORKERS
         before = bare_loops(dataset, autograd=False)
         for algorithm in ("asgd", "adacomp"):

@@ -24,6 +24,13 @@ OUTSIDE = {
 }
 """Pages outside ``docs``, by their paths in the repository, and what they are called in the site."""
 API = {
+    "library": (
+        "testbed.library.experiment",
+        "testbed.library.running",
+        "testbed.library.results",
+        "testbed.library.comparison",
+        "testbed.library.figure",
+    ),
     "algorithms": (
         "testbed.algorithms.interface",
         "testbed.algorithms.worker_half",

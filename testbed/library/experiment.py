@@ -18,7 +18,7 @@ class Experiment:
         spec: every setting, defaults included.
     """
 
-    spec: Spec
+    spec: Spec = field(repr=False)
     _text: str = field(repr=False)
     _path: Path = field(repr=False)
     _overrides: tuple[Override, ...] = field(default=(), repr=False)
@@ -60,10 +60,12 @@ class Experiment:
         Raises:
             SpecError: a key or a value cannot be used.
         """
-        dotted = dict(values or {}) | {
-            key.replace("__", "."): value for key, value in keywords.items()
-        }
-        new = [of_value(key, value, f"with_({key}={value!r})") for key, value in dotted.items()]
+        new = [
+            of_value(key, value, f"with_({{{key!r}: {value!r}}})")
+            for key, value in (values or {}).items()
+        ]
+        for key, value in keywords.items():
+            new.append(of_value(key.replace("__", "."), value, f"with_({key}={value!r})"))
         return self._of(self._text, self._path, (*self._overrides, *new))
 
     @classmethod
@@ -79,6 +81,10 @@ class Experiment:
     def labels(self) -> tuple[str, ...]:
         """The names of its runs, one for each algorithm."""
         return tuple(self.spec.runs())
+
+    def __repr__(self) -> str:
+        options = "".join(f".{override.option}" for override in self._overrides)
+        return f"<Experiment {self.name}: {self._path}{options}>"
 
     def __str__(self) -> str:
         """The experiment as a file, with every default."""

@@ -1,0 +1,73 @@
+"""The notebook of ``examples`` runs in a real kernel, from the experiment to the figure."""
+
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.docs.blocks import REPOSITORY
+from tests.end_to_end.conftest import until
+
+NOTEBOOK = "experiment-to-figure.ipynb"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the notebook, and the experiment files beside it, as in the repository."""
+    (tmp_path / "examples").mkdir()
+    shutil.copy(REPOSITORY / "examples" / NOTEBOOK, tmp_path / "examples")
+    shutil.copytree(REPOSITORY / "experiments", tmp_path / "experiments")
+    return tmp_path / "examples"
+
+
+def outputs(cell: Any, kind: str) -> list[str]:
+    return [one["data"][kind] for one in cell.outputs if kind in one.get("data", {})]
+
+
+def test_the_notebook_goes_from_an_experiment_to_its_figures(folder: Path) -> None:
+    notebook = nbformat.read(folder / NOTEBOOK, as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    simulation = next(cell for cell in code if cell.source.startswith("runs ="))
+    shown = outputs(simulation, "text/html")
+    assert len(shown) == 3  # a line for each run, replaced as the run went on
+    assert all("300/300 updates" in line and "<progress" in line for line in shown)
+    curve = next(cell for cell in code if cell.source.endswith(".curve()"))
+    assert "payload" in outputs(curve, "text/html")[0]
+    drawn = [outputs(cell, "image/svg+xml") for cell in code if "figure()" in cell.source]
+    assert [len(one) for one in drawn] == [1, 1]
+    assert "adacomp-0.05" not in (folder / NOTEBOOK).read_text(encoding="utf-8")
+
+
+def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: Path) -> None:
+    experiment = REPOSITORY / "experiments" / "quickstart.yaml"
+    cells = [
+        f"import testbed, threading\nexperiment = testbed.Experiment.load({str(experiment)!r})",
+        "try:\n    testbed.simulate(experiment.with_(training__updates=10**6))\n"
+        "except KeyboardInterrupt as interrupt:\n    print('ended:', interrupt)",
+        "print(threading.active_count())",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
+    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    with client.setup_kernel():
+        client.execute_cell(notebook.cells[0], 0)
+        import threading
+
+        def interrupt() -> None:
+            until(lambda: list(tmp_path.glob("runs/*/*/asgd/curve.csv")), "the run")
+            time.sleep(0.3)
+            client.km.provisioner.process.send_signal(signal.SIGINT)
+
+        (other := threading.Thread(target=interrupt)).start()
+        client.execute_cell(notebook.cells[1], 1)
+        other.join()
+        client.execute_cell(notebook.cells[2], 2)
+    said = "".join(one.get("text", "") for one in notebook.cells[1].outputs)
+    assert "ended: asgd interrupted: stopped by SIGINT" in said
+    assert notebook.cells[2].outputs[0]["text"].strip().isdecimal()

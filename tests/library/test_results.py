@@ -1,0 +1,71 @@
+"""Results as tables and frames: they have the numbers of the run directories."""
+
+import csv
+import json
+import sys
+
+import pytest
+
+import testbed
+from testbed.errors import SpecError, TestbedError
+from testbed.results.reading.journals import NoRunError
+from tests.library.conftest import Simulated
+
+
+def test_a_curve_has_the_numbers_of_the_runs_directory(simulated: Simulated) -> None:
+    run = simulated.runs["asgd"]
+    curve = run.curve()
+    assert list(curve) == ["updates", "seconds", "accuracy", "payload", "message", "wire"]
+    with (run.directory / "curve.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert curve["updates"].tolist() == [0, 20, 40, 60]
+    assert curve["accuracy"].tolist() == [float(row["accuracy"]) for row in rows]
+    assert curve["wire"].tolist() == [int(row["wire_bytes"]) for row in rows]
+    assert curve["seconds"].iloc[-1] == pytest.approx(float(rows[-1]["time"]))
+
+
+def test_several_runs_have_a_column_that_tells_them_apart(simulated: Simulated) -> None:
+    curves = simulated.runs.curve()
+    assert list(curves)[:2] == ["run", "updates"]
+    last = curves.groupby("run")["payload"].last()
+    assert last["asgd"] == simulated.runs["asgd"].summary.ingress.payload_bytes
+    assert 0 < last["adacomp-0.01"] < last["asgd"]
+    updates = simulated.runs.updates()
+    assert updates.num_rows == 120
+    assert updates.column("run").unique().to_pylist() == ["asgd", "adacomp-0.01"]
+
+
+def test_a_run_is_opened_by_its_directory_or_name(simulated: Simulated) -> None:
+    runs = testbed.open_runs("small", root=simulated.root)
+    assert (runs.directory, runs.names) == (simulated.runs.directory, simulated.runs.names)
+    run = testbed.open_run(simulated.runs.directory / "asgd")
+    assert (run.label, run.seed, run.summary.ended) == ("asgd", 1, "completed")
+    assert run.id == f"small/{simulated.runs.directory.name}/asgd"
+    written = json.loads((run.directory / "summary.json").read_bytes())
+    assert run.summary.parameters_sha256 == written["parameters_sha256"]
+    assert [event.level for event in run.events()] == []
+    with pytest.raises(NoRunError, match="has 2 runs: name one"):
+        testbed.open_run("small", root=simulated.root)
+    with pytest.raises(NoRunError, match="the nearest names are"):
+        testbed.open_run("smal", root=simulated.root)
+
+
+def test_what_only_one_run_has_is_asked_of_one(simulated: Simulated) -> None:
+    with pytest.raises(SpecError, match=r"2 runs, asgd, adacomp-0\.01: take one by its name"):
+        _ = simulated.runs.summary
+    with pytest.raises(KeyError, match="there is no run 'asg'"):
+        simulated.runs["asg"]
+    one = testbed.open_runs(simulated.runs[0].directory)
+    assert one.summary == simulated.runs[0].summary
+    assert [run.label for run in simulated.runs] == ["asgd", "adacomp-0.01"]
+    assert len(simulated.runs[:1]) == 1
+
+
+def test_without_pandas_only_frames_are_missing(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(TestbedError, match=r"pandas is not installed.*testbed\[notebook\]"):
+        simulated.runs.curve()
+    assert simulated.runs.evaluations().num_rows == 8
+    assert len(testbed.compare(simulated.runs).records()) == 2
