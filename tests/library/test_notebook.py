@@ -2,17 +2,19 @@
 
 import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import nbformat
+import nbformat as nbformat_untyped
 import pytest
 from nbclient import NotebookClient
 
 from tests.docs.blocks import REPOSITORY
 from tests.end_to_end.conftest import until
 
+nbformat: Any = nbformat_untyped
 NOTEBOOK = "experiment-to-figure.ipynb"
 
 
@@ -54,10 +56,11 @@ def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: P
         "print(threading.active_count())",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
-    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client: Any = NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    )
     with client.setup_kernel():
         client.execute_cell(notebook.cells[0], 0)
-        import threading
 
         def interrupt() -> None:
             until(lambda: list(tmp_path.glob("runs/*/*/asgd/curve.csv")), "the run")

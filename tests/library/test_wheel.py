@@ -84,6 +84,14 @@ def test_the_command_of_the_wheel_emulates(installed: Path, tmp_path: Path) -> N
     (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
     command = installed / "bin" / "testbed"
     said = do(
-        command, "run", "small.yaml", "--no-report", "--set", "algorithms=[asgd]", cwd=tmp_path
+        command,
+        "run",
+        "small.yaml",
+        "--no-report",
+        "--set",
+        "algorithms=[asgd]",
+        "--set",
+        "training.updates=20",
+        cwd=tmp_path,
     )
     assert "the three ledgers agree in 1 of 1 run" in said
