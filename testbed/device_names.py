@@ -57,6 +57,11 @@ def aggregator_name(index: int) -> str:
     return f"aggregator-{index}"
 
 
+def is_peer(name: str) -> bool:
+    """Return True if a device's name is that of a peer."""
+    return name.startswith("peer-")
+
+
 def peer_name(number: int) -> str:
     """Return the device name of a peer."""
     return f"peer-{number}"

@@ -1,15 +1,19 @@
-"""The conversations of a run: which worker talks to which server.
+"""The conversations of a run: which worker talks to which server, or which peers to each other.
 
 Conversations are numbered, and events are about one of them. With one server the number of a
-conversation is its worker's.
+conversation is its worker's. A *way* is one direction of a conversation.
 
 An aggregator is a server to the workers of its cluster, and a worker to the server above it. As a
 server it has an index, as a worker a number; both follow those of the others.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from testbed.training.settings import Settings
+
+Way: TypeAlias = tuple[int, bool]
+"""The number of a conversation, and True if its first end sends: the worker, or the first peer."""
 
 
 class Conversations:
@@ -25,6 +29,10 @@ class Conversations:
     def of_worker(self, worker: int) -> range:
         """Return the numbers of a worker's conversations, in the order of its servers."""
         return range(worker * self.servers, (worker + 1) * self.servers)
+
+    def ways(self, device: int, *, up: bool) -> list[Way]:
+        """Return the ways over one direction of a device's own link, in the order of their numbers."""
+        return [(number, up) for number in self.of_worker(device)]
 
     def worker(self, conversation: int) -> int:
         """Return the worker of a conversation."""
@@ -86,6 +94,43 @@ class Tree(Conversations):
     def above(self, server: int) -> int | None:
         """Return the number as a worker of what serves at this index; None if it is none."""
         return len(self._aggregator_of) + server - 1 if server else None
+
+
+class PeerConversations:
+    """The conversations of peers, in which both ends send.
+
+    Of two peers the one with the lower number is the first. Conversations are numbered in the order of
+    their ends: those of peer 0 come first.
+    """
+
+    def __init__(self, neighbours: Sequence[Sequence[int]]) -> None:
+        """Number the conversations.
+
+        Args:
+            neighbours: the peers that each peer talks to, by the peers' numbers.
+        """
+        pairs = [(p, other) for p, others in enumerate(neighbours) for other in others if p < other]
+        self._pairs = pairs
+        self._ways: dict[tuple[int, int], Way] = {}
+        for number, (one, other) in enumerate(pairs):
+            self._ways[one, other] = number, True
+            self._ways[other, one] = number, False
+        self._neighbours = neighbours
+
+    def way(self, sender: int, receiver: int) -> Way:
+        """Return the way from one peer to another that it talks to."""
+        return self._ways[sender, receiver]
+
+    def ends(self, way: Way) -> tuple[int, int]:
+        """Return the sender and the receiver of a way."""
+        number, up = way
+        one, other = self._pairs[number]
+        return (one, other) if up else (other, one)
+
+    def ways(self, device: int, *, up: bool) -> list[Way]:
+        """Return the ways over one direction of a peer's own link, in the order of their numbers."""
+        others = self._neighbours[device]
+        return [self._ways[(device, one) if up else (one, device)] for one in others]
 
 
 def conversations(settings: Settings) -> Conversations:

@@ -1,16 +1,17 @@
-"""Transfers between servers and workers over links that they share, under the virtual clock.
+"""Transfers over links that conversations share, under the virtual clock.
 
 A transfer is a flow over the worker's own link and the shared links of its route, with the bytes of all
-headers (``testbed.clock.flows``). A conversation has one transfer at a time in each direction; others
-wait. The conversations of one worker share its link.
+headers (``testbed.clock.flows``); between peers, over the sender's uplink, the shared links and the
+receiver's downlink. A conversation has one transfer at a time in each direction; others wait. The
+conversations of one device share its link.
 The route's delays are added when a transfer has ended, and delay nothing else.
 
 What a worker sends is not known when its transfer begins, as the worker still computes it on the host.
 The transfer begins with the bytes of a header. At the moment at which that much would have passed the
 clock waits for the message, and the transfer gets its real size. No other transfer can end earlier
-because of that, so the order of events stays conservative.
+because of that, so the order of events stays conservative. (A peer reports what it sends at once.)
 
-Where a worker's own link follows a trace, the next change of its rate is known, and counts as an end
+Where a device's own link follows a trace, the next change of its rate is known, and counts as an end
 of a transfer: a change comes before what ends at its moment. Links on which nothing is on its way are
 left alone.
 """
@@ -23,10 +24,10 @@ from dataclasses import dataclass, field
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import flows
-from testbed.clock.conversations import conversations
+from testbed.clock.conversations import Conversations, PeerConversations, Way, conversations
 from testbed.clock.flows import Flows
 from testbed.clock.jitter import Jitter
-from testbed.clock.lines import route_delays
+from testbed.clock.lines import OwnLink, route_delay
 from testbed.network.segments import wire_bytes
 from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings
@@ -39,9 +40,10 @@ class Transfer:
 
     Attributes:
         conversation: its number; see ``conversations``.
-        up: True if the worker sends it.
+        up: True if a worker sends it, or the first of two peers.
         size: bytes of the message; None if they are not known yet.
-        version: the version of the parameters that it brings to the worker; 0 upwards.
+        version: of the parameters that it brings to a worker, or the number of the peer's step that it
+            is a part of; otherwise 0.
     """
 
     conversation: int
@@ -52,7 +54,7 @@ class Transfer:
 
 @dataclass(slots=True)
 class _OwnLink:
-    """One direction of a worker's own link, which all of its conversations take.
+    """One direction of a device's own link, which all of its conversations take.
 
     ``usual`` and ``limit`` are its rates as planned and by faults; ``step`` is the present one of its
     trace while there is a flow.
@@ -105,44 +107,51 @@ STORED: tuple[type, ...] = (Transfer, _OwnLink, _Queue, Jitter, *flows.STORED)
 class SharedTransfers(Stateful):
     """All transfers of one run."""
 
-    not_saved = frozenset({"_conversations"})
+    not_saved = frozenset({"_conversations", "_own_of"})
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, talking: Conversations | PeerConversations) -> None:
         """Begin without transfers.
 
         Args:
-            settings: of a run in which workers share links.
+            settings: of a run whose conversations share links.
+            talking: its conversations.
         """
-        network, numbers = settings.network, conversations(settings)
-        shared = len(network.shared_rates)
+        network = settings.network
         rates = [float(rate) for rate in network.shared_rates]
-        self._queues: dict[tuple[int, bool], _Queue] = {}
-        self._own_links: dict[tuple[int, bool], _OwnLink] = {}
-        for worker in range(settings.workers + settings.aggregators):
-            device, traces = settings.device(worker), settings.rate_traces(worker)
+        shared = list(range(len(rates)))
+        self._own_links: dict[OwnLink, _OwnLink] = {}
+        self._own_of: dict[Way, list[OwnLink]] = {}
+        for device in range(settings.workers + settings.aggregators):
+            told, traces = settings.device(device), settings.rate_traces(device)
             for up, rate, trace in (
-                (True, device.uplink, traces[0]),
-                (False, device.downlink, traces[1]),
+                (True, told.uplink, traces[0]),
+                (False, told.downlink, traces[1]),
             ):
                 # The link of a machine with a server is in the routes.
-                own = None if worker < network.co_located else rate
-                usual = math.inf if own is None else float(own)
-                self._own_links[worker, up] = _OwnLink(len(rates), usual, trace)
+                limit = None if device < network.co_located else rate
+                usual = math.inf if limit is None else float(limit)
+                ways = talking.ways(device, up=up)
+                if len(ways) > 1:
+                    shared.append(len(rates))
+                self._own_links[device, up] = _OwnLink(len(rates), usual, trace)
+                for way in ways:
+                    self._own_of.setdefault(way, []).append((device, up))
                 rates.append(usual)
-            for number in numbers.of_worker(worker):
-                route = settings.route(number)
-                assert route is not None
-                upwards, downwards = route_delays(settings, number)
-                for up, between, (delay, jitter) in (
-                    (True, route.up, upwards),
-                    (False, route.down, downwards),
-                ):
-                    way = self._own_links[worker, up].number, *between
-                    self._queues[number, up] = _Queue(way, delay, jitter=jitter)
-        self._conversations = numbers
-        several = len(rates) if numbers.servers > 1 else shared
-        self._flows = Flows(rates, range(several))
-        self._of_flow: dict[int, tuple[int, bool]] = {}
+        self._queues: dict[Way, _Queue] = {}
+        for way in sorted(self._own_of, key=lambda way: (way[0], not way[1])):
+            number, up = way
+            # A sender's uplink comes before a receiver's downlink.
+            own = self._own_of[way] = sorted(self._own_of[way], key=lambda one: not one[1])
+            route, (delay, jitter) = settings.route(number), route_delay(settings, way, own)
+            assert route is not None
+            passed = (
+                *(self._own_links[one].number for one in own),
+                *(route.up if up else route.down),
+            )
+            self._queues[way] = _Queue(passed, delay, jitter=jitter)
+        self._conversations = talking
+        self._flows = Flows(rates, shared)
+        self._of_flow: dict[int, Way] = {}
         # When a trace's next step begins, whose it is, and its number; entries may be out of date.
         self._steps: list[tuple[float, int, bool, int]] = []
 
@@ -157,39 +166,42 @@ class SharedTransfers(Stateful):
         if queue.transfers:
             first = queue.transfers[0]
             size = HEADER.size if first.size is None else first.size
-            worker, up = self._conversations.worker(first.conversation), first.up
-            own = self._own_links[worker, up]
-            if own.trace is not None:
-                own.follow(now)
-                self._change_own(now, worker, up)
+            way = first.conversation, first.up
+            for one in self._own_of[way]:
+                own = self._own_links[one]
+                if own.trace is not None:
+                    own.follow(now)
+                    self._change_own(now, one)
             queue.flow = self._flows.begin(now, queue.route, _bits(size))
-            self._of_flow[queue.flow] = first.conversation, up
-            self._await_step(worker, up)
+            self._of_flow[queue.flow] = way
+            for one in self._own_of[way]:
+                self._await_step(one)
 
-    def _flows_on(self, worker: int, up: bool) -> list[int]:
-        """Return the flows on a worker's own link, in the order in which they began."""
-        queues = (self._queues[one, up] for one in self._conversations.of_worker(worker))
+    def _flows_on(self, one: OwnLink) -> list[int]:
+        """Return the flows on a direction of a device's link, in the order in which they began."""
+        device, up = one
+        queues = (self._queues[way] for way in self._conversations.ways(device, up=up))
         return sorted(queue.flow for queue in queues if queue.flow is not None)
 
-    def _change_own(self, now: float, worker: int, up: bool) -> None:
-        own = self._own_links[worker, up]
-        self._flows.change(now, own.number, own.rate, among=self._flows_on(worker, up))
+    def _change_own(self, now: float, one: OwnLink) -> None:
+        own = self._own_links[one]
+        self._flows.change(now, own.number, own.rate, among=self._flows_on(one))
 
-    def _await_step(self, worker: int, up: bool) -> None:
-        """Note when the next step of a worker's trace begins, if that matters to a flow."""
-        own = self._own_links[worker, up]
-        if own.trace is None or own.is_down or not self._flows_on(worker, up):
+    def _await_step(self, one: OwnLink) -> None:
+        """Note when the next step of a link's trace begins, if that matters to a flow."""
+        own = self._own_links[one]
+        if own.trace is None or own.is_down or not self._flows_on(one):
             return
         begin = own.trace.begin(own.step + 1)
         if begin < math.inf:
-            heapq.heappush(self._steps, (begin, worker, up, own.step + 1))
+            heapq.heappush(self._steps, (begin, *one, own.step + 1))
 
     @property
     def _next_step(self) -> float:
         while self._steps:
-            time, worker, up, step = self._steps[0]
-            own = self._own_links[worker, up]
-            if step == own.step + 1 and not own.is_down and self._flows_on(worker, up):
+            time, device, up, step = self._steps[0]
+            own = self._own_links[device, up]
+            if step == own.step + 1 and not own.is_down and self._flows_on((device, up)):
                 return time
             heapq.heappop(self._steps)
         return math.inf
@@ -205,10 +217,10 @@ class SharedTransfers(Stateful):
         time, ending = self._next_step, self._flows.next_end()
         if time == math.inf or (ending is not None and ending[0] < time):
             return False
-        _, worker, up, step = heapq.heappop(self._steps)
-        self._own_links[worker, up].step = step
-        self._change_own(time, worker, up)
-        self._await_step(worker, up)
+        _, device, up, step = heapq.heappop(self._steps)
+        self._own_links[device, up].step = step
+        self._change_own(time, (device, up))
+        self._await_step((device, up))
         return True
 
     def ending(self) -> Transfer:
@@ -265,16 +277,21 @@ class SharedTransfers(Stateful):
         """Return what a worker has to send whose size is not known yet, in order."""
         return [
             one
-            for number in self._conversations.of_worker(worker)
-            for one in self._queues[number, True].transfers
+            for way in self._conversations.ways(worker, up=True)
+            for one in self._queues[way].transfers
             if one.size is None
         ]
 
-    def drop(self, now: float, worker: int) -> None:
-        """Forget all transfers of a worker that is gone."""
-        for number in self._conversations.of_worker(worker):
-            for up in (True, False):
-                self._keep(now, self._queues[number, up], [])
+    def drop(self, now: float, device: int) -> list[Transfer]:
+        """Forget all transfers from and to a device that is gone; return them."""
+        dropped: list[Transfer] = []
+        for both in zip(
+            *(self._conversations.ways(device, up=up) for up in (True, False)), strict=True
+        ):
+            for way in both:
+                dropped += self._queues[way].transfers
+                self._keep(now, self._queues[way], [])
+        return dropped
 
     def drop_uploads(self, now: float, conversation: int, *, unmeasured_only: bool) -> None:
         """Forget what a worker sends, or only that of it which does not exist yet."""
@@ -296,24 +313,24 @@ class SharedTransfers(Stateful):
             self._end_flow(now, queue)
         self._begin_next(now, queue)
 
-    # -- what faults do to a worker's own link
+    # -- what faults do to a device's own link
 
     def set_rates(
-        self, now: float, worker: int, uplink: int | None, downlink: int | None, *, is_down: bool
+        self, now: float, device: int, uplink: int | None, downlink: int | None, *, is_down: bool
     ) -> None:
-        """Change the rates of a worker's own link, in bit/s; None restores the usual one.
+        """Change the rates of a device's own link, in bit/s; None restores the usual one.
 
         Args:
             is_down: True if nothing passes the link, whatever its rate.
         """
         for up, rate in ((True, uplink), (False, downlink)):
-            own = self._own_links[worker, up]
+            own = self._own_links[device, up]
             own.limit, own.is_down = rate, is_down
             own.follow(now)
-            self._change_own(now, worker, up)
-            self._await_step(worker, up)
-            for number in self._conversations.of_worker(worker):
-                queue = self._queues[number, up]
+            self._change_own(now, (device, up))
+            self._await_step((device, up))
+            for way in self._conversations.ways(device, up=up):
+                queue = self._queues[way]
                 if is_down and queue.held is None:
                     queue.held = now
                 elif not is_down and queue.held is not None:
@@ -323,9 +340,9 @@ class SharedTransfers(Stateful):
 
 
 def shared_transfers(settings: Settings) -> SharedTransfers | None:
-    """Return a run's transfers if conversations share links; otherwise None."""
+    """Return a run's transfers between workers and servers if they share links; otherwise None."""
     shares = settings.network.shared_rates or settings.servers > 1
-    return SharedTransfers(settings) if shares else None
+    return SharedTransfers(settings, conversations(settings)) if shares else None
 
 
 def _bits(size: int) -> int:

@@ -1,9 +1,8 @@
 """The order of events around parameter servers, under the virtual clock.
 
-Events are in conservative discrete-event order: the earliest is handled next, and nothing earlier can
-follow it, because an event only causes events at its own time or later. Durations are drawn, so when a
-worker finishes does not depend on what it computes, and all of them compute meanwhile. Only the time at
-which a message has *arrived* may depend on its size, and then the clock waits for its sender.
+Durations are drawn, so when a worker finishes does not depend on what it computes, and all of them
+compute meanwhile. Only the time at which a message has *arrived* may depend on its size, and then the
+clock waits for its sender.
 
 A worker that is sent every version is sent the newest when its downlink is free: versions that became
 old in the queue are not sent.
@@ -22,12 +21,12 @@ consults two objects: the workers' ``Conditions`` about each event, and the ``St
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from testbed.checkpoints.stateful import Stateful
 from testbed.clock.aggregator_interface import Aggregators
 from testbed.clock.conversations import Conversations
+from testbed.clock.event_clock import LATEST, EventClock
 from testbed.clock.events import (
     ARRIVED,
     ASKED,
@@ -39,7 +38,6 @@ from testbed.clock.events import (
     PARAMETERS,
     SILENT,
     STOPPED,
-    EventQueue,
 )
 from testbed.clock.fault_interface import Conditions, Strikes
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
@@ -55,28 +53,19 @@ AHEAD = 16
 Enough that the host never waits for a message, few enough that bytes pass in the clock's order.
 """
 
-LATEST = 1e12
-"""The time of the virtual clock, in seconds (31,700 years), after which nothing takes place.
 
-A device that is slowed down so often that its next event would be later is as good as lost. Floats
-still tell a tenth of a millisecond apart there.
-"""
-
-
-class StarClock(Stateful):
+class StarClock(EventClock):
     """Runs the events of one run.
 
     Attributes:
-        now: virtual seconds since training began.
         workers: the workers that take part, by number.
-        events: the events that are to come.
         conditions, strikes: None in a run without faults.
         aggregators: None in a run without them.
-        transfers: None in a run whose workers share no links, and have one server.
         conversations: the numbers of which worker talks to which server.
     """
 
     not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_protocol"})
+    nothing_follows = "no worker will push any longer"
 
     def __init__(
         self, services: Sequence[ParameterService], stage: Stage, devices: Devices
@@ -86,74 +75,41 @@ class StarClock(Stateful):
         Args:
             services: one for each server; with several there are transfers.
         """
+        super().__init__(devices.transfers)
         self.conversations = devices.conversations or Conversations(len(services))
         self.conditions: Conditions | None = None
         self.strikes: Strikes | None = None
         self.aggregators: Aggregators | None = None
-        self.now = 0.0
         self._services = services
         self._stage = stage
         self._busy = devices.busy
         self._protocol = devices.protocol
-        self.transfers = devices.transfers
         servers = self.conversations.servers
         self.workers = {
             worker: TimedWorker.joining(devices.protocol(), servers, *devices.lines(worker))
             for worker in devices.workers
         }
-        self.events = EventQueue()
         self._stopped = [False] * len(services)
         self._certain: list[tuple[float, int, int]] = []
         self._ahead = 0
 
-    def run(self, between: Callable[[], None] = lambda: None) -> None:
-        """Run until all services have finished, or nothing more will happen.
-
-        A clock and services that were restored from a checkpoint go on from there.
-
-        Args:
-            between: called between two events.
-        """
+    def _begin(self) -> None:
         if not self._services[0].begun:
             if self.strikes is not None:
                 self.strikes.begin()
             for service in self._services:
                 service.begin()
             self.send_due()
-        while self._next_time <= LATEST and not self.finished:
-            between()
-            self._announce_finishes()
-            if self.transfers is not None and self.transfers.next_end == self._next_time:
-                self._end_transfer(self.transfers)
-            else:
-                self._handle(*self.events.pop())
 
     @property
     def finished(self) -> bool:
         """True if the run's updates are complete at every server."""
         return all(service.finished for service in self._services)
 
-    @property
-    def _next_time(self) -> float:
-        """The time of the next event or end of a transfer; inf if nothing more will happen."""
-        event = self.events.next_time if self.events else math.inf
-        return event if self.transfers is None else min(event, self.transfers.next_end)
-
     def has_any_but_faults(self) -> bool:
         """Return True if anything but faults is to come, and not too late."""
         transfers = math.inf if self.transfers is None else self.transfers.next_end
         return transfers <= LATEST or self.events.has_any_but_faults(LATEST)
-
-    @property
-    def is_beyond(self) -> bool:
-        """True if the next event is too late to take place."""
-        return LATEST < self._next_time < math.inf
-
-    @property
-    def why_it_ended(self) -> str:
-        """Why the clock has ended before the run's updates were complete."""
-        late = f": that would be later than {LATEST:g} s of the run's clock"
-        return "no worker will push any longer" + late * self.is_beyond
 
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""
@@ -258,7 +214,8 @@ class StarClock(Stateful):
         if state.protocol.certain:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
-    def _announce_finishes(self) -> None:
+    def _prepare(self) -> None:
+        """Announce the ends of computations that are certain."""
         while self._certain and self._ahead < AHEAD:
             _, worker, begun = heapq.heappop(self._certain)
             state = self.workers.get(worker)
@@ -286,14 +243,8 @@ class StarClock(Stateful):
         if following is not None:
             self._compute(worker, state, following)
 
-    def _end_transfer(self, transfers: SharedTransfers) -> None:
-        """End the next transfer, or wait for the message if its size is not known yet.
-
-        If the rate of a worker's link changes before that, only that happens.
-        """
-        if transfers.change_rate():
-            return
-        time, transfer = transfers.next_end, transfers.ending()
+    def _end_transfer(self, transfers: SharedTransfers, time: float, transfer: Transfer) -> None:
+        """End the next transfer, or wait for the message if its size is not known yet."""
         number = transfer.conversation
         worker, place = self._place(number)
         state = self.workers[worker]

@@ -87,13 +87,6 @@ def of_shared_links(contents: Contents) -> list[Conflict]:
     """Return the conflicts of the server's own link and of the clusters."""
     network, peers = contents.network, contents.peers
     found: list[Conflict] = []
-    given = [key for key in ("server", "clusters", "graph") if getattr(network, key)]
-    if peers and contents.clock == "virtual":
-        text = (
-            f"the virtual clock has no shared links between peers ({peers[0]}) yet: take one of them "
-            "out, or use `clock: wall`"
-        )
-        found += [(("network", key), text) for key in given]
     if network.server is not None and peers:
         text = f"peers ({peers[0]}) have no server: take it out"
         found.append((("network", "server"), text))

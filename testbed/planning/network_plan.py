@@ -8,6 +8,7 @@ from testbed.algorithms import has
 from testbed.device_names import (
     EVALUATOR_NAME,
     aggregator_name,
+    is_peer,
     is_server,
     machine_name,
     peer_name,
@@ -187,16 +188,16 @@ def shared_directions(
 ) -> dict[Direction, list[tuple[str, str]]]:
     """Return the directions of links that several conversations share, with the pairs that use them.
 
-    These are the links of servers and of routers and, with several servers, those of workers, where
-    they are shaped.
+    These are the links of servers and of routers and, with several servers or none, those of workers or
+    peers, where they are shaped.
 
     Args:
-        conversations: the pairs of devices that talk to each other; with servers the worker first.
+        conversations: the pairs of devices that talk to each other, a worker first.
     """
     servers = {called for _, called in conversations if is_server(called)}
     shared = {*network.routers, *servers}
-    if len(servers) > 1:
-        shared |= {caller for caller, _ in conversations}
+    if len(servers) != 1:
+        shared |= {device for pair in conversations for device in pair}
     return {
         direction: pairs
         for direction, pairs in users(network, conversations).items()
@@ -209,7 +210,8 @@ def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) ->
 
     Args:
         network: with links as in the file.
-        conversations: callers and the servers that they call, in the order of their numbers.
+        conversations: pairs of devices, in the order of their numbers; a worker comes first. Workers'
+            and peers' own links are no part of the ways.
     """
     rates: list[int] = []
     numbers: dict[Direction, int] = {}
@@ -229,14 +231,19 @@ def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) ->
             found.append(numbers[direction])
         return found
 
-    for worker, server in conversations:
-        way = network.link(worker).router, server
+    for one, other in conversations:
+        last = 1 if is_peer(other) else 0  # links of their own at the other end
+        way = network.link(one).router, network.link(other).router if last else other
         if way not in ways:
             ways[way] = len(routes)
-            both = network.route(worker, server)[1:], network.route(server, worker)[:-1]
-            up_delay, down_delay = (sum(network.shape(one).delay for one in over) for over in both)
+            there, back = network.route(one, other), network.route(other, one)
+            both = there[1 : len(there) - last], back[last:-1]
+            up_delay, down_delay = (
+                sum(network.shape(passed).delay for passed in over) for over in both
+            )
             jitters = [
-                [jitter for one in over if (jitter := network.shape(one).jitter)] for over in both
+                [jitter for passed in over if (jitter := network.shape(passed).jitter)]
+                for over in both
             ]
             up, down = map(limited, both)
             routes.append(Route(up, down, up_delay, down_delay, *jitters))

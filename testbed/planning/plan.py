@@ -256,7 +256,11 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     network = without_shapes(asked) if virtual else asked
     routes: dict[str, Any] = {}
     if virtual and (spec.network.shares_links or len(servers) > 1):
-        routes = shared_routes(asked, _conversations(spec, servers, above))
+        talking = _conversations(spec, servers, above)
+        if not served:  # in the order of the clock's numbers
+            number = {peer_name(i): i for i in range(count)}
+            talking.sort(key=lambda pair: [number[name] for name in pair])
+        routes = shared_routes(asked, talking)
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
     addresses = [network.link(device).address for device in devices]
     called = servers or (peer_name(spec.evaluation.peer),)

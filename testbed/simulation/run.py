@@ -16,7 +16,7 @@ import torch
 from testbed.channel import readable
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.clock.star import LATEST
+from testbed.clock.event_clock import LATEST
 from testbed.device_names import EVALUATOR_NAME
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets

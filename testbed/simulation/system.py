@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.clock.mesh import MeshClock
-from testbed.clock.star import StarClock
+from testbed.clock.event_clock import EventClock
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.training import computation
@@ -43,7 +42,7 @@ class System(ABC):
         clock: the clock, which says what happens when.
     """
 
-    clock: StarClock | MeshClock
+    clock: EventClock
 
     @property
     @abstractmethod

@@ -8,8 +8,7 @@ import numpy as np
 from testbed.algorithms import has
 from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
-from testbed.clock.lines import lines
-from testbed.clock.mesh import MeshClock
+from testbed.clock.mesh import mesh_clock
 from testbed.clock.star import StarClock
 from testbed.device_names import SERVER_NAME, peer_name, worker_name
 from testbed.encoding_choice import EncodingChoice
@@ -160,13 +159,13 @@ class MeshSystem(System):
             own = batches[number] if number < computing else None
             computations.append(PeerComputation(half, own, both, neighbours[number], goal))
         self._peers = SimulatedPeers(self._service, computations, neighbours, learner)
-        self.clock = MeshClock(
+        self.clock = mesh_clock(
+            settings,
             self._service,
             self._peers,
-            peers=range(settings.workers),
+            neighbours=neighbours,
             computing=computing,
             busy=Times.of(settings).busy(),
-            lines=lambda number: lines(settings, number),
         )
         self._evaluated = settings.network.evaluated_peer
 

@@ -90,10 +90,10 @@ class TimingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The links that messages between a worker and a server pass, besides the worker's own.
+    """The links that messages of a conversation pass, besides those of a worker's or of peers' own.
 
     Attributes:
-        up, down: indices of ``NetworkSettings.shared_rates``, to the server and from it.
+        up, down: indices of ``NetworkSettings.shared_rates``, from the worker or the first peer and to it.
         up_delay, down_delay: seconds of all these links together, also of those without a rate.
         up_jitters, down_jitters: seconds by which each of them varies its delay, if it does.
     """
@@ -116,10 +116,11 @@ class NetworkSettings:
         peer_addresses: the addresses of all peers by their numbers; none where there is a server.
         evaluated_peer: the peer whose model is evaluated, where there is no server.
         secret: the run's secret, hexadecimal; a greeting without it is refused.
-        shared_rates: the rates of directions of links that several workers share, in bit/s.
+        shared_rates: the rates of directions of links that several devices share, in bit/s.
         routes: the ways over them, of which each conversation takes one.
         route_of: each conversation's way; worker w talks to server s in the conversation with the
-            number w · servers + s. Empty where no links are shared.
+            number w · servers + s, and peers' are numbered as in
+            ``testbed.clock.conversations.PeerConversations``. Empty where no links are shared.
         co_located: the number of workers, the first ones, with a server on their machine. The routes
             of their conversations contain the link of their machine, and they have none of their own.
         aggregator_of: each worker's aggregator, from 0; empty where workers talk to servers. Then a
@@ -278,7 +279,7 @@ class Settings:
         return len(self.network.server_addresses)
 
     def route(self, conversation: int) -> Route | None:
-        """Return the links that a conversation passes besides its worker's; None if none are shared."""
+        """Return the links that a conversation passes besides devices' own; None if none are shared."""
         network = self.network
         return network.routes[network.route_of[conversation]] if network.route_of else None
 

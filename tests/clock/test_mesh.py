@@ -89,7 +89,7 @@ class Played:
         self.clock = MeshClock(
             self.service,
             self,
-            peers=range(count),
+            neighbours=others,
             computing=count,
             busy=self.busy,
             lines=lambda _: (Line(case.uplink, case.delay / 8), Line(case.downlink)),

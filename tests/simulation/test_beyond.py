@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from testbed import execution
-from testbed.clock.star import LATEST
+from testbed.clock.event_clock import LATEST
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan
 from testbed.results.reading.run import Run

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from testbed.channel import Channel
-from testbed.clock.lines import lines
-from testbed.clock.mesh import MeshClock
+from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.device_names import peer_name
 from testbed.errors import RunError
 from testbed.messages.reports import (
@@ -67,6 +66,7 @@ class Coordinator:
         self._settings = settings
         self._order_channels = leaves
         self._report = Report(channel)
+        self._neighbours = neighbours
         self._service = ExchangeService(settings, neighbours, self)
         self._computing = computing
         self._tells = tells
@@ -228,14 +228,13 @@ class Coordinator:
     # -- by the virtual clock
 
     def _by_virtual_clock(self) -> None:
-        settings = self._settings
-        self._clock = MeshClock(
+        self._clock = mesh_clock(
+            self._settings,
             self._service,
             self,
-            peers=range(settings.workers),
+            neighbours=self._neighbours,
             computing=self._computing,
             busy=self._busy,
-            lines=lambda peer: lines(settings, peer),
         )
         self._clock.run(self._look_after)
 
