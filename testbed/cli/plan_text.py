@@ -181,7 +181,8 @@ def _clusters(plan: Plan) -> list[str]:
         routers = set(network.routers) - set(plan.machines)
         between = [link for link in network.links if link.node in routers]
         (beside,) = (link.node for link in between if link.router == CORE)
-        where = f"server at {beside}, devices at {len(used)} others"
+        first = "server" if plan.served else "evaluator"
+        where = f"{first} at {beside}, devices at {len(used)} others"
         if plan.machines:
             where = f"devices and servers at {len(used)} of them"
         lines.append(

@@ -132,3 +132,8 @@ def test_workers_that_share_links_agree(tmp_path: Path, name: str) -> None:
         | {"lasting": "400ms"},
     ]
     assert set(agree(tmp_path, spec)).isdisjoint(digests)
+
+
+def test_peers_that_share_links_agree(tmp_path: Path) -> None:
+    spec: dict[str, Any] = yaml.safe_load(SPEC.with_stem("agree-peers-in-clusters").read_text())
+    agree(tmp_path, spec)

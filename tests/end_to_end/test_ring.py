@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from testbed.wire.frames import HEADER, SECRET_SIZE
@@ -17,8 +19,13 @@ pytestmark = [
 ]
 
 
+PRIVATE: dict[str, Any] = {"uplink": "20mbit", "downlink": "50mbit"}
+GRAPH: dict[str, Any] = {"graph": {"topohub": "sndlib/germany50", "rate": "10mbit"}}
+
+
+@pytest.mark.parametrize("network", [PRIVATE, PRIVATE | GRAPH], ids=["private", "graph"])
 def test_peers_in_a_ring_agree_and_have_two_connections_each(
-    command: CommandLine, tmp_path: Path
+    command: CommandLine, tmp_path: Path, network: dict[str, Any]
 ) -> None:
     (ring,) = (block for block in blocks() if block.first == "# testbed/algorithms/ring.py")
     (tmp_path / "circle.py").write_text(ring.text)
@@ -27,7 +34,7 @@ def test_peers_in_a_ring_agree_and_have_two_connections_each(
         "plugins": [str(tmp_path / "circle.py")],
         "algorithms": ["circle:Ring"],
         "training": {"updates": 40, "learning_rate": 0.01},
-        "network": {"uplink": "20mbit", "downlink": "50mbit"},
+        "network": network,
         "compute": {"distribution": "exponential", "mean": "50ms"},
         "evaluation": {"every": 20, "images": 100},
     }
@@ -36,8 +43,10 @@ def test_peers_in_a_ring_agree_and_have_two_connections_each(
     found = json.loads((emulated.run_directory / "summary.json").read_text())
     done = command.do("simulate", command.spec(content), "--out", tmp_path / "twin", "--no-report")
     assert done.returncode == 0, done.stderr
-    twin = json.loads(next((tmp_path / "twin").glob("*/*/Ring/summary.json")).read_text())
+    (simulated,) = (tmp_path / "twin").glob("*/*/Ring")
+    twin = json.loads((simulated / "summary.json").read_text())
     assert found["parameters_sha256"] == twin["parameters_sha256"]
+    assert found["training_seconds"] == twin["training_seconds"]
     for key in ("payload_bytes", "message_bytes"):
         assert found["ingress_after_drain"][key] == twin["ingress_after_drain"][key]
     for peer, told in found["peers"].items():
@@ -48,3 +57,12 @@ def test_peers_in_a_ring_agree_and_have_two_connections_each(
     pushes = received["payload_bytes"] // MODEL
     heads = received["message_bytes"] - received["payload_bytes"] - pushes * HEADER.size
     assert heads == 5 * (4 * HEADER.size + SECRET_SIZE)
+    measured, modelled = map(over_links, (emulated.run_directory, simulated))
+    assert measured.keys() == modelled.keys()
+    for direction, size in measured.items():
+        assert modelled[direction] == pytest.approx(size, rel=0.01, abs=1000), direction
+
+
+def over_links(run: Path) -> dict[tuple[int, str], int]:
+    rows = pq.read_table(run / "traffic" / "links.parquet").to_pylist()
+    return {(row["link"], row["direction"]): row["bytes"] for row in rows}

@@ -237,6 +237,8 @@ class Coordinator:
             busy=self._busy,
         )
         self._clock.run(self._look_after)
+        if not self._clock.finished:
+            self._report.event("error", self._clock.why_it_ended)
 
     def begin(self, peer: int) -> None:
         """Tell a peer to compute."""
