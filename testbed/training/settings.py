@@ -93,8 +93,8 @@ class Route:
     """The links that messages of a conversation pass, besides those of a worker's or of peers' own.
 
     Attributes:
-        up, down: indices of ``NetworkSettings.shared_rates``: from the worker or the first of two peers,
-            and to it.
+        up, down: indices of ``NetworkSettings.shared_rates``: from the worker, or the first of two
+            peers, and to it.
         up_delay, down_delay: seconds of all these links together, also of those without a rate.
         up_jitters, down_jitters: seconds by which each of them varies its delay, if it does.
     """
