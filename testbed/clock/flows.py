@@ -223,7 +223,8 @@ class Flows(Stateful):
     def _announce(self, group: _Group) -> None:
         """Put the end of a group's first flow among the ends."""
         if len(self._ends) > 4 * len(self._groups) + 64:
-            self._ends = [entry for entry in self._ends if self._is_valid(*entry)]
+            # The end of a flow is often announced twice: its rate changed by rounding only.
+            self._ends = [entry for entry in set(self._ends) if self._is_valid(*entry)]
             heapq.heapify(self._ends)
         while group.ends:
             until, flow = group.ends[0]
