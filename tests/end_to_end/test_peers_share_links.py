@@ -1,13 +1,12 @@
 """Peers in clusters take as long by the wall clock, on real links, as by the virtual clock."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine
+from tests.end_to_end.conftest import SMALL, CommandLine
 
 pytestmark = [
     pytest.mark.real,
@@ -19,7 +18,6 @@ IN_ROUNDS = '''
 
 from typing import Literal
 
-import testbed.algorithms
 from testbed.algorithms.all_to_all import AllToAll, AllToAllOptions, ExchangingPeer
 
 
@@ -55,8 +53,6 @@ class Rounds(AllToAll):
     def peer(options, layout, parameters, number, conditions):
         return RoundPeer(parameters, conditions.learning_rate, number, conditions.workers)
 
-
-testbed.algorithms.ALGORITHMS["rounds"] = Rounds
 '''
 NETWORK: dict[str, Any] = {
     "uplink": "40mbit",
@@ -67,7 +63,7 @@ NETWORK: dict[str, Any] = {
     ],
 }
 RUN = SMALL | {
-    "algorithms": ["rounds"],
+    "algorithms": ["rounds:Rounds"],
     "training": {"updates": 17, "learning_rate": 0.01},
     "devices": {"workers": 4},
     "network": NETWORK | {"probe": False},
@@ -77,14 +73,14 @@ RUN = SMALL | {
 
 
 def test_rounds_of_peers_take_as_long_under_both_clocks(
-    command_with: Callable[..., CommandLine], tmp_path: Path
+    command: CommandLine, tmp_path: Path
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(IN_ROUNDS)
-    command = command_with(PYTHONPATH=f"{tmp_path}:{REPOSITORY}")
+    plugin = tmp_path / "rounds.py"
+    plugin.write_text(IN_ROUNDS)
     seconds = {}
     for clock in ("wall", "virtual"):
         command.out = command.folder / clock
-        started = command.start_run(RUN | {"clock": clock})
+        started = command.start_run(RUN | {"clock": clock, "plugins": [str(plugin)]})
         assert started.wait(200) == 0, started.said
         summary = json.loads((started.run_directory / "summary.json").read_text())
         assert summary["ended"] == "completed"
