@@ -23,8 +23,8 @@ _EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SPEC = _EXPERIMENTS / "agree.yaml"
 _OTHERS = ("clusters", "graph", "servers", "co-located", "hierarchical", "peers-in-clusters")
 SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in _OTHERS))
-"""The experiments: each shape of algorithm, links that workers or peers share, several servers, which may
-be on the machines of workers, and aggregators."""
+"""The experiments: each shape of algorithm, links that workers or peers share, several servers, which
+may be on the machines of workers, and aggregators."""
 WIRE_TOLERANCE = 0.02
 _COUNTED = ("payload_bytes", "message_bytes")
 _LOCAL = tuple(f"local_{key}" for key in _COUNTED)
