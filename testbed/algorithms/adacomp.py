@@ -23,6 +23,7 @@ from pydantic import Field
 
 from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
 from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.learning_rate import LearningRate, as_rate
 from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.counted_copies import CountedCopies
@@ -43,9 +44,11 @@ class AdaCompOptions(CompressionOptions):
 class AdaptiveStaleness(AsynchronousServer):
     """The server of Algorithm 2; a dense update counts as containing every parameter."""
 
-    def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
+    not_saved = frozenset({"learning_rate"})
+
+    def __init__(self, parameters: FloatVector, learning_rate: float | LearningRate) -> None:
         super().__init__(parameters)
-        self._alpha = np.float32(learning_rate)
+        self.learning_rate = as_rate(learning_rate)
         self._contained = np.zeros(len(parameters), dtype=np.uint32)
         self._pulled: dict[int, int] = {}
         # Copies of the counters at the versions of outstanding pulls.
@@ -75,7 +78,8 @@ class AdaptiveStaleness(AsynchronousServer):
             now, before = self._contained, at_pull
         # The counters wrap at 2³²; their unsigned difference remains correct.
         sigma = now - before  # equation 3, but entries of value 0 count as well
-        alpha_k = self._alpha / np.maximum(sigma, 1).astype(np.float32)  # equation 5
+        alpha = np.float32(self.learning_rate(self.version))
+        alpha_k = alpha / np.maximum(sigma, 1).astype(np.float32)  # equation 5
         alpha_k *= update.values
         self.parameters[k] -= alpha_k  # equation 4
         self._contained[k] = now + np.uint32(1)
@@ -91,6 +95,7 @@ class AdaComp(ServedAlgorithm):
     """AdaComp: largest entries from the workers, adaptive staleness at the server."""
 
     options_type = AdaCompOptions
+    scheduled = True
 
     @staticmethod
     def worker(options: AdaCompOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
@@ -100,4 +105,4 @@ class AdaComp(ServedAlgorithm):
     def server(
         options: AdaCompOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return AdaptiveStaleness(parameters, conditions.learning_rate)
+        return AdaptiveStaleness(parameters, conditions.rate)

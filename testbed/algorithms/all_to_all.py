@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm
+from testbed.algorithms.learning_rate import LearningRate, as_rate
 from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
@@ -29,14 +30,14 @@ class ExchangingPeer(PeerHalf):
     """A peer that exchanges whole gradients with all others."""
 
     def __init__(
-        self, parameters: FloatVector, learning_rate: float, number: int, peers: int
+        self, parameters: FloatVector, learning_rate: float | LearningRate, number: int, peers: int
     ) -> None:
         """Begin at version 0 as peer ``number`` of ``peers``."""
         # Imported here: the command line reads every algorithm's options, and torch takes seconds.
         import torch
 
         super().__init__(parameters)
-        self._alpha = learning_rate
+        self.learning_rate = as_rate(learning_rate)
         self._as_tensor = torch.from_numpy
         self._theta = torch.from_numpy(parameters)
         # Each peer begins with its successor, so that they do not all send to the same peer first.
@@ -52,10 +53,11 @@ class ExchangingPeer(PeerHalf):
         return ()
 
     def _apply(self, update: Update) -> None:
+        alpha = self.learning_rate(self.version)
         if isinstance(update, SparseUpdate):
-            self.parameters[update.indices] -= np.float32(self._alpha) * update.values
+            self.parameters[update.indices] -= np.float32(alpha) * update.values
         else:
-            self._theta.sub_(self._as_tensor(update.values), alpha=self._alpha)
+            self._theta.sub_(self._as_tensor(update.values), alpha=alpha)
         self.version += 1
 
 
@@ -63,6 +65,7 @@ class AllToAll(PeerAlgorithm):
     """All-to-All exchange of whole gradients."""
 
     options_type = AllToAllOptions
+    scheduled = True
 
     @staticmethod
     def peer(
@@ -72,4 +75,4 @@ class AllToAll(PeerAlgorithm):
         number: int,
         conditions: Conditions,
     ) -> PeerHalf:
-        return ExchangingPeer(parameters, conditions.learning_rate, number, conditions.workers)
+        return ExchangingPeer(parameters, conditions.rate, number, conditions.workers)

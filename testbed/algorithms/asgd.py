@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.learning_rate import LearningRate, as_rate
 from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
@@ -32,19 +33,19 @@ class StalenessDivided(AsynchronousServer):
     """A server with one staleness per update, dense or sparse: the step is α / max(1, delay)."""
 
     # The tensor shares the parameters' memory.
-    not_saved = frozenset({"_as_tensor", "_theta"})
+    not_saved = frozenset({"_as_tensor", "_theta", "learning_rate"})
 
-    def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
+    def __init__(self, parameters: FloatVector, learning_rate: float | LearningRate) -> None:
         # Imported here: the command line reads every algorithm's options, and torch takes seconds.
         import torch
 
         super().__init__(parameters)
-        self._learning_rate = learning_rate
+        self.learning_rate = as_rate(learning_rate)
         self._as_tensor = torch.from_numpy
         self._theta = torch.from_numpy(parameters)
 
     def _apply(self, worker: int, update: Update, delay: int) -> None:
-        step = self._learning_rate / max(1, delay)
+        step = self.learning_rate(self.version) / max(1, delay)
         if isinstance(update, SparseUpdate):
             # The product is computed in float32, as torch does in the dense branch.
             self.parameters[update.indices] -= np.float32(step) * update.values
@@ -57,6 +58,7 @@ class Asgd(ServedAlgorithm):
     """ASGD: whole gradients, one staleness per update."""
 
     options_type = AsgdOptions
+    scheduled = True
 
     @classmethod
     def averages(cls, options: AsgdOptions) -> bool:
@@ -70,4 +72,4 @@ class Asgd(ServedAlgorithm):
     def server(
         options: AsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return StalenessDivided(parameters, conditions.learning_rate)
+        return StalenessDivided(parameters, conditions.rate)

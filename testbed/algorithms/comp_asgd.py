@@ -32,6 +32,7 @@ class CompAsgd(ServedAlgorithm):
     """Comp-ASGD: largest entries from the workers, one staleness per update."""
 
     options_type = CompAsgdOptions
+    scheduled = True
 
     @staticmethod
     def worker(options: CompAsgdOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
@@ -41,4 +42,4 @@ class CompAsgd(ServedAlgorithm):
     def server(
         options: CompAsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return StalenessDivided(parameters, conditions.learning_rate)
+        return StalenessDivided(parameters, conditions.rate)

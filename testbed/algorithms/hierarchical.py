@@ -26,6 +26,7 @@ from testbed.algorithms.asgd import StalenessDivided, WholeGradient
 from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import AggregatedAlgorithm, Conditions
+from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.algorithms.worker_half import WorkerHalf
@@ -78,7 +79,9 @@ class HierarchicalOptions(CompressionOptions):
 class SynchronousOverAggregators(SynchronousServer):
     """A server's half that divides the sums of all aggregators by the number of updates in them."""
 
-    def __init__(self, parameters: FloatVector, learning_rate: float, aggregators: int) -> None:
+    def __init__(
+        self, parameters: FloatVector, learning_rate: float | LearningRate, aggregators: int
+    ) -> None:
         super().__init__(parameters, learning_rate, aggregators, "pull")
         self._combined = 0
 
@@ -124,7 +127,7 @@ class SynchronousOverAggregators(SynchronousServer):
 class AsynchronousOverAggregators(StalenessDivided):
     """A server's half that applies the mean of each aggregator's updates when it arrives."""
 
-    def __init__(self, parameters: FloatVector, learning_rate: float) -> None:
+    def __init__(self, parameters: FloatVector, learning_rate: float | LearningRate) -> None:
         super().__init__(parameters, learning_rate)
         self._combined = 0
 
@@ -154,6 +157,7 @@ class Hierarchical(AggregatedAlgorithm):
     """Hierarchical SGD: sums at the edge, one update per cluster to the server."""
 
     options_type = HierarchicalOptions
+    scheduled = True
     diagnostics: ClassVar[tuple[Diagnostic, ...]] = (
         Diagnostic("combined", "Updates of devices that were combined in the server's update."),
     )
@@ -161,6 +165,10 @@ class Hierarchical(AggregatedAlgorithm):
     @classmethod
     def averages(cls, options: HierarchicalOptions) -> bool:
         return options.ratio is None and options.aggregator_ratio is None
+
+    @classmethod
+    def gradients_per_update(cls, options: HierarchicalOptions, conditions: Conditions) -> None:
+        """Return None: it depends on which devices are in time."""
 
     @classmethod
     def synchronous(cls, options: HierarchicalOptions) -> bool:
@@ -205,6 +213,6 @@ class Hierarchical(AggregatedAlgorithm):
         conditions: Conditions,
     ) -> ServerHalf:
         if options.server == "asynchronous":
-            return AsynchronousOverAggregators(parameters, conditions.learning_rate)
+            return AsynchronousOverAggregators(parameters, conditions.rate)
         # It waits for all aggregators that are present, which are at most as many as the workers.
-        return SynchronousOverAggregators(parameters, conditions.learning_rate, conditions.workers)
+        return SynchronousOverAggregators(parameters, conditions.rate, conditions.workers)

@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.diagnostic import Diagnostic
+from testbed.algorithms.learning_rate import Constant, LearningRate
 from testbed.algorithms.parts import Part, Population, Role
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
@@ -73,7 +74,7 @@ class Conditions:
     """The facts about a run that its algorithm may use.
 
     Attributes:
-        learning_rate: α (η).
+        learning_rate: α (η), where no schedule changes it.
         workers: n, the number of workers or peers, which are numbered from 0.
         batch_size: b, images per gradient.
         updates: the number of updates of the run.
@@ -81,6 +82,7 @@ class Conditions:
             that of network.uplink. None where links are not shaped.
         gradient_time: mean seconds that a device computes and then waits, as in the spec; None where
             they depend on the host.
+        schedule: α at each version; None: it is constant.
     """
 
     learning_rate: float
@@ -89,6 +91,12 @@ class Conditions:
     updates: int
     uplink: int | None = None
     gradient_time: float | None = None
+    schedule: LearningRate | None = None
+
+    @property
+    def rate(self) -> LearningRate:
+        """α at each version, by the schedule if there is one."""
+        return self.schedule or Constant(self.learning_rate)
 
 
 class Algorithm(ABC):
@@ -97,8 +105,11 @@ class Algorithm(ABC):
     Attributes:
         parts: the parts of its roles; a half is made for each role by the function of its part's name.
         diagnostics: the numbers that its server's half reports with each update; no other is recorded.
+        scheduled: True if its halves take α from ``conditions.rate`` at the version of each step; with
+            any other algorithm, a schedule is refused.
     """
 
+    scheduled: ClassVar[bool] = False
     options_type: ClassVar[type[Options]]
     parts: ClassVar[tuple[Part, ...]]
     diagnostics: ClassVar[tuple[Diagnostic, ...]] = ()
@@ -128,6 +139,14 @@ class Algorithm(ABC):
         It may be divided by a staleness. Only such algorithms can share a model's buffers.
         """
         return False
+
+    @classmethod
+    def gradients_per_update(cls, options: Any, conditions: Conditions) -> int | None:
+        """Return the number of workers' gradients in each update; None if it is not known before.
+
+        Lengths in epochs need it.
+        """
+        return 1
 
     @staticmethod
     def computing(options: Any, conditions: Conditions) -> int:

@@ -26,6 +26,7 @@ from pydantic import Field
 from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.learning_rate import LearningRate, as_rate
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.errors import SpecError
@@ -61,8 +62,14 @@ class SynchronousServer(ServerHalf):
             taken, because workers are gone, the update waits for those; so one worker is enough.
     """
 
+    not_saved = frozenset({"learning_rate"})
+
     def __init__(
-        self, parameters: FloatVector, learning_rate: float, wait_for: int, protocol: Protocol
+        self,
+        parameters: FloatVector,
+        learning_rate: float | LearningRate,
+        wait_for: int,
+        protocol: Protocol,
     ) -> None:
         """Begin at version 0.
 
@@ -76,7 +83,7 @@ class SynchronousServer(ServerHalf):
         self.protocol = protocol
         self.wait_for = wait_for
         self._there: set[int] | None = None
-        self._eta = np.float32(learning_rate)
+        self.learning_rate = as_rate(learning_rate)
         self._mean = np.empty_like(parameters)
         self._count = 0
         self._sent: dict[int, int] = {}
@@ -149,7 +156,7 @@ class SynchronousServer(ServerHalf):
         k = self._divisor
         self._mean /= np.float32(k)
         self._stepping(self._mean, k, time)
-        self._mean *= self._eta
+        self._mean *= np.float32(self.learning_rate(self.version))
         self.parameters -= self._mean
         self._diagnosis = {"k": k, "late": self._late}
         self._count = self._late = 0
@@ -179,6 +186,7 @@ class SynchronousSgd(ServedAlgorithm):
     """Synchronous SGD: whole gradients, k of n per update."""
 
     options_type = SynchronousSgdOptions
+    scheduled = True
     diagnostics = (
         Diagnostic(
             "k", "Gradients in the update's mean: wait_for, or fewer when workers are gone."
@@ -195,6 +203,10 @@ class SynchronousSgd(ServedAlgorithm):
     @classmethod
     def synchronous(cls, options: SynchronousSgdOptions) -> bool:
         return True
+
+    @classmethod
+    def gradients_per_update(cls, options: SynchronousSgdOptions, conditions: Conditions) -> int:
+        return options.wait_for or conditions.workers
 
     @staticmethod
     def check(options: SynchronousSgdOptions, conditions: Conditions) -> None:
@@ -223,4 +235,4 @@ class SynchronousSgd(ServedAlgorithm):
         conditions: Conditions,
     ) -> ServerHalf:
         wait_for = options.wait_for or conditions.workers
-        return SynchronousServer(parameters, conditions.learning_rate, wait_for, options.protocol)
+        return SynchronousServer(parameters, conditions.rate, wait_for, options.protocol)

@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="mnist or fashion-mnist")],
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10")],
 ) -> None:
     """Fetch a dataset from its public mirrors into the user's cache and verify it."""
     from rich.console import Console

@@ -1,7 +1,7 @@
 """The model in ``testbed plan``: its size, and how its gradients are computed."""
 
 from testbed.learning import description
-from testbed.learning.data.datasets import inputs_of
+from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.models import layout
 from testbed.planning.plan import Plan
 from testbed.quantities import as_number

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import DataError
-from testbed.planning.images import LABELS, Shared, share_out
+from testbed.planning.images import Shared, share_out
 from testbed.results.tables.comparison import plain_text
 
 if TYPE_CHECKING:
     from testbed.planning.plan import Plan
 
 MOST_ROWS = 20
-"""The most workers for which the plan has a row each."""
+"""The most workers for which the plan has a row each, and the most labels for which it has a column."""
 
 
 def partitioned(plan: "Plan") -> Shared | DataError:
@@ -43,8 +43,9 @@ def describe(plan: "Plan", shared: Shared | DataError) -> list[str]:
     if shared.by_label is None:
         return [spread]
     lines = [f"{spread}, of {_spread((shared.by_label > 0).sum(axis=1))} labels"]
-    if len(shared.images) <= MOST_ROWS:
-        headings = ["  worker", "images", *map(str, range(LABELS))]
+    count = shared.by_label.shape[1]
+    if len(shared.images) <= MOST_ROWS and count <= MOST_ROWS:
+        headings = ["  worker", "images", *map(str, range(count))]
         rows = [
             [f"  {number}", str(images), *(str(count) if count else "" for count in counts)]
             for number, (images, counts) in enumerate(

@@ -68,7 +68,11 @@ def _labels(contents: Contents) -> list[Conflict]:
 
 def _data(contents: Contents) -> list[Conflict]:
     images, workers = contents.dataset.train_images, contents.devices.workers
-    if images is not None and images < workers:
+    if (
+        images is not None
+        and images < workers
+        and contents.partition.kind not in ("same", "stream")
+    ):
         text = f"{images} images cannot be distributed among {workers} workers: each needs one"
         return [(("dataset", "train_images"), text)]
     return []

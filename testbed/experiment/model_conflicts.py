@@ -1,21 +1,26 @@
-"""Conflicts of the model with the rest of the file: images, buffers, batched simulations."""
+"""Conflicts of model, optimisation and dealt mini-batches with the rest of the file."""
 
-from testbed.algorithms import algorithm_named
-from testbed.errors import SpecError
+from testbed.algorithms import algorithm_named, has
+from testbed.errors import SpecError, TestbedError
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.section import Conflict
-from testbed.learning.data.datasets import inputs_of
+from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.description import describe
 
 
 def of_model(contents: Contents) -> list[Conflict]:
     """Return the conflicts of the section ``model``."""
     model, simulation = contents.model, contents.simulation
+    found: list[Conflict] = []
     try:
-        described = describe(model.name, inputs_of(contents.dataset.name))
+        inputs = inputs_of(contents.dataset.name)
+    except TestbedError:
+        # A resolved spec outlives its dataset; a run that needs it reports the error itself.
+        return [*_of_optimisation(contents), *_of_stream(contents)]
+    try:
+        described = describe(model.name, inputs)
     except SpecError as error:
         return [(("model",), str(error))]
-    found: list[Conflict] = []
     if described.path == "autograd" and (simulation.batched or simulation.device != "cpu"):
         key = "batched" if simulation.batched else "device"
         text = (
@@ -23,8 +28,59 @@ def of_model(contents: Contents) -> list[Conflict]:
             "gradients are computed one after the other; take it out"
         )
         found.append((("simulation", key), text))
+    found += [*_of_optimisation(contents), *_of_stream(contents)]
     if model.buffers == "shared":
         found += _of_shared_buffers(contents, described.buffers)
+    return found
+
+
+def _of_optimisation(contents: Contents) -> list[Conflict]:
+    """Return the conflicts of how gradients and the learning rate are changed."""
+    training, simulation = contents.training, contents.simulation
+    found: list[Conflict] = []
+    if simulation.batched or simulation.device != "cpu":
+        key = "batched" if simulation.batched else "device"
+        found = [
+            (("training", name), f"simulation.{key} computes plain gradients: take one of them out")
+            for name in ("weight_decay", "clip", "augmentation")
+            if getattr(training, name)
+        ]
+    schedule = training.schedule
+    if schedule is None:
+        return found
+    path = ("training", "schedule")
+    for options in contents.algorithms:
+        algorithm = algorithm_named(options.name)
+        if not algorithm.scheduled:
+            text = f"{options.name} has a constant learning rate: take the schedule out"
+            found.append((path, text))
+        elif schedule.unit == "epochs" and (
+            algorithm.gradients_per_update(options, contents.conditions(options)) is None
+        ):
+            text = f"the updates of {options.name} have no known number of gradients: use updates"
+            found.append(((*path, "unit"), text))
+    return found
+
+
+def _of_stream(contents: Contents) -> list[Conflict]:
+    """Return the conflicts of mini-batches that one server deals."""
+    if contents.partition.kind != "stream":
+        return []
+    path = ("partition",)
+    others = [one.name for one in contents.algorithms if not has(one.name, "server")]
+    others += [one.name for one in contents.algorithms if has(one.name, "aggregator")]
+    found: list[Conflict] = []
+    if others:
+        text = f"the devices of {others[0]} call no server, which deals the stream: use `same`"
+        found.append((path, text))
+    if contents.devices.servers > 1:
+        found.append((path, "one server deals the stream, and there are several: use `same`"))
+    if contents.checkpoints.every is not None and contents.engine == "emulation":
+        text = (
+            "a server that goes on from a checkpoint does not know yet what it had dealt: use `same`, "
+            "or take `checkpoints.every` out"
+        )
+        found.append((path, text))
     return found
 
 

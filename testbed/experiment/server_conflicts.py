@@ -5,7 +5,7 @@ from typing import Any
 from testbed.device_names import machine_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.section import Conflict, Section
-from testbed.learning.data.datasets import inputs_of
+from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.description import describe
 
 

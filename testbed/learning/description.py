@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from testbed.errors import SpecError
-from testbed.learning.batched.chain import template
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import Inputs
-from testbed.learning.models import structure
+from testbed.learning.models import FAST, MODELS, SMALLEST, structure
+
+BUILT_IN = frozenset(MODELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,10 @@ def describe(model: str, inputs: Inputs) -> Description:
     """
     try:
         module = structure(model, inputs)
-        _try(module, inputs)
+        # What is known of the models here need not be found out, which takes a second of each command.
+        is_fast = model in FAST if model in BUILT_IN else _found_out(module, inputs)
+        if min(inputs.image[1:]) < SMALLEST and model in BUILT_IN:
+            raise ValueError(f"it needs {SMALLEST} × {SMALLEST} pixels")
     except (RuntimeError, ValueError, IndexError) as error:
         reason = str(error).splitlines()[0]
         raise SpecError(
@@ -55,18 +59,23 @@ def describe(model: str, inputs: Inputs) -> Description:
         ) from error
     return Description(
         sum(parameter.numel() for parameter in module.parameters()),
-        "autograd" if template(module, inputs) is None else "fast",
+        "fast" if is_fast else "autograd",
         sum(one.numel() for one in module.buffers() if one.is_floating_point()),
     )
 
 
-def _try(module: nn.Module, inputs: Inputs) -> None:
-    """Find the shape of the logits of two images; nothing is computed, and no thread begun.
+def _found_out(module: nn.Module, inputs: Inputs) -> bool:
+    """Find the shape of the logits of two images, and return True if the fast path supports the module.
+
+    Nothing is computed, and no thread begun.
 
     Raises:
-        ValueError: it is not (2, classes).
+        ValueError: the shape is not (2, classes).
     """
+    from testbed.learning.batched.chain import template
+
     with torch.device("meta"):
         logits = module(torch.zeros(2, *inputs.image))
     if tuple(logits.shape) != (2, inputs.classes):
         raise ValueError(f"for 2 images it returns {tuple(logits.shape)}")
+    return template(module, inputs) is not None

@@ -33,6 +33,11 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet20": resnet20,
 }
 
+FAST = frozenset({"cnn", "mlp", "mlp-large"})
+"""The models of these that the fast path supports, whatever the images."""
+SMALLEST = 4
+"""The least height and width of images that all of these models take."""
+
 
 def model_named(name: str) -> Callable[..., nn.Module]:
     """Return the function that makes a model for a dataset's ``Inputs``.

@@ -14,6 +14,7 @@ from testbed.learning.data import datasets, partitions
 from testbed.planning.plan import Plan
 
 LABELS = 10
+"""The fewest labels that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Shared:
 
     Attributes:
         images: images of each worker or peer that computes, (devices,).
-        by_label: the same for each label, (devices, 10); None if labels were not read.
+        by_label: the same for each label, (devices, 10 or more); None if labels were not read.
     """
 
     images: npt.NDArray[np.int64]
@@ -49,7 +50,8 @@ def share_out(plan: Plan) -> Shared:
     parts = partitions.parts(
         partition, labels, plan.computing, settings.seed, settings.training.batch_size
     )
-    by_label = np.array([np.bincount(labels[part], minlength=LABELS) for part in parts])
+    count = max(LABELS, int(labels.max()) + 1)
+    by_label = np.array([np.bincount(labels[part], minlength=count) for part in parts])
     return Shared(np.array([len(part) for part in parts]), by_label if looks else None)
 
 

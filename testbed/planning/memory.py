@@ -8,7 +8,7 @@ Memory that grows with the model is counted in vectors of its parameters, of fou
 """
 
 from testbed.experiment.spec import Spec
-from testbed.learning.data.datasets import inputs_of
+from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.description import describe
 
 MIB = 2**20

@@ -5,7 +5,7 @@ from typing import Any
 
 from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
-from testbed.learning.data import sources
+from testbed.learning.data import catalogue
 from testbed.planning import probed_links
 from testbed.planning.plan import Plan
 
@@ -93,8 +93,10 @@ def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
     ]
     files = [str(part["file"]) for part in parts if "file" in part]
     mounts = {path: path for path in files}
-    if settings.data.dataset in sources.SOURCES:
-        folder = sources.locate(settings.data.dataset)[0].parent
+    if settings.data.dataset in catalogue.names():
+        folder = catalogue.place_of(settings.data.dataset)
+        if folder is None:
+            return False, mounts
         return True, mounts | {str(folder.absolute()): f"{DATA}/{settings.data.dataset}"}
     if Path(settings.data.dataset).is_absolute():
         mounts[settings.data.dataset] = settings.data.dataset

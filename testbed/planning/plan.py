@@ -20,6 +20,7 @@ from testbed.device_names import (
 from testbed.errors import SpecError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
+from testbed.learning.data import datasets
 from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
 from testbed.planning import capacity, memory
@@ -243,6 +244,25 @@ def _rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
     return rules + presence_rules(spec, class_of, len(rules))
 
 
+def _schedule(spec: Spec) -> dict[str, Any] | None:
+    """Return the schedule of the learning rate, in updates.
+
+    Raises:
+        DataError: it is in epochs, and the training images cannot be counted.
+    """
+    (options,), schedule = spec.algorithms, spec.training.schedule
+    if schedule is None:
+        return None
+    epoch = 1.0
+    if schedule.unit == "epochs":
+        algorithm = algorithm_named(options.name)
+        gradients = algorithm.gradients_per_update(options, spec.conditions(options))
+        assert gradients is not None, "the file's conflicts refuse epochs then"
+        images = datasets.check(spec.dataset.name, spec.dataset.train_images)
+        epoch = images / (spec.training.batch_size * gradients)
+    return schedule.in_updates(epoch, spec.training.updates)
+
+
 def _plan_one(spec: Spec, label: str) -> Plan:
     (algorithm,) = spec.algorithms
     served = has(algorithm.name, "server")
@@ -279,6 +299,12 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 learning_rate=algorithm.learning_rate or spec.training.learning_rate,
                 updates=spec.training.updates,
                 evaluate_every=spec.evaluation.every,
+                schedule=_schedule(spec),
+                weight_decay=spec.training.weight_decay,
+                clip=spec.training.clip,
+                augmentation={}
+                if spec.training.augmentation is None
+                else spec.training.augmentation.model_dump(),
             ),
             data=DataSettings(
                 dataset=spec.dataset.name,

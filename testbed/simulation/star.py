@@ -64,6 +64,7 @@ class SimulatedWorkers(Stateful):
             "_began",
             "_new_incarnation",
             "_on_fault",
+            "_deals",
             "server_kills",
         }
     )
@@ -111,6 +112,9 @@ class SimulatedWorkers(Stateful):
         )
         prompt = instant and not any(map(_delays, settings.faults.rules))
         self._at_once = protocol.certain and prompt and worthwhile and not local
+        self._deals = settings.data.partition["kind"] == "stream"
+        # By worker: the numbers of the mini-batches that it was dealt, by version.
+        self._dealt: list[dict[int, int]] = [{} for _ in range(count)]
         self._versions: CountedCopies[FloatVector] = CountedCopies()
         self._batching: Batching | None = None
         if settings.data.batched and not local:
@@ -176,6 +180,8 @@ class SimulatedWorkers(Stateful):
         answer = self._service.answer(worker)
         half, vector, version = self._service.half, answer.vector, answer.version
         needed = worker not in self._lost
+        if needed and self._deals:
+            self._dealt[worker][version] = answer.dealt
         if needed and not (self._at_once and vector is half.parameters):
             key: Hashable = version if vector is half.parameters else (version, worker)
             self._versions.hold(key, vector)
@@ -186,6 +192,9 @@ class SimulatedWorkers(Stateful):
 
     def arrived(self, worker: int, version: int) -> None:
         """Note that parameters have arrived; release older ones that the worker did not compute at."""
+        if self._deals:
+            dealt = self._dealt[worker]
+            self._dealt[worker] = {one: number for one, number in dealt.items() if one >= version}
         sent = self._there[worker]
         while sent and sent[0][1] < version:
             self._versions.release(sent.popleft()[0])
@@ -196,7 +205,7 @@ class SimulatedWorkers(Stateful):
         before = self._computing[worker]
         if before is not None:
             self._drop(before)
-        drawn = self._computations[worker].draw()
+        drawn = self._computations[worker].draw(self._dealt[worker][version] if self._deals else 0)
         if not self._there[worker]:
             assert version == self._service.half.version
             gradient, loss = self._computations[worker].gradient(self._of_server, drawn, version)

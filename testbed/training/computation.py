@@ -15,6 +15,7 @@ from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.learning.data import partitions
+from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.description import describe
@@ -73,10 +74,14 @@ def batches(
     def of(purpose: str) -> np.random.Generator:
         return stream(settings.seed, purpose, number, incarnation)
 
+    augmentation = Augmentation(**settings.training.augmentation)
     draws = describe(settings.data.model, dataset.inputs).may_draw
     return Batches(
         *(dataset, shard, settings.training.batch_size, of("batches"), memory),
         layers=of("layers") if draws else None,
+        augmentation=augmentation,
+        moves=of("augmentation") if augmentation else None,
+        dealt_by=settings.seed if settings.data.partition["kind"] == "stream" else None,
     )
 
 
@@ -196,9 +201,14 @@ class Computation:
         self.half.restore(state["half"])
         self._batches.reposition(state["batches"])
 
-    def draw(self) -> Sequence[Draw]:
-        """Draw the mini-batches of the next computation, one for each local step."""
-        return [self._batches.draw() for _ in range(self.half.local_steps)]
+    def draw(self, dealt: int = 0) -> Sequence[Draw]:
+        """Draw the mini-batches of the next computation, one for each local step.
+
+        Args:
+            dealt: the computation's number in the run's stream of mini-batches, if there is one.
+        """
+        steps = self.half.local_steps
+        return [self._batches.draw(dealt * steps + step) for step in range(steps)]
 
     def gradient(
         self, learner: Learner, drawn: Sequence[Draw], version: int

@@ -1,6 +1,7 @@
 """The facts about a run that its algorithm may use, from the run's settings."""
 
 from testbed.algorithms.interface import Conditions
+from testbed.algorithms.learning_rate import Constant, LearningRate, Schedule
 from testbed.training.settings import Settings
 
 
@@ -17,4 +18,13 @@ def conditions(settings: Settings, number: int | None = None) -> Conditions:
         settings.training.updates,
         (settings.devices if number is None else settings.device(number)).uplink,
         settings.timing.gradient_time,
+        rate(settings),
     )
+
+
+def rate(settings: Settings) -> LearningRate:
+    """Return the run's learning rate at each version."""
+    training = settings.training
+    if training.schedule is None:
+        return Constant(training.learning_rate)
+    return Schedule(training.learning_rate, **training.schedule)

@@ -1,9 +1,17 @@
-"""What a device computes: the gradient of the loss on a mini-batch, and what training adds to it."""
+"""What a device computes: the gradient of the loss on a mini-batch, and what training adds to it.
+
+All of this happens on the device, at its base version and before anything is selected from the
+gradient: a compressed algorithm is given the gradient that it would have pushed whole.
+"""
 
 from dataclasses import dataclass
 
+import torch
+
+from testbed.algorithms.learning_rate import Constant, LearningRate
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.learner import Learner
+from testbed.training.conditions import rate
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
@@ -13,10 +21,14 @@ class Objective:
     """The rule by which every device of a run computes its gradients; it keeps nothing between them.
 
     Attributes:
-        learning_rate: α, by which the changes of shared buffers are divided.
+        learning_rate: α at each version, by which the changes of shared buffers are divided.
+        weight_decay: λ: the gradient is that of the loss plus λ/2 · ‖θ‖².
+        clip: the most that the norm of the loss's gradient may be; None: any.
     """
 
-    learning_rate: float = 1.0
+    learning_rate: LearningRate
+    weight_decay: float = 0.0
+    clip: float | None = None
 
     def gradient(
         self, learner: Learner, batches: Batches, draw: Draw, version: int
@@ -27,15 +39,29 @@ class Objective:
             version: of these parameters.
         """
         gradient, loss = learner.gradient(*batches.gather(draw), draw.layers)
+        if self.clip is not None or self.weight_decay:
+            self._regularise(gradient[: learner.statistics.start], learner.parameters)
         if learner.statistics.start < learner.statistics.stop:
-            gradient[learner.statistics] /= self.learning_rate
+            gradient[learner.statistics] /= self.learning_rate(version)
         return gradient, loss
 
+    def _regularise(self, gradient: FloatVector, parameters: FloatVector) -> None:
+        """Clip the gradient of the loss, and add that of the decay."""
+        # By torch, in the learner's one thread: numpy's products may be computed by several.
+        own, theta = torch.from_numpy(gradient), torch.from_numpy(parameters[: len(gradient)])
+        if self.clip is not None:
+            norm = float(torch.linalg.vector_norm(own))
+            if norm > self.clip:
+                own.mul_(self.clip / norm)
+        if self.weight_decay:
+            own.add_(theta, alpha=self.weight_decay)
 
-PLAIN = Objective()
+
+PLAIN = Objective(Constant(1.0))
 """The gradient of the loss alone."""
 
 
 def objective(settings: Settings) -> Objective:
     """Return the objective of a run."""
-    return Objective(settings.training.learning_rate)
+    training = settings.training
+    return Objective(rate(settings), training.weight_decay, training.clip)

@@ -79,12 +79,15 @@ class Answer:
             answer.
         encoding, body: as in a message; the body shares the vector's memory, so that what is not sent
             immediately has to be copied.
+        dealt: the number of the mini-batch that the worker computes on, in the run's stream of them; 0
+            where there is none.
     """
 
     version: int
     vector: FloatVector
     encoding: int
     body: Sequence[bytes | memoryview]
+    dealt: int = 0
 
 
 Apply: TypeAlias = Callable[[ServerHalf, int, Pushed, float], int | None]
@@ -130,6 +133,7 @@ class ParameterService(Stateful):
             "_observer",
             "_exact",
             "_broadcasts",
+            "_deals",
         }
     )
 
@@ -164,6 +168,8 @@ class ParameterService(Stateful):
         if settings.training.pulls == "changed":
             half.track_changes()
         self._broadcasts = half.protocol != "pull"
+        self._deals = settings.data.partition["kind"] == "stream"
+        self._dealt = 0
         self._states = WorkerStates()
         # By worker: the version that it was sent last, and the bytes it has sent since its last row.
         self._sent: dict[int, int | None] = {}
@@ -429,7 +435,10 @@ class ParameterService(Stateful):
         # The worker has what it was sent last, or will have it before it reads this.
         changes = self.half.changed_since(vector, self.answered(worker))
         encoding, body = self._exact.encode(changes)
-        return Answer(self.half.version, vector, encoding, body)
+        dealt = self._dealt
+        if self._deals:
+            self._dealt += 1
+        return Answer(self.half.version, vector, encoding, body, dealt)
 
     def answered(self, worker: int) -> int | None:
         """Note that a worker is sent the present version; return the one that it was sent before."""

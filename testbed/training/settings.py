@@ -29,6 +29,11 @@ class TrainingSettings:
         learning_rate: α.
         updates: the number of updates that the run lasts.
         evaluate_every: updates between two evaluations.
+        schedule: that of the learning rate, in updates: what a ``Schedule`` of
+            ``testbed.algorithms.learning_rate`` has besides α; None: α is constant.
+        weight_decay: λ.
+        clip: the most that the norm of a gradient may be; None: any.
+        augmentation: as ``testbed.learning.data.augmentation.Augmentation`` takes it.
     """
 
     algorithm: dict[str, Any]
@@ -38,6 +43,10 @@ class TrainingSettings:
     learning_rate: float
     updates: int
     evaluate_every: int
+    schedule: Mapping[str, Any] | None = None
+    weight_decay: float = 0.0
+    clip: float | None = None
+    augmentation: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class DataSettings:
     """The data and the model.
 
     Attributes:
-        dataset: a dataset's name or a directory of idx files.
+        dataset: a dataset's name or path.
         scaling: the scaling of images.
         train_images: use only this many of the training images; None: all.
         partition: how the training images are shared out, as ``testbed.learning.data.partitions.parts``
@@ -59,7 +68,7 @@ class DataSettings:
     """
 
     dataset: str
-    scaling: Literal["standardised", "unit"]
+    scaling: Literal["standardised", "unit", "per-channel"]
     train_images: int | None
     partition: Mapping[str, Any]
     evaluation_images: int | None

@@ -14,7 +14,8 @@ offset type    meaning
                back), number of parameters (WELCOME, RESUME), version
                (PARAMETERS), base version (PUSH, FINISHED), 0 elsewhere
 16     float32 loss of the mini-batch (PUSH), 0 elsewhere
-20     uint32  number of updates in the sum (PUSH of an aggregator), 0 elsewhere
+20     uint32  number of updates in the sum (PUSH of an aggregator), number of the
+               mini-batch that is dealt (PARAMETERS, from a stream), 0 elsewhere
 24     uint64  length of the body in bytes
 ====== ======= =================================================================
 
@@ -135,7 +136,7 @@ def parse(head: bytes, accepts: Mapping[Kind, int]) -> Head:
         raise WireError(f"a message of kind {kind}; allowed now: {allowed}")
     if length > accepts[kind]:
         raise WireError(f"a {Kind(kind).name} of {length} bytes, over the limit of {accepts[kind]}")
-    if head[5:8] != b"\0\0\0" or (count and kind != Kind.PUSH):
+    if head[5:8] != b"\0\0\0" or (count and kind not in (Kind.PUSH, Kind.PARAMETERS)):
         raise WireError("reserved bytes of the header are not 0")
     return Head(Kind(kind), encoding, number, loss, count, length)
 

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import yaml
 
+from bench.agree import carry_out
 from tests.end_to_end.test_agree import agree
 
 pytestmark = [
@@ -31,5 +34,47 @@ def test_shared_statistics_and_dropout_agree_with_several_servers(tmp_path: Path
     assert len(set(digests)) == 2
 
 
+def test_augmentation_schedule_decay_clipping_and_equal_data_agree(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    arrays: dict[str, Any] = {}
+    for part, count in (("train", 60), ("test", 30)):
+        arrays[f"{part}_labels"] = np.arange(count) % 3
+        arrays[f"{part}_images"] = generator.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
+    np.savez(tmp_path / "own.npz", **arrays)
+    training = {
+        "updates": 20,
+        "weight_decay": 0.001,
+        "clip": 0.5,
+        "augmentation": {"crop": 2, "flip": True},
+        "schedule": {"unit": "epochs", "warm_up": 1, "milestones": [2], "factor": 0.2},
+    }
+    spec = SPEC | {"dataset": {"name": "own.npz", "scaling": "per-channel"}, "partition": "same"}
+    (digest,) = agree(tmp_path, spec | {"training": training, "algorithms": ["asgd"]})
+    for key in ("weight_decay", "clip", "augmentation", "schedule"):  # each has an effect
+        path = tmp_path / "without.yaml"
+        without = {name: value for name, value in training.items() if name != key}
+        path.write_text(yaml.safe_dump(spec | {"training": without, "algorithms": ["asgd"]}))
+        (other,) = carry_out("simulate", path, tmp_path / key, ())
+        assert other["parameters_sha256"] != digest
+
+
 def test_statistics_of_mini_batches_agree_among_peers(tmp_path: Path) -> None:
     agree(tmp_path, SPEC | {"model": "cnn-small", "algorithms": ["all-to-all"]})
+
+
+def test_a_stream_is_dealt_in_the_order_of_the_clock(tmp_path: Path) -> None:
+    spec = SPEC | {
+        "model": "mlp",
+        "partition": "stream",
+        "network": {"uplink": "50mbit", "downlink": "100mbit"},
+        "faults": [
+            {"who": {"number": 1}, "when": {"time": "150ms"}, "how": "kill", "lasting": "200ms"}
+        ],
+    }
+    digests = agree(tmp_path, spec)
+    same = tmp_path / "same.yaml"
+    same.write_text(yaml.safe_dump(spec | {"partition": "same"}))
+    others = [
+        one["parameters_sha256"] for one in carry_out("simulate", same, tmp_path / "same", ())
+    ]
+    assert not set(digests) & set(others)

@@ -66,7 +66,7 @@ PROBLEMS = [
     "1: name: must be text, not 2024: put it in quotes, '2024'",
     "2: sed: unknown key; did you mean 'seed'?",
     "3: updates: unknown key; did you mean 'training.updates'?",
-    "4: dataset: 'mnits' is neither a dataset (digits, mnist, fashion-mnist) nor an existing dir",
+    "4: dataset: 'mnits' is neither a dataset (digits, mnist, fashion-mnist, cifar10, cifar10-jpeg) ",
     "5: model.name: 'CNN' is not one of cnn, mlp, mlp-large, cnn-small, resnet20; did you mean 'cnn'?",
     "6: model.initialization: unknown key; did you mean 'initialisation'?",
     "7: training.batch_size: must be a whole number, not 10.0: write 10",
@@ -477,7 +477,9 @@ def test_the_dump_is_readable() -> None:
         "seed: 1\n"
         "dataset: {name: digits, scaling: standardised, train_images: null}\n"
         "model: {name: cnn, initialisation: paper, buffers: none}\n"
-        "training: {batch_size: 10, learning_rate: 0.1, updates: 1000}\n"
+        "training: {batch_size: 10, learning_rate: 0.1, schedule: null, weight_decay: 0.0, clip: null, "
+        "augmentation: null,\n"
+        "  updates: 1000}\n"
         "engine: emulation\n"
         "clock: wall\n"
         "algorithms:\n"

@@ -56,10 +56,11 @@ def test_sizes_resolve_to_a_weight_for_each_device(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("partition: shard",
-         "partition: 'shard' is not one of equal, dirichlet, shards, sizes; did you mean 'shards'?"),
+         "partition: 'shard' is not one of equal, dirichlet, shards, sizes, same, stream; did you "
+         "mean 'shards'?"),
         ("partition: {kind: shard}",
-         "partition.kind: 'shard' is not one of equal, dirichlet, shards, sizes; did you mean "
-         "'shards'?"),
+         "partition.kind: 'shard' is not one of equal, dirichlet, shards, sizes, same, stream; did "
+         "you mean 'shards'?"),
         ("partition: 3", "partition: must be a name or a mapping, not 3"),
         ("partition: dirichlet",
          "partition.alpha: is missing: 'dirichlet' needs it; for example `alpha: 0.5`"),

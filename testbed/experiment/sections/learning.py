@@ -2,13 +2,13 @@
 
 import difflib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from testbed.experiment.sections.section import Section
+from testbed.experiment.sections.section import Section, as_tuple
 
-DATASETS = ("digits", "mnist", "fashion-mnist")
+DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar10-jpeg")
 MODELS = ("cnn", "mlp", "mlp-large", "cnn-small", "resnet20")
 OF_ADACOMP = ("cnn", "mlp", "mlp-large")
 """The models whose parameters are drawn as AdaComp's authors do, unless the file says otherwise."""
@@ -20,14 +20,17 @@ class DatasetSpec(Section):
     """The dataset that the model learns."""
 
     name: str = Field(
-        description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, or a "
-        "directory of idx files; a relative one is in the experiment file's folder.",
+        description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, cifar10, "
+        "cifar10-jpeg (CIFAR-10 re-encoded as JPEG), or a path: a directory of idx files, a directory "
+        "or tar archive of images in train/<class>/ and test/<class>/, or a file of numpy's arrays "
+        "(.npz); a relative one is in the experiment file's folder.",
         examples=list(DATASETS),
     )
-    scaling: Literal["standardised", "unit"] = Field(
+    scaling: Literal["standardised", "unit", "per-channel"] = Field(
         default="standardised",
-        description="standardised: (x − mean) / max(std, 1/28) per image, as AdaComp's authors do; "
-        "unit: x / 255, from 0 to 1.",
+        description="standardised: (x − mean) / max(std, 1/√D) per image of D values, as AdaComp's "
+        "authors do (1/28); unit: x / 255, from 0 to 1; per-channel: (x − mean) / std of each channel "
+        "over all training images that are used.",
     )
     train_images: int | None = Field(
         default=None,
@@ -38,7 +41,7 @@ class DatasetSpec(Section):
 
     @property
     def directory(self) -> Path | None:
-        """The directory of idx files; None for a dataset known by its name."""
+        """The directory or file of the dataset; None for one known by its name."""
         return None if self.name in DATASETS else Path(self.name)
 
     @field_validator("name")
@@ -48,12 +51,12 @@ class DatasetSpec(Section):
         if name in DATASETS or (folder is None and Path(name).is_absolute()):
             return name
         if folder is not None:
-            directory = (folder / Path(name).expanduser()).resolve()
-            if name and directory.is_dir():
-                return str(directory)
+            path = (folder / Path(name).expanduser()).resolve()
+            if name and path.exists():
+                return str(path)
         near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
         raise ValueError(
-            f"'{name}' is neither a dataset ({', '.join(DATASETS)}) nor an existing directory"
+            f"'{name}' is neither a dataset ({', '.join(DATASETS)}) nor an existing directory or file"
             + (f"; did you mean '{near[0]}'?" if near else "")
         )
 
@@ -90,6 +93,84 @@ class ModelSpec(Section):
         return data
 
 
+class ScheduleSpec(Section):
+    """The learning rate over the run: a warm-up, and then steps or a cosine."""
+
+    unit: Literal["updates", "epochs"] = Field(
+        default="updates",
+        description="Of warm_up and milestones. An epoch is as many updates as take as many images as "
+        "there are: training images / (batch_size · gradients per update).",
+    )
+    warm_up: float = Field(
+        default=0,
+        ge=0,
+        description="Length of a linear warm-up to training.learning_rate; default 0, none.",
+    )
+    warm_up_from: float = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        description="Fraction of the learning rate at which the warm-up begins; default 0.1.",
+    )
+    milestones: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="Points from which on the rate is multiplied by factor once more; ascending.",
+        examples=[[80, 120]],
+    )
+    factor: float = Field(default=0.1, gt=0, description="Factor at each milestone; default 0.1.")
+    cosine_to: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Fraction of the learning rate at which half a cosine, from the warm-up to the end "
+        "of the run, ends; default (null): no cosine.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        points = (0.0, *self.milestones)
+        if list(points) != sorted(set(points)):
+            raise ValueError("milestones are above 0 and ascend")
+        if self.milestones and self.cosine_to is not None:
+            raise ValueError("the rate follows milestones or a cosine: take one of them out")
+        if self.milestones and self.milestones[0] < self.warm_up:
+            raise ValueError("the first milestone is in the warm-up: move it")
+        return self
+
+    def in_updates(self, epoch: float, updates: int) -> dict[str, Any]:
+        """Return the schedule as ``testbed.algorithms.learning_rate.Schedule`` takes it besides α.
+
+        Args:
+            epoch: its length in updates.
+            updates: the run's.
+        """
+        length = epoch if self.unit == "epochs" else 1.0
+        return {
+            "warm_up": self.warm_up * length,
+            "warm_up_from": self.warm_up_from,
+            "milestones": [milestone * length for milestone in self.milestones],
+            "factor": self.factor,
+            "cosine_to": self.cosine_to,
+            "updates": updates,
+        }
+
+
+class AugmentationSpec(Section):
+    """The random changes of training images."""
+
+    crop: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Pixels by which an image is padded on each side before a random crop of its own "
+        "size; default 0, none. The padding is 0 after scaling.",
+        examples=[4],
+    )
+    flip: bool = Field(
+        default=False, description="Mirror images left to right, each with probability 1/2."
+    )
+
+
 class TrainingSpec(Section):
     """The settings of training that all algorithms share."""
 
@@ -100,6 +181,26 @@ class TrainingSpec(Section):
         default=0.1,
         gt=0,
         description="Learning rate α before staleness; default 0.1, as AdaComp's authors.",
+    )
+    schedule: ScheduleSpec | None = Field(
+        default=None,
+        description="How the learning rate changes with the updates; default (null): not at all.",
+    )
+    weight_decay: float = Field(
+        default=0,
+        ge=0,
+        description="λ: workers add λ·θ, at their base version, to each gradient; default 0.",
+        examples=[0.0001],
+    )
+    clip: float | None = Field(
+        default=None,
+        gt=0,
+        description="Workers scale a gradient of a greater norm down to this, before weight decay and "
+        "before anything is selected from it; default (null): never.",
+    )
+    augmentation: AugmentationSpec | None = Field(
+        default=None,
+        description="Random crops and mirror images of the training images; default (null): none.",
     )
     updates: int = Field(
         ge=1,

@@ -56,6 +56,18 @@ class ShardsPartition(Partition):
     )
 
 
+class SamePartition(Partition):
+    """All images for each worker, which draws its mini-batches from them by itself."""
+
+    kind: Literal["same"]
+
+
+class StreamPartition(Partition):
+    """All images in one shuffled stream of mini-batches, of which one is dealt with each answer."""
+
+    kind: Literal["stream"]
+
+
 class SizesPartition(Partition):
     """Images at random, in proportion to the weight of the worker's class in devices.classes."""
 
@@ -75,8 +87,13 @@ class SizesPartition(Partition):
 
 
 PartitionSpec: TypeAlias = Annotated[
-    EqualPartition | DirichletPartition | ShardsPartition | SizesPartition,
+    EqualPartition
+    | DirichletPartition
+    | ShardsPartition
+    | SizesPartition
+    | SamePartition
+    | StreamPartition,
     ChosenByValue("kind", default="equal"),
-    ShortForm(("equal", "dirichlet", "shards", "sizes"), key="kind"),
+    ShortForm(("equal", "dirichlet", "shards", "sizes", "same", "stream"), key="kind"),
 ]
 """The section ``partition``."""

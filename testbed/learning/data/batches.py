@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
+from testbed.learning.data import dealing
+from testbed.learning.data.augmentation import NONE, Augmentation
 from testbed.learning.data.datasets import Dataset
 
 
@@ -23,10 +25,12 @@ class Draw:
     Attributes:
         images: int64, (b,), indices of the training images.
         layers: the seed of random layers; None for a model that has none.
+        moves: int64, (b, 3), how images are augmented; None if they are not.
     """
 
     images: npt.NDArray[np.int64]
     layers: int | None = None
+    moves: npt.NDArray[np.int64] | None = None
 
 
 class Batches:
@@ -45,6 +49,9 @@ class Batches:
         memory: "Batches | None" = None,
         *,
         layers: np.random.Generator | None = None,
+        augmentation: Augmentation = NONE,
+        moves: np.random.Generator | None = None,
+        dealt_by: int | None = None,
     ) -> None:
         """Prepare to draw.
 
@@ -55,6 +62,9 @@ class Batches:
             generator: the worker's stream for this purpose.
             memory: an object whose arrays are used, so that thousands of workers need no others.
             layers: the worker's stream for the seeds of random layers, if the model may have any.
+            augmentation: how the images are changed.
+            moves: the worker's stream for that, if they are.
+            dealt_by: the experiment's seed, if mini-batches are dealt from one stream of all images.
 
         Raises:
             SpecError: the shard holds fewer images than a batch.
@@ -67,7 +77,13 @@ class Batches:
         self._dataset = dataset
         self.shard = shard
         self._generator = generator
-        self._layers = layers
+        self._augmentation = augmentation
+        self._dealt_by = dealt_by
+        self._streams = {
+            purpose: own
+            for purpose, own in (("layers", layers), ("moves", moves))
+            if own is not None
+        }
         if memory is None:
             shape = (batch_size, *dataset.train_images.shape[1:])
             self._images = np.empty(shape, dtype=np.float32)
@@ -75,27 +91,45 @@ class Batches:
         else:
             self._images, self._labels = memory._images, memory._labels
 
-    def draw(self) -> Draw:
-        """Draw a batch."""
+    def draw(self, dealt: int = 0) -> Draw:
+        """Draw a batch.
+
+        Args:
+            dealt: its number in the run's stream of mini-batches, if there is one.
+        """
+        if self._dealt_by is not None:
+            size = len(self._labels)
+            return self._drawn(dealing.dealt(len(self.shard), size, self._dealt_by, dealt))
         drawn = self._generator.choice(
             len(self.shard), len(self._labels), replace=False, shuffle=False
         )
-        layers = None if self._layers is None else int(self._layers.integers(2**63))
-        return Draw(self.shard[drawn], layers)
+        return self._drawn(self.shard[drawn])
+
+    def _drawn(self, images: npt.NDArray[np.int64]) -> Draw:
+        """Draw what goes with the images of a batch."""
+        draw = Draw(images)
+        if self._streams:
+            self._draw_more(draw)
+        return draw
+
+    def _draw_more(self, draw: Draw) -> None:
+        if (layers := self._streams.get("layers")) is not None:
+            draw.layers = int(layers.integers(2**63))
+        if (moves := self._streams.get("moves")) is not None:
+            draw.moves = self._augmentation.draw(len(draw.images), moves)
 
     @property
     def position(self) -> Mapping[str, Any]:
         """The state of the random streams, in plain values."""
         of_images: Mapping[str, Any] = self._generator.bit_generator.state
-        if self._layers is None:
-            return of_images
-        return {**of_images, "layers": self._layers.bit_generator.state}
+        others = {purpose: own.bit_generator.state for purpose, own in self._streams.items()}
+        return {**of_images, **others} if others else of_images
 
     def reposition(self, position: Mapping[str, Any]) -> None:
         """Continue drawing at the ``position`` of another object."""
         of_images = dict(position)
-        if self._layers is not None:
-            self._layers.bit_generator.state = of_images.pop("layers")
+        for purpose, own in self._streams.items():
+            own.bit_generator.state = of_images.pop(purpose)
         self._generator.bit_generator.state = of_images
 
     def gather(self, draw: Draw) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
@@ -107,6 +141,8 @@ class Batches:
         # mode="clip" writes straight into ``out``; the default mode makes a copy first.
         np.take(self._dataset.train_images, at, axis=0, out=self._images, mode="clip")
         np.take(self._dataset.train_labels, at, out=self._labels, mode="clip")
+        if draw.moves is not None:
+            self._augmentation.apply(self._images, draw.moves)
         return self._images, self._labels
 
     def next(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:

@@ -1,11 +1,12 @@
 """Datasets in the form that the models take.
 
-Every dataset is images of 28 × 28 grey levels, 0 to 255, in ten classes, split into training and test
-images by its publisher. The experiment's seed chooses only the training images that are used, and the
-device that gets each (``partitions``). Arrays are made once, before the devices are forked, and shared
-by all devices.
+Every dataset is images of one shape with values from 0 to 255, split into training and test images by
+its publisher (``catalogue``). The experiment's seed chooses only the training images that are used, and
+the device that gets each (``partitions``). Arrays are made once, before the devices are forked, and
+shared by all devices.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -13,14 +14,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from testbed.errors import DataError, SpecError
-from testbed.learning.data import digits, sources
+from testbed.errors import DataError
+from testbed.learning.data import catalogue, digits
+from testbed.learning.data.catalogue import DIGITS, inputs_of
 from testbed.learning.inputs import GREY_28, Inputs
 from testbed.streams import stream
 
-Scaling: TypeAlias = Literal["standardised", "unit"]
+Scaling: TypeAlias = Literal["standardised", "unit", "per-channel"]
 
-DIGITS = "digits"
+Statistics: TypeAlias = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+"""The mean and the standard deviation of each channel."""
 _CHUNK = 1024
 """Images scaled at a time, so that the float64 values of all images are never in memory."""
 
@@ -31,9 +34,9 @@ class Dataset:
 
     Attributes:
         name: the name in the experiment file.
-        train_images: float32, (N, 1, 28, 28).
-        train_labels: int64, (N,), 0 to 9.
-        test_images: float32, (M, 1, 28, 28).
+        train_images: float32, (N, channels, height, width).
+        train_labels: int64, (N,), from 0.
+        test_images: float32, (M, channels, height, width).
         test_labels: int64, (M,).
         inputs: the images' shape and the number of classes.
     """
@@ -50,16 +53,6 @@ class Dataset:
         return self
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of the known datasets; a directory of idx files is a dataset too."""
-    return (DIGITS, *sources.SOURCES)
-
-
-def inputs_of(name: str) -> Inputs:
-    """Return the images and classes of a dataset, without reading all of it."""
-    return GREY_28
-
-
 def load(
     name_or_directory: str | Path,
     scaling: Scaling = "standardised",
@@ -69,10 +62,11 @@ def load(
     """Load a dataset.
 
     Args:
-        name_or_directory: ``digits``, ``mnist``, ``fashion-mnist``, or a directory of idx files
-            with MNIST's file names.
-        scaling: ``"standardised"``: each image by itself, (x - mean) / max(std, 1/28) with x in
-            [0, 1] and std over the 784 pixels of the image (the AdaComp authors'); ``"unit"``: x.
+        name_or_directory: a name of the catalogue, or a path.
+        scaling: ``"standardised"``: each image by itself, (x - mean) / max(std, 1/√D) with x in
+            [0, 1] and std over the D values of the image (the AdaComp authors', for whose images
+            1/√D is 1/28); ``"unit"``: x; ``"per-channel"``: (x - mean) / std, with the mean and the std
+            of each channel over all training images that are used.
         train_images: how many training images to use, the first of a shuffle by the seed; None
             uses all, in the order of the file.
         seed: the experiment's seed.
@@ -92,14 +86,14 @@ def contents(
 ) -> "Contents":
     """Read a dataset without scaling it; arguments and errors are those of ``load``."""
     name = str(name_or_directory)
-    x_train, y_train, x_test, y_test = _contents(name)
-    if train_images is not None:
-        chosen = _chosen(name, len(x_train), train_images, seed)
-        x_train, y_train = x_train[chosen], y_train[chosen]
-    return Contents(name, scaling, (x_train, y_train), (x_test, y_test))
+    raw = catalogue.read(name, lambda labels: _chosen(name, len(labels), train_images, seed))
+    train, test = (raw.train_images, raw.train_labels), (raw.test_images, raw.test_labels)
+    return Contents(name, scaling, train, test, inputs_of(name))
 
 
-def _chosen(name: str, images: int, wanted: int, seed: int) -> npt.NDArray[np.int64]:
+def _chosen(name: str, images: int, wanted: int | None, seed: int) -> npt.NDArray[np.int64] | None:
+    if wanted is None:
+        return None
     if not 1 <= wanted <= images:
         raise DataError(f"dataset {name} has {images} training images, {wanted} were asked for")
     return stream(seed, "train-images").permutation(images)[:wanted]
@@ -107,12 +101,12 @@ def _chosen(name: str, images: int, wanted: int, seed: int) -> npt.NDArray[np.in
 
 @dataclass(slots=True)
 class Contents:
-    """A dataset as read from its files: grey levels, a quarter of the memory of scaled images.
+    """A dataset as read from its files: bytes, a quarter of the memory of scaled images.
 
     Attributes:
         name: the name in the experiment file.
         scaling: the scaling to apply.
-        train, test: images, uint8 (N, 28, 28), and labels, uint8 (N,).
+        train, test: images, uint8 (N, channels, height, width), and labels, uint8 (N,).
         inputs: the images' shape and the number of classes.
     """
 
@@ -137,30 +131,35 @@ class Contents:
             The dataset; images that are not needed are zeros, which take neither time nor memory.
         """
         images, labels = self.train
+        statistics = channel_statistics(images) if self.scaling == "per-channel" else None
         return Dataset(
             self.name,
-            _scaled(images, self.scaling, train),
+            _scaled(images, self.scaling, statistics, train),
             labels.astype(np.int64),
-            _scaled(self.test[0], self.scaling, None if test else np.arange(0)),
+            _scaled(self.test[0], self.scaling, statistics, None if test else np.arange(0)),
             self.test[1].astype(np.int64),
+            self.inputs,
         )
 
     def take(self, train: npt.NDArray[np.int64], *, test: bool) -> Dataset:
         """Return ``part`` and free the arrays as read, for a process that needs no other part."""
         taken = self.part(train, test=test)
-        nothing = (np.empty((0, 28, 28), np.uint8), np.empty(0, np.uint8))
+        nothing = (np.empty((0, *self.inputs.image), np.uint8), np.empty(0, np.uint8))
         self.train = self.test = nothing
         return taken
 
 
 def _scaled(
-    images: npt.NDArray[np.uint8], scaling: Scaling, needed: npt.NDArray[np.int64] | None
+    images: npt.NDArray[np.uint8],
+    scaling: Scaling,
+    statistics: Statistics | None,
+    needed: npt.NDArray[np.int64] | None,
 ) -> npt.NDArray[np.float32]:
     if needed is None:
-        return scale(images, scaling)
+        return scale(images, scaling, statistics)
     # The kernel allocates a zeroed page only when something is written to it.
-    result = np.zeros((len(images), 1, 28, 28), np.float32)
-    result[needed] = scale(images[needed], scaling)
+    result = np.zeros(images.shape, np.float32)
+    result[needed] = scale(images[needed], scaling, statistics)
     return result
 
 
@@ -172,7 +171,7 @@ def check(name: str, train_images: int | None) -> int:
         SpecError: as ``load``.
     """
     # The bundled digits are not read here, because enlarging them would import torch.
-    size = digits.TRAINING_IMAGES if name == DIGITS else len(_contents(name)[0])
+    size = digits.TRAINING_IMAGES if name == DIGITS else len(catalogue.training_labels(name))
     if train_images is not None and train_images > size:
         raise DataError(
             f"dataset {name} has {size} training images, {train_images} were asked for "
@@ -188,40 +187,51 @@ def training_labels(name: str, train_images: int | None, seed: int) -> npt.NDArr
         DataError: as ``load``.
         SpecError: as ``load``.
     """
-    labels = digits.training_labels() if name == DIGITS else _contents(name)[1]
-    if train_images is None:
-        return labels
-    chosen: npt.NDArray[np.uint8] = labels[_chosen(name, len(labels), train_images, seed)]
-    return chosen
+    labels = catalogue.training_labels(name)
+    chosen = _chosen(name, len(labels), train_images, seed)
+    return labels if chosen is None else labels[chosen]
 
 
-def _contents(name: str) -> tuple[npt.NDArray[np.uint8], ...]:
-    if name == DIGITS:
-        return digits.read()
-    if name in sources.SOURCES:
-        return sources.read(sources.locate(name), sources.SOURCES[name].md5)
-    if Path(name).is_dir():
-        return sources.read(sources.files_in(Path(name)), None)
-    raise SpecError(
-        f"there is no dataset {name!r}: it is neither one of {', '.join(names())} nor a directory"
-    )
+def channel_statistics(images: npt.NDArray[np.uint8]) -> Statistics:
+    """Return the mean and the standard deviation of each channel, from 0 to 255, over all images.
+
+    The sums are of integers, and exact.
+    """
+    count = images[:, 0].size
+    total, squares = np.zeros(images.shape[1], np.int64), np.zeros(images.shape[1], np.int64)
+    for start in range(0, len(images), _CHUNK):
+        chunk = images[start : start + _CHUNK].astype(np.int64)
+        total += chunk.sum(axis=(0, 2, 3))
+        squares += (chunk**2).sum(axis=(0, 2, 3))
+    deviation = np.sqrt(squares / count - (total / count) ** 2)
+    return total / count, np.maximum(deviation, 1.0)
 
 
-def scale(images: npt.NDArray[np.uint8], scaling: Scaling) -> npt.NDArray[np.float32]:
-    """Scale grey levels (N, 28, 28) to float32 (N, 1, 28, 28).
+def scale(
+    images: npt.NDArray[np.uint8], scaling: Scaling, statistics: Statistics | None = None
+) -> npt.NDArray[np.float32]:
+    """Scale images, uint8 (N, channels, height, width), to float32 of the same shape.
 
     An image's mean and variance come from integer sums, which are exact, and the rest is float64
     rounded once to float32: the same bits on every machine.
+
+    Args:
+        statistics: those of the channels, for ``"per-channel"``.
     """
-    result = np.empty((len(images), 1, 28, 28), dtype=np.float32)
+    values = math.prod(images.shape[1:])
+    result = np.empty(images.shape, dtype=np.float32)
     for start in range(0, len(images), _CHUNK):
-        chunk = images[start : start + _CHUNK].reshape(-1, 784).astype(np.int64)
+        chunk = images[start : start + _CHUNK].reshape(-1, values).astype(np.int64)
         if scaling == "unit":
             scaled = chunk / 255
+        elif scaling == "per-channel":
+            assert statistics is not None
+            mean, deviation = (np.repeat(one, values // len(one)) for one in statistics)
+            scaled = (chunk - mean) / deviation
         else:
             total = chunk.sum(axis=1, keepdims=True)
-            spread = 784 * (chunk**2).sum(axis=1, keepdims=True) - total**2  # (784 · 255 · std)²
-            deviation = np.maximum(np.sqrt(spread) / 784, 255 / 28)
-            scaled = (chunk - total / 784) / deviation
-        result[start : start + _CHUNK] = scaled.reshape(-1, 1, 28, 28)
+            spread = values * (chunk**2).sum(axis=1, keepdims=True) - total**2  # (D · 255 · std)²
+            deviation = np.maximum(np.sqrt(spread) / values, 255 / math.sqrt(values))
+            scaled = (chunk - total / values) / deviation
+        result[start : start + _CHUNK] = scaled.reshape(-1, *images.shape[1:])
     return result

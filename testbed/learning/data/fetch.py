@@ -5,8 +5,12 @@ name, its size is limited, its unpacked contents are checked, and only then is i
 fails in any way, the next mirror is tried; if all fail, the error says how each of them failed.
 """
 
+import functools
+import hashlib
 import http.client
 import secrets
+import shutil
+import tarfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -14,14 +18,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from testbed.errors import DataError, SpecError
-from testbed.learning.data import idx, sources
+from testbed.learning.data import catalogue, cifar, idx, sources
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """Called with the file's name, bytes so far and bytes in all (None if the mirror does not say).
 """
 
-_LARGEST = 64 << 20
-"""The most bytes of one compressed file; Fashion-MNIST's training images have 26 million."""
+_LARGEST = 256 << 20
+"""The most bytes of one compressed file; CIFAR-10's archive has 170 million."""
 _CHUNK = 1 << 16
 
 
@@ -37,7 +41,7 @@ def fetch(
     """Fetch the files of a dataset that the cache does not hold yet, and verify all of them.
 
     Args:
-        name: ``mnist`` or ``fashion-mnist``.
+        name: ``mnist``, ``fashion-mnist`` or ``cifar10``.
         progress: called with the progress of each file.
         mirrors: addresses to try instead of the public mirrors, in order.
         into: folder of the files instead of the user's cache.
@@ -45,34 +49,83 @@ def fetch(
         deadline: seconds for one file from one mirror, even if bytes still arrive.
 
     Returns:
-        The directory that now holds the four files.
+        The directory that now holds the dataset's files.
 
     Raises:
         DataError: every mirror failed, or the directory cannot be written.
         SpecError: this dataset cannot be fetched.
     """
-    if name not in sources.SOURCES:
-        raise SpecError(f"{name!r} cannot be fetched; {', '.join(sources.SOURCES)} can")
-    source = sources.SOURCES[name]
+    if name not in (*sources.SOURCES, catalogue.CIFAR10):
+        fetched = ", ".join((*sources.SOURCES, catalogue.CIFAR10))
+        raise SpecError(f"{name!r} cannot be fetched; {fetched} can")
     directory = into or sources.cache(name)
+
+    def download(url: str) -> Iterator[bytes]:
+        return _download(url, progress, timeout, deadline)
+
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        if name == catalogue.CIFAR10:
+            _fetch_cifar(directory, mirrors or cifar.MIRRORS, download)
+            return directory
+        source = sources.SOURCES[name]
         for file, md5 in zip(sources.FILES, source.md5, strict=True):
-            target = directory / f"{file}.gz"
-            if not _is_true(target, md5):
-                _fetch_file(
-                    target,
-                    md5,
-                    mirrors or source.mirrors,
-                    lambda url: _download(url, progress, timeout, deadline),
-                )
+            target, verify = directory / f"{file}.gz", functools.partial(_verify, md5=md5)
+            if not _is_true(target, verify):
+                _fetch_file(target, verify, mirrors or source.mirrors, download)
     except OSError as error:
         raise DataError(f"{directory} cannot be written: {error.strerror or error}") from error
     return directory
 
 
+def _fetch_cifar(
+    directory: Path, mirrors: Sequence[str], download: Callable[[str], Iterator[bytes]]
+) -> None:
+    """Fetch CIFAR-10's archive, unless its files are there, and take the files out of it."""
+    found = cifar.files_in(directory)
+    if found is not None and _is_true(directory, lambda _: cifar.read(found)):
+        return
+    archive = directory / cifar.ARCHIVE
+    if not _is_true(archive, _verify_archive):
+        _fetch_file(archive, _verify_archive, mirrors, download)
+    wanted = {f"{cifar.FOLDER}/{file}": directory / file for file in cifar.FILES}
+    try:
+        with tarfile.open(archive) as opened:
+            for member in opened:
+                target = wanted.pop(member.name, None)
+                content = opened.extractfile(member) if target and member.isfile() else None
+                if target and content:
+                    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+                    with beside.open("xb") as file:
+                        shutil.copyfileobj(content, file)
+                    beside.replace(target)
+    except tarfile.TarError as error:
+        raise DataError(
+            f"{archive} cannot be unpacked: {error}; remove it and fetch again"
+        ) from error
+    if wanted:
+        raise DataError(f"{archive} has no {min(wanted)}; remove it and fetch again")
+    cifar.read([directory / file for file in cifar.FILES])
+    archive.unlink()  # its files have all that it has, and it is as large
+
+
+def _verify_archive(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(
+                file, lambda: hashlib.md5(usedforsecurity=False)
+            ).hexdigest()
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is not there") from error
+    if found != cifar.ARCHIVE_MD5:
+        raise DataError(f"the MD5 of what it sent is {found}, not {cifar.ARCHIVE_MD5}")
+
+
 def _fetch_file(
-    target: Path, md5: str, mirrors: Sequence[str], download: Callable[[str], Iterator[bytes]]
+    target: Path,
+    verify: Callable[[Path], None],
+    mirrors: Sequence[str],
+    download: Callable[[str], Iterator[bytes]],
 ) -> None:
     failures = []
     for mirror in mirrors:
@@ -84,7 +137,7 @@ def _fetch_file(
                 for chunk in download(mirror + target.name):
                     file.write(chunk)
                 file.flush()
-                _verify(beside, md5)
+                verify(beside)
                 beside.replace(target)
                 return
             except DataError as error:
@@ -131,9 +184,9 @@ def _verify(path: Path, md5: str) -> None:
         raise DataError(f"the MD5 of the contents it sent is {found}, not {md5}")
 
 
-def _is_true(path: Path, md5: str) -> bool:
+def _is_true(path: Path, verify: Callable[[Path], object]) -> bool:
     try:
-        _verify(path, md5)
+        verify(path)
     except DataError:
         return False
     return True

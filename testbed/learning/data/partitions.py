@@ -1,8 +1,8 @@
 """Partitions of the training images among the devices, drawn by the seed.
 
-Functions here are pure: labels in, indices out. Every partition is disjoint and complete, and each
-kind draws from its own random stream, so that a change of the partition changes no other random
-number of the experiment.
+Functions here are pure: labels in, indices out. Every partition is complete and, but for ``same``
+and ``stream``, disjoint. Each kind draws from its own random stream, so that a change of the partition
+changes no other random number of the experiment.
 """
 
 import heapq
@@ -39,7 +39,8 @@ def parts(
         least: images that a device needs, a mini-batch; only ``dirichlet`` ensures it.
 
     Returns:
-        ``devices`` arrays of indices, int64, together 0 to N - 1.
+        ``devices`` arrays of indices, int64, together 0 to N - 1; for ``same`` and ``stream`` each is
+        all of them.
 
     Raises:
         SpecError: there are not enough images.
@@ -50,6 +51,8 @@ def parts(
             return dirichlet(labels, devices, partition["alpha"], seed, least)
         case "shards":
             return shards(labels, devices, partition["per_worker"], seed)
+        case "same" | "stream":
+            return same(images, devices, least)
         case "sizes":
             return sizes(images, partition["weights"][:devices], seed)
     return equal(images, devices, seed)
@@ -64,6 +67,16 @@ def equal(images: int, devices: int, seed: int) -> list[Indices]:
     _check(images, devices, 1)
     order = stream(seed, "shards").permutation(images).astype(np.int64)
     return np.array_split(order, devices)
+
+
+def same(images: int, devices: int, least: int) -> list[Indices]:
+    """Return all images for each device.
+
+    Raises:
+        SpecError: there are fewer images than ``least``.
+    """
+    _check(images, 1, least)
+    return [np.arange(images)] * devices
 
 
 def sizes(images: int, weights: Sequence[float], seed: int) -> list[Indices]:

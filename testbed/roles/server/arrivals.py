@@ -166,7 +166,9 @@ class Arrivals:
         answer = self._service.answer(number)
         if self.note is not None:
             self.note(number, answer)
-        return self.send(connection, answer.version, answer.encoding, answer.body)
+        return self.send(
+            connection, answer.version, answer.encoding, answer.body, dealt=answer.dealt
+        )
 
     def send(
         self,
@@ -174,10 +176,16 @@ class Arrivals:
         version: int,
         encoding: int,
         body: Sequence[bytes | memoryview],
+        *,
+        dealt: int = 0,
     ) -> int:
-        """Send a worker parameters, and return the message's bytes."""
+        """Send a worker parameters, and return the message's bytes.
+
+        Args:
+            dealt: the number of its mini-batch in the run's stream, if there is one.
+        """
         length = sum(map(len, body))
-        head = header(Kind.PARAMETERS, version, encoding=encoding, length=length)
+        head = header(Kind.PARAMETERS, version, encoding=encoding, count=dealt, length=length)
         connection.send([head, *body])
         connection.informed = True
         self._line.sent(len(head) + length, length)

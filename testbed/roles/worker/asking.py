@@ -33,7 +33,7 @@ def ask(session: Session, pause: Pause, *, asked: bool) -> None:
         with session.learners.take() as learner:
             answers.take(learner.parameters)
             gradient, loss = session.computation.gradient(
-                learner, session.computation.draw(), version
+                learner, session.computation.draw(answers.dealt), version
             )
             pieces = [*session.push(version, gradient, loss), pull]
             # The gradient is valid only during the turn; what is not sent by then is copied.

@@ -76,6 +76,7 @@ class Listener(WallListener):
         self._loss = 0.0
         # Versions that were received and may still be needed, and memory for others.
         self._received: dict[int, FloatVector] = {}
+        self._dealt: dict[int, int] = {}
         self._spare: list[FloatVector] = []
         self._newest = -1
         self._stopped = False
@@ -154,6 +155,7 @@ class Listener(WallListener):
     def _forget_before(self, version: int) -> None:
         for older in [v for v in self._received if v < version]:
             self._spare.append(self._received.pop(older))
+            del self._dealt[older]
 
     def _receive(self) -> int | None:
         """Receive one version, and return its number; None for STOP."""
@@ -165,6 +167,7 @@ class Listener(WallListener):
         self._answers.take(vector)
         self._answers.listen()
         self._received[version] = vector
+        self._dealt[version] = self._answers.dealt
         self._newest = version
         return version
 
@@ -172,7 +175,7 @@ class Listener(WallListener):
         version = self._protocol.computing
         assert version is not None
         self._session.line.training()
-        drawn = self._computation.draw()
+        drawn = self._computation.draw(self._dealt[version])
         with self._session.learners.take() as learner:
             np.copyto(learner.parameters, self._received[version])
             gradient, self._loss = self._computation.gradient(learner, drawn, version)

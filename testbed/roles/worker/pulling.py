@@ -38,6 +38,7 @@ class Answers(ABC):
 
     Attributes:
         idle: called about once a second while nothing comes; None: nothing is called.
+        dealt: the number of the mini-batch in the run's stream that came with the last answer.
     """
 
     idle: Callable[[], None] | None = None
@@ -47,6 +48,7 @@ class Answers(ABC):
         self._accepts = {Kind.PARAMETERS: longest, Kind.STOP: 0}
         self._arrived = select.poll()
         self._arrived.register(connection, select.POLLIN)
+        self.dealt = 0
         self._encoding = 0
         self._length = 0
         self._there = 0
@@ -68,7 +70,7 @@ class Answers(ABC):
         """
         self.arrived(None)
         head = receive_header(self._connection, self._accepts)
-        self._encoding, self._length = head.encoding, head.length
+        self._encoding, self._length, self.dealt = head.encoding, head.length, head.count
         return None if head.kind is Kind.STOP else head.number
 
     @abstractmethod

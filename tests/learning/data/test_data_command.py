@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from testbed.cli.data import app
 from testbed.errors import SpecError
+from testbed.experiment.sections.learning import DATASETS
 
 Writer = Callable[[Path, int, int], None]
 
@@ -36,7 +37,7 @@ def test_the_list_in_a_pipe_is_one_plain_line_per_dataset(
     monkeypatch.setenv("TESTBED_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     lines = CliRunner().invoke(app, ["ls"]).stdout.splitlines()
-    assert [line.split("\t")[0] for line in lines] == ["digits", "mnist", "fashion-mnist"]
+    assert [line.split("\t")[0] for line in lines] == list(DATASETS)
     assert lines[0].split("\t")[1:] == ["1442", "355", "", "bundled", "verified"]
     assert "None" not in "".join(lines)
 

@@ -55,7 +55,7 @@ def test_standardised_scaling_follows_its_formula() -> None:
     mean = x.mean(axis=(1, 2, 3), keepdims=True)
     std = x.std(axis=(1, 2, 3), keepdims=True)
     expected = (x - mean) / np.maximum(std, 1 / 28)
-    np.testing.assert_allclose(scale(grey, "standardised"), expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(scale(grey[:, None], "standardised"), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_training_images_are_the_first_of_a_seeded_shuffle() -> None:

@@ -162,3 +162,13 @@ def test_sizes_are_in_proportion_to_the_weights() -> None:
 def test_too_few_images_are_refused(partition: dict[str, Any], needs: str) -> None:
     with pytest.raises(SpecError, match=f"^10 training images .* 11 workers: each needs {needs};"):
         parts(partition, labels_of(10), 11, 1, least=10)
+
+
+@pytest.mark.parametrize("kind", ["same", "stream"])
+def test_every_device_has_all_images_where_none_are_shared_out(kind: str) -> None:
+    found = parts({"kind": kind}, np.zeros(50, np.uint8), 70, 1, 10)
+    assert len(found) == 70
+    for part in found:
+        np.testing.assert_array_equal(part, np.arange(50))
+    with pytest.raises(SpecError, match="9 training images cannot be"):
+        parts({"kind": kind}, np.zeros(9, np.uint8), 1, 1, 10)

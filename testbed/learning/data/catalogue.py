@@ -1,0 +1,224 @@
+"""The datasets: their names, where they are, and how their images and labels are read.
+
+A dataset is one of ``NAMES``, or a path: a directory of idx files, a directory or tar archive of images
+in a folder for each class (``image_folders``), or a file of arrays (``arrays``). It is read as uint8.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import DataError, SpecError
+from testbed.learning.data import arrays, cifar, digits, image_folders, sources
+from testbed.learning.inputs import COLOUR_32, GREY_28, Inputs
+
+DIGITS, CIFAR10, CIFAR10_JPEG = "digits", "cifar10", "cifar10-jpeg"
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Choice: TypeAlias = Callable[[Bytes], npt.NDArray[np.int64] | None]
+"""Returns, from the labels of all training images, those that are used; None for all."""
+
+
+class Raw(NamedTuple):
+    """A dataset as it is read: images (N, channels, height, width) and labels (N,), all uint8."""
+
+    train_images: Bytes
+    train_labels: Bytes
+    test_images: Bytes
+    test_labels: Bytes
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the known datasets; a path is a dataset too."""
+    return (DIGITS, *sources.SOURCES, CIFAR10, CIFAR10_JPEG)
+
+
+def place_of(name: str) -> Path | None:
+    """Return the directory or file that has a dataset; None if it is bundled with a library.
+
+    Raises:
+        DataError: it is not on this host.
+        SpecError: there is no such dataset.
+    """
+    if name == DIGITS:
+        return None
+    if name in sources.SOURCES:
+        return sources.locate(name)[0].parent
+    if name == CIFAR10:
+        return _cifar()[0].parent
+    if name == CIFAR10_JPEG:
+        place = _jpeg()
+        return place if place.is_dir() else place.parent
+    if Path(name).exists():
+        return Path(name)
+    raise SpecError(
+        f"there is no dataset {name!r}: it is neither one of {', '.join(names())} nor a path"
+    )
+
+
+def inputs_of(name: str) -> Inputs:
+    """Return the images' shape and the number of classes; of a named dataset, without reading it.
+
+    Raises:
+        DataError: it cannot be read.
+        SpecError: there is no such dataset.
+    """
+    if name in (CIFAR10, CIFAR10_JPEG):
+        return COLOUR_32
+    if name in names() or _is_idx(Path(name)):
+        return GREY_28
+    place = place_of(name)
+    assert place is not None
+    return _inputs_at(place, _modified(place))
+
+
+def _modified(path: Path) -> tuple[int, ...]:
+    """Return when a file changed, or the files in a dataset's folders came and went."""
+    folders = sorted(one for one in path.glob("*/*") if one.is_dir()) if path.is_dir() else []
+    return tuple(one.stat().st_mtime_ns for one in (path, *sorted(path.glob("*")), *folders))
+
+
+@functools.cache
+def _inputs_at(path: Path, _at: tuple[int, ...]) -> Inputs:
+    if path.suffix == arrays.SUFFIX:
+        images, train, _, test = arrays.read(path)
+        channels, height, width = images.shape[1:]
+        return Inputs((channels, height, width), int(max(train.max(), test.max())) + 1)
+    found = image_folders.index(path)
+    first, _ = found.images(np.arange(1))
+    channels, height, width = first.shape[1:]
+    return Inputs((channels, height, width), len(found.classes))
+
+
+def read(name: str, choose: Choice = lambda _: None) -> Raw:
+    """Read a dataset.
+
+    Args:
+        choose: the training images that are used.
+
+    Raises:
+        DataError: it is missing, incomplete or damaged.
+        SpecError: there is no such dataset.
+    """
+    if (folders := _folders(name)) is not None:
+        train, test = folders.labels()
+        chosen = choose(train)
+        images, test_images = folders.images(chosen)
+        return Raw(images, train if chosen is None else train[chosen], test_images, test)
+    images, train, test_images, test = _arrays(name)
+    chosen = choose(train)
+    if chosen is not None:
+        images, train = images[chosen], train[chosen]
+    return Raw(_with_channels(images), train, _with_channels(test_images), test)
+
+
+def training_labels(name: str) -> Bytes:
+    """Return the labels of all training images, without torch.
+
+    Raises:
+        DataError, SpecError: as ``read``.
+    """
+    if name == DIGITS:  # enlarging them would import torch
+        return digits.training_labels()
+    if (folders := _folders(name)) is not None:
+        return folders.labels()[0]
+    return _arrays(name)[1]
+
+
+def counts(name: str) -> tuple[int, int]:
+    """Return the numbers of training and of test images; contents are checked, as far as they can be.
+
+    Raises:
+        DataError, SpecError: as ``read``.
+    """
+    if (folders := _folders(name)) is not None:
+        return len(folders.train), len(folders.test)
+    found = _arrays(name)
+    return len(found[0]), len(found[2])
+
+
+def files_of(name: str) -> list[Path]:
+    """Return the files of a named dataset that is on this host.
+
+    Raises:
+        DataError: it is not.
+    """
+    if name in sources.SOURCES:
+        return sources.locate(name)
+    if name == CIFAR10:
+        return _cifar()
+    place = _jpeg()
+    return [path for path in place.rglob("*") if path.is_file()] if place.is_dir() else [place]
+
+
+def _arrays(name: str) -> tuple[Bytes, ...]:
+    if name == DIGITS:
+        return digits.read()
+    if name in sources.SOURCES:
+        return sources.read(sources.locate(name), sources.SOURCES[name].md5)
+    if name == CIFAR10:
+        return cifar.read(_cifar())
+    place = place_of(name)
+    assert place is not None
+    if place.suffix == arrays.SUFFIX:
+        return arrays.read(place)
+    return sources.read(sources.files_in(place), None)
+
+
+def _folders(name: str) -> image_folders.ImageFolders | None:
+    """Return a dataset of image files; None if it is none."""
+    path = Path(name)
+    if name == CIFAR10_JPEG:
+        path = _jpeg()
+    elif name in names() or not (_is_archive(path) or (path.is_dir() and not _is_idx(path))):
+        return None
+    return _index(path, _modified(path))
+
+
+@functools.lru_cache(maxsize=4)
+def _index(path: Path, _at: tuple[int, ...]) -> image_folders.ImageFolders:
+    return image_folders.index(path)
+
+
+def _is_archive(path: Path) -> bool:
+    return path.is_file() and path.name.endswith(image_folders.ARCHIVES)
+
+
+def _is_idx(path: Path) -> bool:
+    """Return True for a directory that is not one of image files."""
+    return path.is_dir() and not (path / image_folders.TRAIN).is_dir()
+
+
+def _with_channels(images: Bytes) -> Bytes:
+    return images[:, None] if images.ndim == 3 else images
+
+
+def _cifar() -> list[Path]:
+    places = sources.places(CIFAR10)
+    for place in places:
+        if (found := cifar.files_in(place)) is not None:
+            return found
+    raise DataError(
+        f"dataset {CIFAR10} is not in {', '.join(map(str, places))}: run `testbed data fetch "
+        f"{CIFAR10}`, or set TESTBED_DATA to the directory that holds it"
+    )
+
+
+def _jpeg() -> Path:
+    """Return the directory, or the archive, of CIFAR-10's images as JPEG."""
+    places = [place for place in sources.places(CIFAR10_JPEG) if place.name == CIFAR10_JPEG]
+    for place in places:
+        if (place / image_folders.TRAIN).is_dir():
+            return place
+        archives = [path for path in sorted(place.glob("*")) if _is_archive(path)]
+        if archives:
+            return archives[0]
+    raise DataError(
+        f"dataset {CIFAR10_JPEG} is not in {', '.join(map(str, places))}: it is CIFAR-10 re-encoded as "
+        "JPEG, which nobody publishes; set TESTBED_DATA to the directory that holds it, or use "
+        f"{CIFAR10}"
+    )

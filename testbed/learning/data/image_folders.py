@@ -1,0 +1,196 @@
+"""Datasets of image files in a folder for each class, or in a tar archive of such folders.
+
+``train/<class>/<image>`` and ``test/<class>/<image>``; the classes are the folders, by name.
+All images have one size, and are all grey or else all read as RGB. They are in one fixed random
+order, because evaluations may take the first test images, and those of a folder are all of one class.
+Pillow decodes them.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import DataError
+from testbed.streams import stream
+
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".webp"))
+TRAIN, TEST = "train", "test"
+
+
+class _Files(Protocol):
+    """The image files of a dataset."""
+
+    def names(self) -> list[PurePosixPath]:
+        """Return the paths of all files."""
+
+    def contents(self, wanted: Sequence[PurePosixPath]) -> Iterator[tuple[PurePosixPath, bytes]]:
+        """Yield the files that are wanted, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFolders:
+    """A dataset of image files.
+
+    Attributes:
+        path: the directory that has ``train`` and ``test``, or the archive.
+        classes: the names of the classes, by their labels.
+        train, test: the images of each part, in order, with their labels.
+    """
+
+    path: Path
+    classes: tuple[str, ...]
+    train: tuple[tuple[PurePosixPath, int], ...]
+    test: tuple[tuple[PurePosixPath, int], ...]
+
+    def labels(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """Return the labels of the training and of the test images."""
+        train, test = (
+            np.array([label for _, label in part], np.uint8) for part in (self.train, self.test)
+        )
+        return train, test
+
+    def images(
+        self, train: npt.NDArray[np.int64] | None
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """Decode images, uint8, (N, channels, height, width).
+
+        Args:
+            train: the training images that are needed; None for all.
+
+        Raises:
+            DataError: Pillow is missing, an image cannot be decoded, or has another size.
+        """
+        chosen = self.train if train is None else [self.train[i] for i in train.tolist()]
+        wanted = [name for name, _ in (*chosen, *self.test)]
+        at = {name: position for position, name in enumerate(wanted)}
+        decoded: npt.NDArray[np.uint8] | None = None
+        with _opened(self.path) as files:
+            for name, content in files.contents(wanted):
+                image = _decoded(self.path / name, content)
+                if decoded is None:
+                    decoded = np.empty((len(wanted), *image.shape), np.uint8)
+                if image.shape != decoded.shape[1:]:
+                    raise DataError(
+                        f"{self.path / name} is an image of {_size(image)}, others are of "
+                        f"{_size(decoded[0])}: make them all of one size"
+                    )
+                decoded[at[name]] = image
+        assert decoded is not None
+        return decoded[: len(chosen)], decoded[len(chosen) :]
+
+
+def index(path: Path) -> ImageFolders:
+    """Find the images of a dataset, without decoding them.
+
+    Raises:
+        DataError: there are no images, or the test images have classes of their own.
+    """
+    with _opened(path) as files:
+        found = sorted(name for name in files.names() if name.suffix.lower() in SUFFIXES)
+    parts = {
+        part: [name for name in found if len(name.parts) == 3 and name.parts[0] == part]
+        for part in (TRAIN, TEST)
+    }
+    for part, names in parts.items():
+        if not names:
+            raise DataError(
+                f"{path} has no images {part}/<class>/<image>: a dataset of images has folders train "
+                "and test, each with a folder for each class"
+            )
+    classes = tuple(sorted({name.parts[1] for name in parts[TRAIN]}))
+    if len(classes) > 256:
+        raise DataError(f"{path} has {len(classes)} classes, and 256 are the most")
+    strange = {name.parts[1] for name in parts[TEST]}.difference(classes)
+    if strange:
+        raise DataError(f"{path}: test has a class that train has not, {min(strange)}")
+    label = {name: number for number, name in enumerate(classes)}
+    ordered = {
+        part: tuple(
+            (names[i], label[names[i].parts[1]])
+            for i in stream(0, f"order of {part} images").permutation(len(names)).tolist()
+        )
+        for part, names in parts.items()
+    }
+    return ImageFolders(path, classes, ordered[TRAIN], ordered[TEST])
+
+
+def _decoded(path: Path, content: bytes) -> npt.NDArray[np.uint8]:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise DataError(
+            f"{path} is decoded by Pillow, which is not installed: `pip install pillow`"
+        ) from error
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            grey = image.mode in ("1", "L")
+            pixels = np.asarray(image.convert("L" if grey else "RGB"))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} is no image that can be decoded: {error}") from error
+    return pixels[None] if grey else pixels.transpose(2, 0, 1)
+
+
+def _size(image: npt.NDArray[np.uint8]) -> str:
+    return " × ".join(map(str, image.shape))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Files]:
+    if path.is_dir():
+        yield _Folder(path)
+        return
+    try:
+        with tarfile.open(path) as archive:
+            yield _Archive(archive)
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A directory of image files."""
+
+    path: Path
+
+    def names(self) -> list[PurePosixPath]:
+        return [
+            PurePosixPath(file.relative_to(self.path).as_posix())
+            for part in (TRAIN, TEST)
+            for file in self.path.glob(f"{part}/*/*")
+            if file.is_file()
+        ]
+
+    def contents(self, wanted: Sequence[PurePosixPath]) -> Iterator[tuple[PurePosixPath, bytes]]:
+        for name in wanted:
+            try:
+                content = (self.path / name).read_bytes()
+            except OSError as error:
+                text = f"{self.path / name} cannot be read: {error.strerror or error}"
+                raise DataError(text) from error
+            yield name, content
+
+
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """A tar archive of image files; a compressed one can be read only from its beginning."""
+
+    archive: tarfile.TarFile
+
+    def names(self) -> list[PurePosixPath]:
+        return [PurePosixPath(member.name) for member in self.archive if member.isfile()]
+
+    def contents(self, wanted: Sequence[PurePosixPath]) -> Iterator[tuple[PurePosixPath, bytes]]:
+        missing = set(wanted)
+        for member in self.archive:
+            name = PurePosixPath(member.name)
+            if name in missing and (file := self.archive.extractfile(member)) is not None:
+                missing.remove(name)
+                yield name, file.read()

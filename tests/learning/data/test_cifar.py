@@ -1,0 +1,105 @@
+"""CIFAR-10's binary format, on files that the tests write in it, and fetching its archive."""
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from testbed.errors import DataError
+from testbed.learning.data import cifar, sources
+from testbed.learning.data.catalogue import inputs_of
+from testbed.learning.data.datasets import contents, load
+from testbed.learning.data.fetch import fetch
+from testbed.learning.data.holdings import holdings
+from testbed.learning.inputs import COLOUR_32
+
+
+def records(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> bytes:
+    """Return images in the format: a label, then the red, the green and the blue plane."""
+    return b"".join(
+        bytes([label]) + image[0].tobytes() + image[1].tobytes() + image[2].tobytes()
+        for image, label in zip(images, labels.tolist(), strict=True)
+    )
+
+
+def write(directory: Path) -> dict[str, npt.NDArray[np.uint8]]:
+    """Write six files of 20 images; return each file's images."""
+    directory.mkdir(parents=True)
+    generator = np.random.default_rng(4)
+    images = {
+        file: generator.integers(0, 256, (20, 3, 32, 32), dtype=np.uint8) for file in cifar.FILES
+    }
+    for file, own in images.items():
+        (directory / file).write_bytes(records(own, np.arange(20, dtype=np.uint8) % 10))
+    return images
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where TESTBED_DATA has the dataset, once it is written; nothing else is there."""
+    monkeypatch.setenv("TESTBED_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "data" / "cifar10"
+
+
+@pytest.mark.parametrize("folder", [".", cifar.FOLDER])
+def test_files_are_read_as_they_were_written(place: Path, folder: str) -> None:
+    images = write(place / folder)
+    raw = contents("cifar10")
+    np.testing.assert_array_equal(raw.train[0], np.concatenate([images[f] for f in cifar.TRAINING]))
+    np.testing.assert_array_equal(raw.test[0], images[cifar.TEST])
+    np.testing.assert_array_equal(raw.train[1], np.tile(np.arange(20) % 10, 5))
+    assert raw.inputs == inputs_of("cifar10") == COLOUR_32
+    dataset = load("cifar10", "per-channel", train_images=60, seed=3)
+    assert dataset.train_images.shape == (60, 3, 32, 32)
+    np.testing.assert_allclose(dataset.train_images.mean((0, 2, 3)), 0, atol=1e-5)
+    np.testing.assert_allclose(dataset.train_images.std((0, 2, 3)), 1, atol=1e-5)
+
+
+def test_damage_is_reported_with_its_place(place: Path) -> None:
+    write(place)
+    path = place / "data_batch_3.bin"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DataError, match=r"data_batch_3.bin has 61,459 bytes, and records"):
+        load("cifar10")
+    path.write_bytes(whole[:3073] + b"\x0a" + whole[3074:])
+    with pytest.raises(DataError, match=r"data_batch_3.bin holds the label 10 at byte 3073"):
+        load("cifar10")
+    path.write_bytes(b"\1" + whole[1:])
+    with pytest.raises(DataError, match=r"class 0 there are 9, of class 1 11"):
+        load("cifar10")
+    path.unlink()
+    with pytest.raises(DataError, match=r"run `testbed data fetch cifar10`"):
+        load("cifar10")
+
+
+def test_the_archive_is_fetched_unpacked_and_removed(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "origin")
+    made = tmp_path / "mirror" / cifar.ARCHIVE
+    made.parent.mkdir()
+    with tarfile.open(made, "w:gz") as archive:
+        for file in cifar.FILES:
+            archive.add(tmp_path / "origin" / file, f"{cifar.FOLDER}/{file}")
+        strange = tarfile.TarInfo("../escaped")
+        strange.size = 1
+        archive.addfile(strange, io.BytesIO(b"x"))
+    mirrors = [f"{(tmp_path / 'mirror').as_uri()}/"]
+    with pytest.raises(DataError, match=r"the MD5 of what it sent is .*, not c32a1d4a"):
+        fetch("cifar10", lambda *_: None, mirrors=mirrors)
+    monkeypatch.setattr(cifar, "ARCHIVE_MD5", hashlib.md5(made.read_bytes()).hexdigest())
+    directory = fetch("cifar10", lambda *_: None, mirrors=mirrors)
+    assert directory == sources.cache("cifar10")
+    assert sorted(path.name for path in directory.iterdir()) == sorted(cifar.FILES)
+    assert not (directory.parent / "escaped").exists()
+    assert len(load("cifar10").train_images) == 100
+    (one,) = (found for found in holdings() if found.name == "cifar10")
+    assert (one.at, one.train_images, one.verified) == (str(directory), 100, True)
+    made.unlink()  # what is there is not fetched again
+    assert fetch("cifar10", lambda *_: None, mirrors=mirrors) == directory

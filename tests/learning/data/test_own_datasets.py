@@ -1,0 +1,120 @@
+"""Datasets of one's own: arrays, and images in folders or archives."""
+
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from testbed.errors import DataError, SpecError
+from testbed.learning.data.catalogue import inputs_of
+from testbed.learning.data.datasets import contents, load, training_labels
+from testbed.learning.data.holdings import holdings
+from testbed.learning.inputs import Inputs
+
+
+def arrays(path: Path, **changes: object) -> Path:
+    generator = np.random.default_rng(1)
+    whole = {
+        "train_images": generator.integers(0, 256, (30, 6, 5, 3), dtype=np.uint8),
+        "train_labels": np.arange(30) % 4,
+        "test_images": generator.integers(0, 256, (8, 6, 5, 3), dtype=np.uint8),
+        "test_labels": np.arange(8) % 3,
+    } | changes
+    np.savez(path, **{key: value for key, value in whole.items() if value is not None})  # type: ignore[arg-type]
+    return path
+
+
+def test_arrays_are_read_channels_first(tmp_path: Path) -> None:
+    path = arrays(tmp_path / "own.npz")
+    own = contents(str(path))
+    given = np.load(path)
+    np.testing.assert_array_equal(own.train[0], given["train_images"].transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(training_labels(str(path), None, 1), given["train_labels"])
+    assert own.inputs == Inputs((3, 6, 5), 4)
+    grey = arrays(
+        tmp_path / "grey.npz",
+        train_images=given["train_images"][..., 0],
+        test_images=given["test_images"][..., 0],
+    )
+    assert load(str(grey)).test_images.shape == (8, 1, 6, 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"test_labels": None}, "has no test_labels: a dataset has train_images"),
+        ({"train_images": np.zeros((30, 6, 5))}, "train_images is float64"),
+        ({"train_labels": np.arange(29)}, r"train_labels is int64 of shape \(29,\)"),
+        ({"train_labels": np.arange(30) - 1}, "outside of 0 to 255"),
+        ({"test_images": np.zeros((8, 5, 5, 3), np.uint8)}, "test images of"),
+        ({"test_labels": np.array([{}] * 8)}, "cannot be read as a file of arrays"),
+    ],
+)
+def test_arrays_of_no_dataset_are_refused(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(DataError, match=said):
+        load(str(arrays(tmp_path / "own.npz", **changes)))
+
+
+def images(directory: Path) -> Path:
+    """Write images of one colour, which tells the class and the number, as PNG files."""
+    for part, count in (("train", 12), ("test", 5)):
+        for label, name in enumerate(("cat", "dog", "eel")):
+            folder = directory / part / name
+            folder.mkdir(parents=True)
+            for number in range(count):
+                Image.new("RGB", (7, 4), (label, number, 9)).save(folder / f"{number:02}.png")
+    (directory / "train" / "cat" / "notes.txt").write_text("no image")
+    return directory
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_images_are_read_with_the_labels_of_their_folders(tmp_path: Path, packed: bool) -> None:
+    path = images(tmp_path / "pets")
+    if packed:
+        with tarfile.open(tmp_path / "pets.tar.gz", "w:gz") as archive:
+            for part in ("test", "train"):
+                archive.add(path / part, part)
+        path = tmp_path / "pets.tar.gz"
+    assert inputs_of(str(path)) == Inputs((3, 4, 7), 3)
+    own = contents(str(path))
+    for (pixels, labels), count in ((own.train, 12), (own.test, 5)):
+        assert pixels.shape == (3 * count, 3, 4, 7)
+        np.testing.assert_array_equal(pixels[:, 0, 0, 0], labels)
+        assert (np.bincount(labels) == count).all()
+        assert len({tuple(image[:, 0, 0]) for image in pixels}) == 3 * count
+        assert len(set(labels[:count])) > 1  # they are not in the order of the classes
+    chosen = contents(str(path), train_images=6, seed=2)
+    np.testing.assert_array_equal(chosen.train[0][:, 0, 0, 0], chosen.train[1])
+    np.testing.assert_array_equal(training_labels(str(path), 6, 2), chosen.train[1])
+
+
+def test_images_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    path = images(tmp_path / "pets")
+    odd = path / "test" / "dog" / "odd.png"
+    Image.new("RGB", (7, 5)).save(odd)
+    with pytest.raises(DataError, match=r"odd.png is an image of 3 × 5 × 7, others are of"):
+        load(str(path))
+    odd.write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"odd.png is no image that can be decoded"):
+        load(str(path))
+    odd.rename(odd.with_suffix(".txt"))
+    (path / "test" / "fox").mkdir()
+    (path / "test" / "eel" / "00.png").rename(path / "test" / "fox" / "00.png")
+    with pytest.raises(DataError, match="test has a class that train has not, fox"):
+        load(str(path))
+    with pytest.raises(SpecError, match="neither one of digits, mnist"):
+        load(str(tmp_path / "nothing"))
+
+
+def test_the_jpeg_variant_of_cifar10_is_known_as_such(real_data: Path) -> None:
+    own = load("cifar10-jpeg", "per-channel", train_images=50)
+    assert own.train_images.shape == (50, 3, 32, 32)
+    assert (np.bincount(own.test_labels) == 1000).all()
+    (found,) = (one for one in holdings() if one.name == "cifar10-jpeg")
+    assert (found.train_images, found.test_images, found.verified) == (50_000, 10_000, False)
+    assert found.problem is not None
+    assert "not the published images" in found.problem
