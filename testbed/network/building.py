@@ -184,8 +184,8 @@ class _Builder:
             link = network.links_by_index[index]
             shape = network.shape((index, up))
             addresses = [(address[sender], address[receiver]) for sender, receiver in pairs]
-            with self._inside_end(link, up) as interface, IPRoute() as netlink:
-                share_fairly(netlink, interface, shape, addresses, apart)
+            with self._inside_end(link, up) as interface, contextlib.closing(Requests()) as own:
+                share_fairly(own, interface, shape, addresses, apart)
         for device in queues.counted:
             link = network.link(device)
             if (link.index, False) not in queues.fair:

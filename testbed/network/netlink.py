@@ -11,7 +11,7 @@ import itertools
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_NEIGHBOUR = 16, 20, 24, 28
 _ERROR = 2
@@ -32,6 +32,8 @@ _INFORMATION_KIND, _INFORMATION_DATA, _VETH_PEER = 1, 2, 1
 _INTERFACE_OFFSET = _HEADER.size + 4
 """Offset of the interface's index in a request about its queueing disciplines."""
 _ANSWERS = 65_536
+_MOST_BYTES, _MOST_ANSWERS = 65_536, 100
+"""Of requests in one call: a socket's buffers hold 200 kB, in which an answer takes up 1 kB."""
 
 
 class Requests:
@@ -122,6 +124,15 @@ class Requests:
             OSError: a request failed; the message names it. Later requests are carried out anyway.
         """
         messages, self._messages = self._messages, []
+        begun = size = 0
+        for place, (_, message) in enumerate(messages):
+            if size + len(message) > _MOST_BYTES or place - begun == _MOST_ANSWERS:
+                self._carry_out(messages[begun:place])
+                begun, size = place, 0
+            size += len(message)
+        self._carry_out(messages[begun:])
+
+    def _carry_out(self, messages: Sequence[tuple[str, bytes]]) -> None:
         numbered: dict[int, str] = {}
         sent = bytearray()
         for (what, message), number in zip(messages, self._numbers, strict=False):

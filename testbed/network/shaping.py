@@ -71,7 +71,15 @@ def packed_egress(shape: Shape) -> bytes:
         add_root(packed, 0)
         set_class(packed, "add", 0, COUNTED, shape.rate)
         requests = bytes(packed.batch)
-    for message in _leaves(0, shape):
+    return requests + packed_leaves(shape)
+
+
+def packed_leaves(
+    shape: Shape, below: int = COUNTED, handles: tuple[int, int] = (_NETEM, _QUEUE)
+) -> bytes:
+    """Return the requests of ``add_leaves`` for any interface."""
+    requests = b""
+    for message in _leaves(0, shape, below, handles):
         message.encode()
         requests += bytes(message.data)
     return requests

@@ -11,10 +11,11 @@ from pyroute2 import IPRoute
 
 from testbed.network import building
 from testbed.network.building import Queues
-from testbed.network.fair_queues import SUPER_FRAME, FairEgress, share_fairly
+from testbed.network.fair_queues import FIRST, SUPER_FRAME, FairEgress, share_fairly
 from testbed.network.graph import Network
 from testbed.network.links import MOST_PAIRS, Link, Shape
 from testbed.network.netlink import Requests
+from testbed.network.shaping import UNCOUNTED
 from testbed.nodes.linux import inside_network, new_network
 from tests.traffic.isolation import isolated, real
 
@@ -130,9 +131,45 @@ def share(namespaces: Mapping[str, int], links: Sequence[Link]) -> float:
     return 8 * sum(got) / 0.5
 
 
+@real
+@pytest.mark.parametrize("up", [True, False])
+def test_each_of_hundreds_of_pairs_has_a_class_of_its_own(up: bool) -> None:
+    """Some are in one bucket of the hash table, whichever address it is looked up by."""
+
+    def body() -> None:
+        count = 300
+        links = [Link("device-0", 0, Shape(RATE), Shape(RATE)), Link("apart", 1)]
+        links += [Link(f"device-{i}", i + 1) for i in range(1, count + 1)]
+        namespaces = {link.node: new_network() for link in links}
+        others = [link.node for link in links[2:]]
+        pairs = [("device-0", one) if up else (one, "device-0") for one in others]
+        queues = Queues(apart=["apart"], fair={(0, up): pairs[:-1]})
+        building.build(Network(tuple(links)), namespaces, queues)
+        address = {link.node: link.address for link in links}
+        for number, one in enumerate(["apart", *others]):
+            sender, receiver = ("device-0", one) if up else (one, "device-0")
+            with (
+                inside_network(namespaces[sender]),
+                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+            ):
+                for _ in range(1 + number % 3):
+                    datagrams.sendto(bytes(10), (address[receiver], 9))
+        place = inside_network(namespaces["device-0"]) if up else contextlib.nullcontext()
+        with place, IPRoute() as netlink:
+            passed = {
+                one["handle"]: one.get_attr("TCA_STATS2").get_attr("TCA_STATS_BASIC")["packets"]
+                for one in netlink.get_classes(index=building.DEVICE_INDEX)
+            }
+        expected = {FIRST + number: 1 + number % 3 for number in range(1, count)}
+        expected |= {FIRST: 1 + count % 3, UNCOUNTED: 1}
+        assert {key: passed[key] for key in expected} == expected
+
+    isolated(body)
+
+
 def test_more_pairs_than_there_are_classes_are_refused() -> None:
     with (
-        IPRoute() as netlink,
+        contextlib.closing(Requests()) as requests,
         pytest.raises(ValueError, match="4,096 pairs share a link: 4,095 at most can"),
     ):
-        share_fairly(netlink, 2, Shape(RATE), [("10.0.0.1", "10.0.0.2")] * (MOST_PAIRS + 1))
+        share_fairly(requests, 2, Shape(RATE), [("10.0.0.1", "10.0.0.2")] * (MOST_PAIRS + 1))
