@@ -11,7 +11,7 @@ KERNELS ?= debian12,backports
 ROWS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench chaos mixtures kernels links traffic images base-image clean
+.PHONY: help install run agree test lint format bench shards chaos mixtures kernels links traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ docs: architecture profiles ## build the documentation's site in build/docs
 
 bench: install ## measure efficiency, set-up time and memory; writes bench.json
 	$(BIN)/python -m bench
+
+shards: install ## measure four servers and ten clusters against a star, 200 workers in namespaces
+	$(BIN)/python -m bench.shards
 
 RECORDS ?=
 .PHONY: records

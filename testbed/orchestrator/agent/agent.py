@@ -222,7 +222,9 @@ class Agent:
             plan["above"],
         )
         self._observation = Observation(plan["traffic"], network, counted, networks)
-        self._link_counters = LinkCounters(network, counted.apart, networks, counted.above)
+        self._link_counters = LinkCounters(
+            network, counted.apart, networks, counted.above, queues.fair
+        )
         if plan["traffic"].get("metrics"):
             from testbed.orchestrator.agent.metrics_samples import MetricsSamples
             from testbed.orchestrator.agent.usage import Usage
