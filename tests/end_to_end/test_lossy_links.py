@@ -43,4 +43,6 @@ def test_the_ledgers_of_several_servers_agree_over_two_hops_that_drop(command: C
     for one in started.record("summary")["servers"].values():
         assert one["wire_bytes"] > one["message_bytes"] > one["payload_bytes"] > 0
     links = pq.read_table(traffic / "links.parquet").to_pylist()
-    assert sum(row["dropped"] for row in links if not row["device"]) > 10  # at the clusters' routers
+    assert (
+        sum(row["dropped"] for row in links if not row["device"]) > 10
+    )  # at the clusters' routers
