@@ -42,11 +42,16 @@ def _has_raw(message_type: type) -> bool:
     return any(one.name == RAW for one in fields(message_type))
 
 
-def send(channel: Channel, message: Any, descriptors: Sequence[int] = ()) -> None:
-    """Send a message, an instance of one of the dataclasses; see ``Channel.send`` for the errors."""
+def encode(message: Any) -> tuple[dict[str, Any], bytes]:
+    """Return the JSON object and the raw bytes of a message, an instance of one of the dataclasses."""
     own: Any = type(message)
     content = {KIND: kind(own)} | {name: getattr(message, name) for name in _names(own)}
-    channel.send(content, getattr(message, RAW) if _has_raw(own) else b"", descriptors)
+    return content, getattr(message, RAW) if _has_raw(own) else b""
+
+
+def send(channel: Channel, message: Any, descriptors: Sequence[int] = ()) -> None:
+    """Send a message, an instance of one of the dataclasses; see ``Channel.send`` for the errors."""
+    channel.send(*encode(message), descriptors)
 
 
 class Codec(Generic[M]):

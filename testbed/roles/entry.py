@@ -8,7 +8,7 @@ import functools
 import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,7 +42,7 @@ from testbed.roles.server.serving import Serving
 from testbed.roles.server.virtual_server import VirtualServer
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer
-from testbed.roles.sharing import EVERY, SETTINGS, Shared
+from testbed.roles.sharing import ADDRESSES, EVERY, SETTINGS, Shared
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -100,7 +100,14 @@ class Loaded:
 
     def run(self, shared: Shared, arguments: Mapping[str, Any], report: Channel) -> int:
         """Run a role in a node, and return the node's exit status."""
-        return _Role(self, shared, report).run(arguments)
+        return _Role(self._reaching(arguments.get(ADDRESSES)), shared, report).run(arguments)
+
+    def _reaching(self, addresses: Sequence[str] | None) -> "Loaded":
+        """Return the same with other addresses of the servers; None: it has them already."""
+        if addresses is None:
+            return self
+        network = replace(self.settings.network, server_addresses=addresses)
+        return replace(self, settings=replace(self.settings, network=network))
 
 
 @dataclass(frozen=True, slots=True)

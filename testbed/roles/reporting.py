@@ -21,8 +21,10 @@ from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.kernel_queues import unsent
 from testbed.telemetry.records import UPDATE, UpdateRow
 
-_ROWS = 1500
-_CHUNK = 100_000
+ROWS = 1500
+"""The most rows of one report."""
+CHUNK = 100_000
+"""The most bytes of the final parameters in one report."""
 
 
 class Report:
@@ -42,7 +44,7 @@ class Report:
         """
         self.server = server
         self._channel = channel
-        self._rows = np.empty(_ROWS, UPDATE)
+        self._rows = np.empty(ROWS, UPDATE)
         self._count = 0
         self._version = 0
         self._diagnoses: list[Sequence[float]] = []
@@ -61,7 +63,7 @@ class Report:
         self._version = version
         self._rows[self._count] = row
         self._count += 1
-        if self._count == _ROWS:
+        if self._count == ROWS:
             self.flush()
 
     def diagnosed(self, values: Sequence[float], version: int) -> None:
@@ -126,6 +128,6 @@ class Report:
 
     def parameters(self, vector: memoryview) -> None:
         """Send the final parameters, float32 as bytes."""
-        for start in range(0, len(vector), _CHUNK):
-            part = bytes(vector[start : start + _CHUNK])
+        for start in range(0, len(vector), CHUNK):
+            part = bytes(vector[start : start + CHUNK])
             self.send(FinalParameters(start, part, self.server))

@@ -30,6 +30,8 @@ SPILL = "spill"
 
 Each server has one of its own, by its index.
 """
+ADDRESSES = "server_addresses"
+"""Key, among a role's own arguments, of the servers' addresses, if it was loaded without them."""
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
 _EVALUATED = ("server", "peer")

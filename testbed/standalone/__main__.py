@@ -1,11 +1,12 @@
-"""``python -m testbed.standalone server | evaluator | worker``: one role of an experiment."""
+"""``python -m testbed.standalone server | shard | evaluator | worker``: one role of an experiment."""
 
 import argparse
 import os
 import sys
 from pathlib import Path
 
-from testbed.errors import TestbedError
+from testbed.device_names import server_index
+from testbed.errors import RunError, TestbedError
 from testbed.standalone.messages import secret_of
 
 
@@ -34,10 +35,18 @@ def main() -> int:
         ready()
         stand_by(options.server)
         return 0
-    say(
-        f"{options.role}: admitted" + (f" as {admitted.number}" if options.role == "worker" else "")
-    )
-    return take_part(admitted, options.role, ready)
+    named = {
+        "worker": f" as {admitted.number}",
+        "shard": f" as server {server_index(admitted.number)}",
+    }
+    say(f"{options.role}: admitted{named.get(options.role, '')}")
+    return take_part(admitted, options.role, ready, _give_up)
+
+
+def _give_up(reason: str) -> None:
+    """End the process at once, from any thread: its role waits for messages that will not come."""
+    print(f"testbed: {reason}", file=sys.stderr, flush=True)
+    os._exit(RunError.exit_status)
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -54,11 +63,18 @@ def _arguments() -> argparse.ArgumentParser:
     server.add_argument(
         "--results", type=Path, default=Path("results"), help="the folder of the results"
     )
+    shard = roles.add_parser(
+        "shard",
+        help="serve a part of the parameters, of several servers (devices.servers): one process for "
+        "each but the first, on a host or in a container of its own",
+    )
     evaluator = roles.add_parser("evaluator", help="measure the accuracy while the workers train")
     worker = roles.add_parser("worker", help="compute gradients")
-    for role in (evaluator, worker):
-        role.add_argument("--server", default="localhost", help="the server's name or address")
-    for role in (server, evaluator, worker):
+    for role in (shard, evaluator, worker):
+        role.add_argument(
+            "--server", default="localhost", help="the (first) server's name or address"
+        )
+    for role in (server, shard, evaluator, worker):
         role.add_argument("--ready", type=Path, help="a file to make once ready, for health checks")
     return parser
 

@@ -1,7 +1,8 @@
 """Turn the roles' reports into the output of the server's process: lines for people, and results.
 
 The reports are those that an orchestrator reads (``testbed.orchestrator.run``), and the results have
-the same names and units. Wire bytes are missing, because no traffic is captured.
+the same names and units; those of several servers are put together as it does. Wire bytes are missing,
+because no traffic is captured.
 
 Reports are read to the end even if the results can no longer be written, because a role blocks when
 its reports are not read. The run then ends, and its summary is written into disk space that was
@@ -10,11 +11,13 @@ reserved for it.
 
 import contextlib
 import csv
+import functools
 import hashlib
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from testbed.channel import Channel
-from testbed.device_names import EVALUATOR_NAME, worker_name
+from testbed.device_names import EVALUATOR_NAME, SERVER_NUMBER, server_index, worker_name
 from testbed.errors import RunError
 from testbed.experiment.load import dump
 from testbed.messages.reports import (
@@ -42,16 +45,16 @@ from testbed.messages.reports import (
     WorkerSuspected,
     WorkerWelcomed,
 )
+from testbed.orchestrator.servers import Servers
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
-from testbed.runs.left_out import LeftOut
 from testbed.runs.outcome import Outcome
+from testbed.standalone.evaluations import LEDGER, Evaluations
 from testbed.telemetry.records import UPDATE
 
-COLUMNS = ("iteration", "time", "accuracy", "loss", "payload_bytes", "message_bytes")
+COLUMNS = ("iteration", "time", "accuracy", "loss", *LEDGER)
 """The columns of ``curve.csv``: those of a run directory without the wire bytes."""
 _RESERVE = 64 * 1024
-_LEDGER = ("payload_bytes", "message_bytes")
 
 
 def make_directory(results: Path, plan: Plan) -> Path:
@@ -100,12 +103,11 @@ class Account:
         self._workers = plan.settings.workers
         self._greeted = 0
         self._outcome = Outcome()
-        self._due: dict[int, dict[str, Any]] = {}
-        self._last = dict.fromkeys(_LEDGER, 0)
-        self._total: Mapping[str, int] | None = None
-        self._parameters = hashlib.sha256()
+        self._servers = Servers(plan.settings.servers)
+        self._evaluations = Evaluations(self._servers)
+        self._lost: Counter[int] = Counter()  # workers, by server
         self._complaint: str | None = None
-        self._left_out = LeftOut()
+        self._lost_server: str | None = None
         self.failure: str | None = None
         self._reserve = directory / ".reserve"
         try:
@@ -121,23 +123,29 @@ class Account:
         """Read reports until no writer is left.
 
         Args:
-            listening: called when the parameter server listens.
+            listening: called when all parameter servers listen.
             failed: called once, if the results can no longer be written; ``failure`` says why.
         """
         while (report := REPORTS.receive(reports)) is not None:
-            if isinstance(report, ServerListening):
+            if isinstance(report, ServerListening) and self._servers.listens(report.server):
                 listening()
-            if self.failure is not None:
-                continue  # a role must not wait for a reader that has stopped
-            try:
-                self._take(report)
-            except Exception as error:
-                if isinstance(error, OSError):
-                    self.failure = f"{_unwritable(self.directory, error)}"
-                else:
-                    traceback.print_exc()
-                    self.failure = f"results cannot be written: {type(error).__name__}: {error}"
-                failed()
+            self._guard(functools.partial(self._take, report), failed)
+        self._evaluations.give_up()
+        self._guard(self._write_complete, failed)
+
+    def _guard(self, action: Callable[[], None], failed: Callable[[], None]) -> None:
+        """Do something with the results, unless they can no longer be written."""
+        if self.failure is not None:
+            return  # a role must not wait for a reader that has stopped
+        try:
+            action()
+        except Exception as error:
+            if isinstance(error, OSError):
+                self.failure = f"{_unwritable(self.directory, error)}"
+            else:
+                traceback.print_exc()
+                self.failure = f"results cannot be written: {type(error).__name__}: {error}"
+            failed()
 
     def close(self, ended: str | None) -> dict[str, Any]:
         """Write how the run ended; return the summary.
@@ -151,18 +159,21 @@ class Account:
         if self.failure is not None:
             ended, self._complaint = ended or "failed", self.failure
         outcome, wanted = self._outcome, self._plan.settings.training.updates
-        if ended is not None or outcome.updates < wanted or self._due:
+        complete = outcome.updates == wanted and outcome.parameters_sha256 is not None
+        missing = self._evaluations.missing
+        if ended is not None or not complete or missing:
             outcome.ended = ended or "failed"
             outcome.reason = self._complaint or (
-                f"{len(self._due)} evaluations are missing: the evaluator left"
-                if outcome.updates == wanted
+                f"{missing} evaluations are missing: the evaluator left"
+                if complete
                 else f"the run ended after {outcome.updates:,} of {wanted:,} updates"
             )
         else:
             outcome.ended = "completed"
-        summary = outcome.summary(self._plan, self._last, self._total, {})
+        outcome.workers_lost = max(self._lost.values(), default=0)
+        summary = self._summary()
         summary |= {"traffic": None, "runtime": "standalone", "workers": self._greeted}
-        summary |= self._left_out.summary()
+        summary |= self._evaluations.left_out.summary()
         text = json.dumps(summary, indent=2, allow_nan=False)
         try:
             self._reserve.unlink(missing_ok=True)
@@ -172,8 +183,8 @@ class Account:
         finally:
             with contextlib.suppress(OSError):  # a buffered row for which there was no space
                 self._curve.close()
-        if self._left_out:
-            self._say(f"warning: {self._left_out.told}")
+        if self._evaluations.left_out:
+            self._say(f"warning: {self._evaluations.left_out.told}")
         if outcome.ended == "completed":
             self._say(
                 f"finished: {as_count(outcome.updates)} updates in "
@@ -184,45 +195,48 @@ class Account:
         self._say(f"results: {self.directory}")
         return summary
 
+    def _summary(self) -> dict[str, Any]:
+        evaluations, of_each = self._evaluations, {}
+        if self._servers.count > 1:
+            of_each = dict(zip(self._plan.servers, evaluations.ingress_of_each, strict=True))
+        return self._outcome.summary(
+            self._plan, evaluations.ingress, evaluations.after_drain, {}, of_each
+        )
+
     def _take(self, report: RoleReport) -> None:
         match report:
             case UpdatesApplied():
-                self._outcome.took_in(np.frombuffer(report.raw, UPDATE), report.version)
+                rows = self._servers.take(np.frombuffer(report.raw, UPDATE), report.server)
+                self._outcome.took_in(rows, self._servers.reached(report.server, report.version))
             case EvaluationDue():
-                self._last = {key: getattr(report, key) for key in _LEDGER}
-                row = {"iteration": report.version, "time": report.run_time, **self._last}
-                self._due[report.version] = row
+                self._evaluations.due(report)
+                self._write_complete()
             case VersionEvaluated():
-                self._evaluated(report)
-            case DevicesConnected(count):
-                self._greeted = count
-                self._say(f"worker greeted: {count} of {self._workers}")
+                self._evaluations.evaluated(report)
+                self._write_complete()
+            case DevicesConnected(count, server):
+                self._greeted = self._servers.connected(server, count)
+                if self._greeted == count:  # to all servers
+                    self._say(f"worker greeted: {count} of {self._workers}")
             case TrainingBegun():
-                self._say("training begins")
+                if self._servers.begins(report):
+                    self._say("training begins")
             case FinalParameters():
-                self._parameters.update(report.raw)  # the parts arrive in order
+                self._servers.add_parameters(report)
             case ServerFinished():
-                self._outcome.updates = report.version
-                self._outcome.parameters_sha256 = self._parameters.hexdigest()
-                self._total = {key: getattr(report, key) for key in _LEDGER}
+                self._finished(report)
             case ConnectionClosed(worker=int(), reason=str()):
-                self._outcome.workers_lost += 1
-            case EventReported(level, text, number):
-                device = self._name(number)
-                text = text if device is None else f"{device}: {text}"
-                if level == "error":
-                    self._complaint = text
-                if level != "info":
-                    self._say(f"{level}: {text}")
+                self._lost[report.server] += 1  # a worker is connected to all servers
+            case EventReported():
+                self._event(report)
             case _:
                 self._silence(report)
 
     def _silence(self, report: RoleReport) -> None:
         """Handle a suspected worker, one that came back, and an evaluation that will not arrive."""
         match report:
-            case EvaluationLeftOut(version, reason):
-                self._due.pop(version, None)
-                if warning := self._left_out.add(version, reason):
+            case EvaluationLeftOut():
+                if warning := self._evaluations.leave_out(report):
                     self._say(f"warning: {warning}")
             case WorkerSuspected(number, silent, when):
                 level, text = self._outcome.suspects(silent, when)
@@ -231,25 +245,43 @@ class Account:
                 _, text = self._outcome.welcomes(when)
                 self._say(f"{self._name(number)}: {text}")
 
-    def _evaluated(self, report: VersionEvaluated) -> None:
-        version, accuracy = report.version, report.accuracy
-        row = self._due.pop(version, None)
-        if row is None:
-            return  # this version's evaluation was not due
-        row |= {"accuracy": accuracy, "loss": report.loss}
-        self._outcome.accuracies.append(accuracy)
-        self._write([row[key] for key in COLUMNS])
-        self._say(
-            f"update {as_count(version)} of {as_count(self._plan.settings.training.updates)}: "
-            f"accuracy {as_decimal(accuracy, 2)} %, ingress {as_bytes(row['payload_bytes'])} payload, "
-            f"{as_bytes(row['message_bytes'])} messages"
-        )
+    def _event(self, report: EventReported) -> None:
+        device = self._name(report.device)
+        text = report.text if device is None else f"{device}: {report.text}"
+        if report.level == "warning":
+            self._say(f"warning: {text}")
+        # After the loss of a server, the errors of other devices only follow from it.
+        if report.level == "error" and self._lost_server is None:
+            self._say(f"error: {text}")
+            self._complaint = text
+            if report.device is not None and report.device < SERVER_NUMBER:
+                self._lost_server = device
+
+    def _write_complete(self) -> None:
+        for row in self._evaluations.complete():
+            version, accuracy = row["iteration"], row["accuracy"]
+            self._outcome.accuracies.append(accuracy)
+            self._write([row[key] for key in COLUMNS])
+            self._say(
+                f"update {as_count(version)} of {as_count(self._plan.settings.training.updates)}: "
+                f"accuracy {as_decimal(accuracy, 2)} %, ingress {as_bytes(row['payload_bytes'])} "
+                f"payload, {as_bytes(row['message_bytes'])} messages"
+            )
+
+    def _finished(self, report: ServerFinished) -> None:
+        self._evaluations.finish(report)
+        if self._servers.finishes(report):
+            self._outcome.updates = self._servers.version
+            parameters = self._servers.parameters
+            self._outcome.parameters_sha256 = hashlib.sha256(parameters.tobytes()).hexdigest()
 
     def _write(self, row: Iterable[object]) -> None:
         csv.writer(self._curve, lineterminator="\n").writerow(row)
         self._curve.flush()
 
     def _name(self, number: int | None) -> str | None:
-        if number is None or number < 0:
+        if number is None or (number < 0 and self._servers.count == 1):
             return None
+        if number < 0:
+            return self._plan.servers[server_index(number)]
         return EVALUATOR_NAME if number == self._workers else worker_name(number)

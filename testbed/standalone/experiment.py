@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from testbed.algorithms import has
 from testbed.errors import SpecError
 from testbed.experiment.device_links import DeviceLink
 from testbed.experiment.load import load
@@ -30,10 +31,12 @@ def read(path: Path, secret: str) -> Plan:
             f"{path}: algorithms: {run_plan.label} has no server, and {_WITHOUT} needs one: use an "
             "algorithm with a server, or `testbed run`"
         )
-    # Devices resolve the server's name themselves; processors are limited where they are started.
+    network = run_plan.settings.network
+    # Devices resolve the server's name themselves, and are sent the further servers' addresses when
+    # training is to begin; processors are limited where they are started.
     settings = replace(
         run_plan.settings,
-        network=replace(run_plan.settings.network, secret=secret, server_addresses=[""]),
+        network=replace(network, secret=secret, server_addresses=[""] * len(run_plan.servers)),
         timing=replace(run_plan.settings.timing, own_processors=True),
     )
     return replace(run_plan, settings=settings)
@@ -65,9 +68,22 @@ def _beyond(spec: Spec) -> list[str]:
             f"devices: {_WITHOUT} does not start devices later or end them: remove arrives, leaves and "
             "presence, or use `testbed run`"
         )
-    if devices.servers > 1:
+    if devices.co_located:
         problems.append(
-            f"devices.servers: {_WITHOUT} has one server: remove the key, or use `testbed run`"
+            f"devices.placement: {_WITHOUT} has servers on hosts of their own: remove the key, or use "
+            "`testbed run`"
+        )
+    if any(has(algorithm.name, "aggregator") for algorithm in spec.algorithms):
+        problems.append(
+            f"algorithms: {_WITHOUT} has no aggregators: use another algorithm, or `testbed run`"
+        )
+    if spec.faults:
+        problems.append(
+            f"faults: {_WITHOUT} makes no faults happen: remove the section, or use `testbed run`"
+        )
+    if spec.checkpoints.every is not None:
+        problems.append(
+            f"checkpoints: {_WITHOUT} writes none: remove the section, or use `testbed run`"
         )
     limits = ("cpus", "memory")
     if any(getattr(section, key) for section in (devices, *devices.classes) for key in limits):

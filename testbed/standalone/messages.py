@@ -5,7 +5,8 @@ proves with an HMAC over both challenges that it knows the secret; the server's 
 settings as well. The run's own secret, by which the parameter server recognises its devices, is
 derived from it.
 
-A message is its length, four bytes in network order, and as many bytes of JSON.
+A message is its length, four bytes in network order, and as many bytes of JSON. After the report of a
+further server come the raw bytes that it announces.
 """
 
 import hashlib
@@ -124,6 +125,35 @@ def receive(
     if length > largest:
         raise MessageError(f"a message of {length:,} bytes, longer than {largest:,}")
     return parse(_exactly(connection, length, deadline))
+
+
+def send_report(connection: socket.socket, fields: dict[str, Any], raw: bytes) -> None:
+    """Send a report of a role as ``messages.codec`` encodes it.
+
+    Raises:
+        OSError: the connection broke.
+    """
+    send(connection, report=fields, bytes=len(raw))
+    connection.sendall(raw)
+
+
+def receive_raw(connection: socket.socket, count: object, largest: int) -> bytes:
+    """Receive the raw bytes of a report.
+
+    Args:
+        count: their number, as the message announces it.
+        largest: the greatest number that is accepted.
+
+    Raises:
+        MessageError: there are more, or fewer than announced.
+        OSError: the connection broke.
+    """
+    if type(count) is not int or not 0 <= count <= largest:
+        raise MessageError(f"a report whose raw bytes are not from 0 to {largest:,}")
+    raw = _exactly(connection, count, None)
+    if len(raw) < count:
+        raise MessageError("a report that was cut short")
+    return raw
 
 
 def parse(text: str | bytes) -> dict[str, Any]:

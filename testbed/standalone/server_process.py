@@ -1,4 +1,4 @@
-"""The server's process: it admits devices, runs the parameter server and writes the results."""
+"""The (first) server's process: it admits devices, runs its parameter server and writes the results."""
 
 import contextlib
 import signal
@@ -7,26 +7,34 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from testbed.channel import Channel
 from testbed.errors import RunError
+from testbed.learning.data.catalogue import inputs_of
+from testbed.learning.description import describe
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.planning.data_check import check_data
+from testbed.roles.server.wall_server import OTHERS_TIMEOUT
 from testbed.roles.sharing import SETTINGS, SPILL
 from testbed.standalone import messages
 from testbed.standalone.account import Account, make_directory
 from testbed.standalone.admission import Admission
 from testbed.standalone.experiment import read
 from testbed.training.settings import Settings
+from testbed.training.slices import ends
 
 PATIENCE = 600.0
-"""Seconds within which the evaluator and the first worker must be ready."""
+"""Seconds within which the further servers, the evaluator and the first worker must be ready."""
+SHARDS_TIMEOUT = OTHERS_TIMEOUT + 60.0
+"""Seconds after the first server has finished within which the further ones must finish."""
 EVALUATOR_TIMEOUT = 60.0
 """Seconds after training within which the evaluator must send its last result."""
 
 
 _FAILED = signal.SIGUSR1
-"""The signal from the thread that writes the results, if it cannot."""
+"""The signal from the thread that writes the results, if it cannot, or that misses a further server."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, _FAILED)
 
 
@@ -60,24 +68,30 @@ def serve(
     directory = make_directory(results, plan)
     account = Account(plan, directory, say)
     reports, writers = Channel.pair()
+    server = threading.get_ident()
+
+    def fail() -> None:
+        signal.pthread_kill(server, _FAILED)
+
+    settings = plan.settings
+    model = describe(plan.spec.model.name, inputs_of(plan.spec.dataset.name))
+    sizes = np.diff(ends(model.vector(plan.spec.model.buffers), settings.servers)).tolist()
+    signal.signal(_FAILED, signal.SIG_IGN)
     try:
-        admission = Admission(secret, session, plan.settings, writers)
+        admission = Admission(secret, session, settings, writers, sizes=sizes, losing=fail)
     except OSError as error:
         raise RunError(
             f"the server cannot listen at port {messages.PORT} ({error.strerror}): end the process "
             "that uses it"
         ) from error
     ready()
+    further = "" if settings.servers == 1 else f"{settings.servers - 1} further servers, "
     say(
-        f"{plan.spec.name}: {plan.label}, {plan.settings.workers} workers, "
-        f"{plan.settings.training.updates:,} updates; waiting for workers and the evaluator"
+        f"{plan.spec.name}: {plan.label}, {settings.workers} workers, "
+        f"{settings.training.updates:,} updates; waiting for {further}workers and the evaluator"
     )
-    signal.signal(_FAILED, signal.SIG_IGN)
-    server = threading.get_ident()
     follow = threading.Thread(
-        target=account.follow,
-        args=(reports, admission.go, lambda: signal.pthread_kill(server, _FAILED)),
-        daemon=True,
+        target=account.follow, args=(reports, admission.go, fail), daemon=True
     )
     follow.start()
     try:
@@ -108,6 +122,7 @@ def _carry_out(
             admission.wait(PATIENCE)
             if run({"role": "server", "number": -1}, writers, (spill.fileno(),)):
                 return "failed", 1
+            admission.wait_for_shards(SHARDS_TIMEOUT)
             admission.wait_for_evaluator(EVALUATOR_TIMEOUT)
     except _StoppedError as stopped:
         if stopped.number == _FAILED:

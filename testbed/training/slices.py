@@ -45,13 +45,21 @@ def slices(layout: Layout, count: int) -> list[Slice]:
     Raises:
         ValueError: there are fewer parameters than slices.
     """
-    total = layout.total
+    return [
+        Slice(start, stop, _within(layout, start, stop))
+        for start, stop in itertools.pairwise(ends(layout.total, count))
+    ]
+
+
+def ends(total: int, count: int) -> list[int]:
+    """Return the positions between which ``total`` parameters are cut into ``count`` slices.
+
+    Raises:
+        ValueError: there are fewer parameters than slices.
+    """
     if count > total:
         raise ValueError(f"{total:,} parameters cannot be cut into {count:,} slices")
-    ends = [total * i // count for i in range(count + 1)]
-    return [
-        Slice(start, stop, _within(layout, start, stop)) for start, stop in itertools.pairwise(ends)
-    ]
+    return [total * i // count for i in range(count + 1)]
 
 
 def joined(parts: list[Update], cut: list[Slice]) -> Update:

@@ -20,14 +20,14 @@ from docker.models.containers import Container
 from testbed.containers.image import default_image
 
 FILE = Path(__file__).parents[2] / "compose" / "experiment.yml"
-ROLES = ("server", "evaluator", "worker")
+ROLES = ("server", "shard", "evaluator", "worker")
 SPEC = """\
 name: small
 dataset: digits
 model: mlp
 training: {updates: 60}
 algorithms: [asgd]
-devices: {workers: 3}
+devices: {workers: 3, servers: %d}
 evaluation: {every: 20}
 """
 
@@ -110,10 +110,15 @@ def test_without_a_secret_compose_refuses_and_names_the_remedy(
 
 
 @pytest.mark.exercises("compose")
+@pytest.mark.parametrize("servers", [1, 3])
 def test_the_experiment_trains_and_leaves_nothing(
-    compose: Compose, docker_client: docker.DockerClient, testbed_image: str, tmp_path: Path
+    compose: Compose,
+    docker_client: docker.DockerClient,
+    testbed_image: str,
+    tmp_path: Path,
+    servers: int,
 ) -> None:
-    (tmp_path / "small.yaml").write_text(SPEC)
+    (tmp_path / "small.yaml").write_text(SPEC % servers)
     for path in (tmp_path, tmp_path / "small.yaml"):
         path.chmod(0o755)  # the image's user must be able to read it
     compose.environment |= {
@@ -122,12 +127,15 @@ def test_the_experiment_trains_and_leaves_nothing(
         "EXPERIMENT": "small.yaml",
     }
     try:
+        shards = servers - 1
+        scales = ["--scale=worker=3", *([f"--scale=shard={shards}"] if shards else [])]
         result = compose.do(
-            "up", "--scale", "worker=3", "--abort-on-container-exit", "--exit-code-from", "server"
+            "up", *scales, "--abort-on-container-exit", "--exit-code-from", "server"
         )
         assert result.returncode == 0, result.stdout + result.stderr
         containers = _of(docker_client, compose.project)
-        assert sorted(containers) == ["evaluator", "server", "worker", "worker", "worker"]
+        others = ["server"] + ["shard"] * shards + ["worker"] * 3
+        assert sorted(containers) == ["evaluator", *others]
         server = _server(docker_client, compose.project)
         said = server.logs().decode().splitlines()
         assert "worker greeted: 3 of 3" in said
@@ -136,7 +144,9 @@ def test_the_experiment_trains_and_leaves_nothing(
             f"update {i} of 60" for i in (0, 20, 40, 60)
         ]
         summary, curve = _results(server)
-        assert len(_left(docker_client, compose.project)) == 5 + 2  # a network and a volume
+        assert (
+            len(_left(docker_client, compose.project)) == 5 + shards + 2
+        )  # a network and a volume
     finally:
         down = compose.do("down", "--volumes", "--timeout", "5")
     assert down.returncode == 0, down.stderr
@@ -144,6 +154,7 @@ def test_the_experiment_trains_and_leaves_nothing(
     assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 60, 0)
     assert [int(row["iteration"]) for row in curve] == [0, 20, 40, 60]
     assert int(curve[-1]["payload_bytes"]) == 60 * 4 * 109_386
+    assert len(summary.get("servers", {})) == (servers if shards else 0)
     assert float(curve[-1]["accuracy"]) > 20  # guessing among ten classes gives 10
     assert any(summary["parameters_sha256"] in line for line in said)
 

@@ -25,6 +25,12 @@ def test_the_file_that_comes_with_compose_is_accepted() -> None:
     assert (settings.network.secret, settings.timing.own_processors) == (SECRET, True)
 
 
+def test_several_servers_are_accepted_whose_addresses_are_not_known_yet(tmp_path: Path) -> None:
+    settings = read(changed(tmp_path, "{workers: 3}", "{workers: 3, servers: 3}"), SECRET).settings
+    assert settings.servers == 3
+    assert settings.network.server_addresses == ["", "", ""]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -48,6 +54,22 @@ def test_the_file_that_comes_with_compose_is_accepted() -> None:
         ("waiting:", "engine: simulation\nwaiting:", "engine: .* cannot simulate"),
         ("algorithms:\n", "algorithms:\n  - asgd\n", "algorithms: .* the file names 2"),
         ("{name: adacomp, ratio: 0.01}", "all-to-all", "has no server"),
+        (
+            "{workers: 3}",
+            "{workers: 3, servers: 2, placement: co-located}",
+            "devices.placement: .* servers on hosts of their own",
+        ),
+        (
+            "{name: adacomp, ratio: 0.01}",
+            "hierarchical\nnetwork: {clusters: [{name: a, share: 1}]}",
+            "algorithms: .* has no aggregators",
+        ),
+        ("waiting:", "checkpoints: {every: 10}\nwaiting:", "checkpoints: .* writes none"),
+        (
+            "waiting:",
+            "faults: [{who: {number: 1}, when: {iteration: 5}, how: kill}]\nwaiting:",
+            "faults: .* makes no faults happen",
+        ),
         (
             "{workers: 3}",
             "{workers: 3, runtime: docker, cpus: 0.5}",
