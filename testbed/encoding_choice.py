@@ -26,7 +26,8 @@ class EncodingChoice(BaseModel):
         description="How a sparse update says which parameters it holds. uint32: 4 bytes each; "
         "gaps: distances of fixed width, rice: Golomb-Rice coded distances, elias-fano, bitmap: one "
         "bit per parameter of the model, gap-bytes: distances of a byte, longer ones apart; auto "
-        "(default): whichever is shortest, for each update; with zstd, what zstd compresses best.",
+        "(default): whichever is shortest, for each update; with zstd, what zstd compresses best; "
+        "the first index alone where all follow one another.",
     )
     values: Values = Field(
         default="float32",

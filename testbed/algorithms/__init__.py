@@ -19,7 +19,7 @@ from testbed.algorithms.interface import Algorithm, Options
 from testbed.algorithms.parts import Part
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
 from testbed.errors import SpecError
-from testbed.plugins.names import find, is_plugin, module_digest
+from testbed.plugins.names import find, is_plugin
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "asgd": Asgd,
@@ -82,15 +82,6 @@ def plugin_options(name: str) -> type[Options] | None:
         SpecError: as ``options_type``.
     """
     return options_type(name) if is_plugin(name, ALGORITHMS, ENTRY_POINTS) else None
-
-
-def plugin_digest(name: str) -> dict[str, str]:
-    """Return the module of a plug-in's algorithm and the SHA-256 of its code; empty if it has none.
-
-    It has none if it is built in, or in a source file of the experiment, whose text the spec has.
-    """
-    found = module_digest(name, ALGORITHMS, ENTRY_POINTS)
-    return {} if found is None else dict([found])
 
 
 def has(name: str, part: Part) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from testbed.durations.laws import LAWS, Cvb, Law
+from testbed.durations.laws import Cvb, Law, law_named
 from testbed.durations.shares import classes, reached
 from testbed.durations.traces import Order, Trace, load_trace
 from testbed.streams import stream
@@ -183,5 +183,5 @@ def _kind(section: Mapping[str, Any]) -> Law | Cvb | Trace:
     name = section["distribution"]
     if name == "trace":
         return load_trace(Path(section["file"]))
-    kind: type[Law | Cvb] = Cvb if name == "cvb" else LAWS[name]
+    kind: type[Law | Cvb] = Cvb if name == "cvb" else law_named(name)
     return kind(**{field.name: section[field.name] for field in fields(kind)})

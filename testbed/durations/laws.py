@@ -4,11 +4,15 @@ A law is frozen and knows neither device nor clock; all devices may share it. Sa
 numpy's standard variates, which cost a fraction of its general ones and give the same numbers.
 """
 
+import inspect
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 
 import numpy as np
+
+from testbed.errors import SpecError
+from testbed.plugins.names import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +200,24 @@ LAWS: dict[str, type[Law]] = {
     "gamma": Gamma,
 }
 """The laws that all devices share, by their names in an experiment file; their fields are options."""
+
+ENTRY_POINTS = "testbed.durations"
+"""The group of entry points by which installed packages give their laws short names."""
+
+
+def law_named(name: str) -> type[Law]:
+    """Return the law of a name.
+
+    Raises:
+        SpecError: there is none, its module cannot be imported, or it is no law.
+    """
+    found = find(name, LAWS, ENTRY_POINTS)
+    if not (isinstance(found, type) and issubclass(found, Law) and is_dataclass(found)):
+        raise SpecError(
+            f"'{name}' is no law of durations: it must be a dataclass derived from "
+            "testbed.durations.Law"
+        )
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise SpecError(f"'{name}' is not complete: it has no {missing}")
+    return found

@@ -170,15 +170,15 @@ class ChosenByValue:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         union = handler(schema)
+        others: list[JsonSchemaValue] = []
         if self.beyond is not None:
-            own = {"type": "object", "properties": {self.key: OWN}, "required": [self.key]}
-            return {"anyOf": [union, own]}
-        if self.default is None:
-            return union
-        reference = {"$ref": union["discriminator"]["mapping"][self.default]}
-        by_default = handler.resolve_ref_schema(reference)
-        required = [key for key in by_default.get("required", ()) if key != self.key]
-        return {"anyOf": [union, by_default | {"required": required}]}
+            others.append({"type": "object", "properties": {self.key: OWN}, "required": [self.key]})
+        if self.default is not None:
+            reference = {"$ref": union["discriminator"]["mapping"][self.default]}
+            by_default = handler.resolve_ref_schema(reference)
+            required = [key for key in by_default.get("required", ()) if key != self.key]
+            others.append(by_default | {"required": required})
+        return {"anyOf": [union, *others]} if others else union
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ A conflict is a path from the top of the file and a sentence that says what is w
 
 from typing import Any
 
-from testbed.algorithms import algorithm_named, has, plugin_digest
+from testbed.algorithms import algorithm_named, has
 from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
 from testbed.experiment.aggregator_conflicts import of_aggregators
@@ -13,6 +13,7 @@ from testbed.experiment.contents import Contents
 from testbed.experiment.labels import RESERVED, check_name
 from testbed.experiment.model_conflicts import of_model
 from testbed.experiment.network_conflicts import of_links, of_rate_traces, of_shared_links
+from testbed.experiment.plugin_code import plugin_modules
 from testbed.experiment.sections.section import Conflict
 from testbed.experiment.sections.timing import DrawnSpec
 from testbed.experiment.server_conflicts import of_servers
@@ -28,6 +29,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *_clock(contents),
         # Algorithms check themselves against the devices, so these must be valid first.
         *(() if devices else _algorithms(contents)),
+        *_image(contents),
         *_evaluation(contents),
         *_simulation(contents),
         *fault_conflicts.of_checkpoints(contents),
@@ -113,20 +115,23 @@ def _algorithms(contents: Contents) -> list[Conflict]:
         if options.pulls is not None and not has(options.name, "server"):
             text = "there is no server to pull from: take it out"
             found.append((("algorithms", i, "pulls"), text))
-        if contents.devices.runtime == "docker" and contents.devices.launched == "image":
-            found += [
-                (
-                    ("algorithms", i),
-                    f"the image does not have the module {module}: list its file under `plugins`, or "
-                    "use `launch: fork`",
-                )
-                for module in plugin_digest(options.name)
-            ]
         try:
             algorithm_named(options.name).check(options, contents.conditions(options))
         except SpecError as error:
             found.append((("algorithms", i), str(error)))
     return found
+
+
+def _image(contents: Contents) -> list[Conflict]:
+    """Return a conflict for each installed module of plug-ins, if containers start their own roles."""
+    devices = contents.devices
+    if devices.runtime != "docker" or devices.launched != "image":
+        return []
+    text = "list its file under `plugins`, or use `launch: fork`"
+    return [
+        (path, f"the image does not have the module {module}: {text}")
+        for module, (path, _) in plugin_modules(contents).items()
+    ]
 
 
 def _hardware(contents: Contents) -> list[Conflict]:

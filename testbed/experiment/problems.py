@@ -3,7 +3,7 @@
 import difflib
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from testbed.algorithms import plugin_options
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.alternatives import ShortForm, alternatives, keys, tags
 from testbed.experiment.document import KeyPath
+from testbed.experiment.sections.timing import plugin_section
 from testbed.experiment.spec import Spec
 
 _WANTED = {
@@ -37,6 +38,12 @@ _BOUNDS = {
     "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
 }
+
+_PLUGINS: dict[str, Callable[[str], type[BaseModel] | None]] = {
+    "name": plugin_options,
+    "distribution": plugin_section,
+}
+"""The functions that return the model of a plug-in, by the key that has its name."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -103,9 +110,10 @@ def _find(loc: tuple[int | str, ...], data: Any) -> _Place:
             models = tuple(model for model in models if step in (*tags(model), keys(model)[0]))
             if models:
                 continue
-            # The options of a plug-in, which pydantic's path does not name.
-            tag = place.value if isinstance(place.value, str) else place.value["name"]
-            models = tuple(filter(None, [plugin_options(tag)]))
+            # A plug-in's, which pydantic's path does not name.
+            chooser = keys(others[0])[0]
+            tag = place.value if isinstance(place.value, str) else place.value[chooser]
+            models = tuple(filter(None, [_PLUGINS[chooser](tag)]))
         if models:
             (model,) = models
             if isinstance(place.value, str) and step == keys(model)[0]:

@@ -53,6 +53,7 @@ class Queues:
             and is counted separately, too.
         above: for a counted aggregator its server, whose traffic into it is counted separately: it is
             no ingress from devices.
+        in_order: True if no packet is to overtake another one of its connection; see ``_keep_order``.
     """
 
     counted: Sequence[str] = ()
@@ -61,6 +62,7 @@ class Queues:
     observed: Sequence[str] = ()
     local: Mapping[str, str] = field(default_factory=dict)
     above: Mapping[str, str] = field(default_factory=dict)
+    in_order: bool = False
 
 
 NO_QUEUES = Queues()
@@ -108,6 +110,7 @@ class _Builder:
         self._super_frame = _super_frame(network, queues)
         for router in network.routers:
             with inside_network(namespaces[router]):
+                self._set_up_stack()
                 _prepare_router()
                 self._routers[router] = opened.enter_context(contextlib.closing(Requests()))
 
@@ -128,13 +131,18 @@ class _Builder:
             self._set_up_far_end(routers[link.node], far, link)
             return
         with inside_network(namespace):
-            _set_up_stack()
+            self._set_up_stack()
             device = Requests()
         router.carry_out()
         with contextlib.closing(device):
             if self._super_frame is not None:
                 device.limit_super_frames(far, self._super_frame)
             self._set_up_far_end(device, far, link)
+
+    def _set_up_stack(self) -> None:
+        _set_up_stack()
+        if self._queues.in_order:
+            _keep_order()
 
     def _set_up_far_end(self, node: Requests, interface: int, link: Link) -> None:
         node.set_up(interface)
@@ -250,7 +258,6 @@ def add_neighbour(netlink: IPRoute, interface: int, address: str, mac: str) -> N
 
 def _prepare_router() -> None:
     """Make the current network namespace route between links."""
-    _set_up_stack()
     set_sysctl("net.ipv4.ip_forward", "1")
     # Where delays differ by direction, packets may come another way than the answers go.
     for interfaces in ("all", "default"):
@@ -274,3 +281,16 @@ def _set_up_stack() -> None:
     set_sysctl("net.ipv4.tcp_rmem", "4096 4194304 8388608")
     set_sysctl("net.ipv4.tcp_wmem", "4096 4194304 8388608")
     set_sysctl("net.ipv4.tcp_slow_start_after_idle", "0")
+
+
+def _keep_order() -> None:
+    """Let one processor, chosen by its hash, handle all packets of a connection (Linux 6.3 or later).
+
+    Otherwise the packets that one processor sends on an acknowledgement may overtake those that another
+    one has begun to send for the process, by some microseconds. No link would do that; TCP takes it for
+    a loss, and sends up to a super-frame again.
+    """
+    processors = sum(1 << number for number in os.sched_getaffinity(0))
+    words = [processors >> shift & 0xFFFFFFFF for shift in range(0, processors.bit_length(), 32)]
+    with contextlib.suppress(FileNotFoundError):
+        set_sysctl("net.core.rps_default_mask", ",".join(f"{word:08x}" for word in reversed(words)))

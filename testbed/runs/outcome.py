@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from testbed.algorithms import plugin_digest
 from testbed.code_digest import package_digest
+from testbed.experiment.plugin_code import plugin_digests
 from testbed.planning import graph_source
 from testbed.planning.plan import Plan
 from testbed.runs import link_records
@@ -120,9 +120,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "network": _graph(plan),
         "versions": versions(),
         "code": package_digest(),
-        **(
-            {"plugins": plugins} if (plugins := plugin_digest(plan.spec.algorithms[0].name)) else {}
-        ),
+        **({"plugins": plugins} if (plugins := plugin_digests(plan.spec)) else {}),
         "commit": commit(),
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),

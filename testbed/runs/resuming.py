@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from testbed.algorithms import plugin_digest
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import NAME as MARKS
 from testbed.checkpoints.marks import Mark, Marks, latest
@@ -27,6 +26,7 @@ from testbed.code_digest import package_digest
 from testbed.device_names import server_place
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
+from testbed.experiment.plugin_code import plugin_digests
 from testbed.planning.plan import Plan, plan
 from testbed.results.reading.journals import read_columns
 from testbed.results.reading.run import Run
@@ -165,7 +165,7 @@ def _check(run: Run) -> Plan:
             "otherwise: resume it there, or run it anew"
         )
     spec = load_resolved(run.directory / "spec.yaml")
-    for module, digest in plugin_digest(spec.algorithms[0].name).items():
+    for module, digest in plugin_digests(spec).items():
         if written_by.get("plugins", {}).get(module) != digest:
             raise SpecError(
                 f"{run.id} was begun with other code of the plug-in {module} than is installed here: "

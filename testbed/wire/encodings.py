@@ -5,8 +5,8 @@ One byte of the message header describes the body completely:
 ====  ===================================================================================
 bits  meaning
 ====  ===================================================================================
-0-2   indices: 1 none, a value for every parameter; 2 uint32; 3 gaps; 4 Rice; 5 Elias-Fano;
-      6 bitmap; 7 gaps in bytes
+0-2   indices: 0 a range, by its first; 1 none, a value for every parameter; 2 uint32; 3 gaps;
+      4 Rice; 5 Elias-Fano; 6 bitmap; 7 gaps in bytes
 3-5   values: 0 float32; 1 float16; 2 bfloat16; 3 int8
 6     1: the body is a Zstandard frame; in it, values of 2 and 4 bytes are stored with all their
       lowest bytes first, then all the next bytes (as in Blosc's shuffle)

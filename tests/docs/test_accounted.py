@@ -24,9 +24,9 @@ NOT_RUN = {
     "plugins: [rules.py]": "lines of a file that experiment/test_plugins loads",
     '[project.entry-points."testbed': "lines of a pyproject.toml; plugins/test_names has one",
     "diagnostics = (*SynchronousSgd.diagnostics": "lines of a class",
-    "Node(number, name, kind": "a design",
-    "class Algorithm:": "a design",
-    "star      for worker in": "a design",
+    "Link(node, index, uplink": "types",
+    "class Algorithm:": "an interface",
+    "star      for worker in": "lines of its subclasses",
     "worker i                                     server": "a drawing",
     "peer j                                       peer i": "a drawing",
 }

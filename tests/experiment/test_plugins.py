@@ -9,10 +9,12 @@ import jsonschema
 import pytest
 import yaml
 
-from testbed.algorithms import algorithm_named, plugin_digest
+from testbed.algorithms import algorithm_named
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
+from testbed.experiment.plugin_code import plugin_digests
 from testbed.planning.plan import plan
+from testbed.training.times import durations
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 
@@ -38,7 +40,7 @@ def test_an_algorithm_is_named_from_a_file_beside_the_experiment(folder: Path) -
     assert list(spec.runs()) == ["asgd", "Momentum-0.5"]
     settings = plan(spec)[1].settings
     assert [module for module, _ in settings.plugins] == ["rules"]
-    assert plugin_digest("rules:Momentum") == {}
+    assert plugin_digests(spec) == {}
 
 
 def test_a_resolved_spec_needs_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,3 +111,60 @@ def test_an_image_has_the_files_of_the_experiment_and_no_other_modules(
     with pytest.raises(SpecError, match="the image does not have the module installed_rules"):
         load(path)
     load(path, ["devices.launch=fork"])
+
+
+LAW = """
+import math
+from dataclasses import dataclass
+
+from testbed.durations import Law
+
+
+@dataclass(frozen=True, slots=True)
+class Weibull(Law):
+    shape: float = 2.0
+
+    def __post_init__(self):
+        if self.shape <= 0:
+            raise ValueError("the shape of a Weibull law is more than 0")
+
+    @property
+    def variance(self):
+        return math.inf
+
+    def sample(self, stream):
+        return self.mean / math.gamma(1 + 1 / self.shape) * stream.weibull(self.shape)
+"""
+
+
+def of_law(folder: Path, **options: Any) -> Path:
+    (folder / "laws.py").write_text(LAW)
+    compute = {"distribution": "laws:Weibull", "mean": "100ms"} | options
+    return write(folder, plugins=["laws.py", "rules.py"], compute=compute)
+
+
+def test_durations_follow_a_law_of_ones_own(folder: Path) -> None:
+    (one, _) = plan(load(of_law(folder, shape=0.7)))
+    assert one.settings.device(0).compute["shape"] == 0.7
+    seconds = durations(one.settings, "compute")[0].of_device(0)
+    drawn = [seconds.sample(0.0) for _ in range(2000)]
+    assert seconds.mean == 0.1
+    assert 0.08 < sum(drawn) / len(drawn) < 0.12
+    with_default = load(of_law(folder)).compute
+    assert with_default.model_dump()["shape"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"shape": -1}, "compute: the shape of a Weibull law is more than 0"),
+        ({"shape": "x"}, "compute.shape: must be a number, not 'x'"),
+        ({"shap": 1}, "compute.shap: unknown key; did you mean 'shape'?"),
+        ({"distribution": "laws:Other"}, "compute: 'laws:Other': the module laws has no 'Other'"),
+        ({"distribution": "rules:Momentum"}, "'rules:Momentum' is no law of durations"),
+    ],
+)
+def test_a_mistake_in_a_law_is_named(folder: Path, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        load(of_law(folder, **options))
+    assert text in str(refused.value)

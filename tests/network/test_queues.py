@@ -1,6 +1,8 @@
 """The length of a link's queue on a real link: what has room arrives, what has not is dropped."""
 
+import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -78,5 +80,25 @@ def test_a_probe_finds_links_with_queues_as_asked() -> None:
             )
 
         assert any(good() for _ in range(5))
+
+    isolated(body)
+
+
+STEERING = Path("/proc/sys/net/core/rps_default_mask")
+
+
+@real
+@pytest.mark.skipif(not STEERING.exists(), reason="a kernel before 6.3")
+@pytest.mark.parametrize("in_order", [False, True])
+def test_one_processor_handles_a_connection_where_order_is_asked_for(in_order: bool) -> None:
+    def body() -> None:
+        links = (Link("device-0", 0), Link("device-1", 1))
+        namespaces = {link.node: new_network() for link in links}
+        building.build(Network(links), namespaces, Queues(in_order=in_order))
+        processors = sum(1 << number for number in os.sched_getaffinity(0))
+        for namespace in (own_network(), *namespaces.values()):
+            with inside_network(namespace):
+                mask = int(STEERING.read_text().replace(",", ""), 16)
+                assert mask == (processors if in_order else 0)
 
     isolated(body)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from testbed.encoding_choice import Compression, EncodingChoice, Indices, Values
-from testbed.updates import DenseUpdate, SparseUpdate, Update
+from testbed.training.slices import slices
+from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire import WireError
 from testbed.wire.bits import varint, varint_size
 from testbed.wire.encodings import DENSE, Codec, describe
@@ -123,14 +124,18 @@ def test_the_measured_size_is_the_encoded_size(
 
 
 @given(sparse_updates())
-def test_auto_chooses_the_bitmap_or_the_shortest_coding(update: SparseUpdate) -> None:
+def test_auto_chooses_a_range_the_bitmap_or_the_shortest_coding(update: SparseUpdate) -> None:
     lengths = {
         choice.indices: len(body_of(CODECS[choice], update)[1])
         for choice in CHOICES
         if choice.values == "float32" and choice.compression == "none"
     }
     auto = lengths.pop("auto")
-    if 4 * len(update.indices) > SIZE:
+    steps = np.diff(update.indices)
+    if len(update.indices) and (steps == 1).all():
+        assert auto == 4 * len(update.indices) + varint_size(int(update.indices[0]))
+        assert auto <= min(lengths.values())
+    elif 4 * len(update.indices) > SIZE:
         assert auto == lengths["bitmap"]
     else:
         del lengths["gaps"]
@@ -216,6 +221,40 @@ def test_gap_bytes_write_long_distances_after_the_short_ones() -> None:
     assert update.indices.tolist() == indices.tolist()
 
 
+@pytest.mark.parametrize("values", get_args(Values))
+@pytest.mark.parametrize("compression", get_args(Compression))
+@pytest.mark.parametrize(("first", "stop"), [(0, 1), (0, 3_000), (130, 2_999), (2_999, 3_000)])
+def test_a_range_costs_its_first_index(
+    values: Values, compression: Compression, first: int, stop: int
+) -> None:
+    codec = Codec(EncodingChoice(values=values, compression=compression), (1_000, 2_000))
+    indices = np.arange(first, stop, dtype=np.uint32)
+    noise = np.random.default_rng(1).normal(size=len(indices)).astype(np.float32)
+    encoding, body = body_of(codec, SparseUpdate(indices, noise))
+    exact = Codec(EncodingChoice(values=values), (len(indices),))
+    of_values = body_of(exact, DenseUpdate(noise))[1]
+    assert encoding & 7 == RANGE
+    assert len(body) <= varint_size(first) + len(of_values)
+    if not encoding & ZSTD:
+        assert bytes(body) == varint(first) + of_values
+    again = codec.decode(encoding, body)
+    assert isinstance(again, SparseUpdate)
+    assert again.indices.tolist() == indices.tolist()
+
+
+def test_parts_of_a_range_are_ranges_at_each_of_several_servers() -> None:
+    """As where a part of the gradient crosses the border of two servers' slices."""
+    layout = Layout(("a", "b"), (700, 300))
+    update = SparseUpdate(np.arange(200, 650, dtype=np.uint32), np.ones(450, np.float32))
+    cut = slices(layout, 3)  # at 333 and 666
+    costs = [
+        Codec(EncodingChoice(), part.layout.sizes).measure(part.of(update))
+        - 4 * len(part.of(update).values)
+        for part in cut
+    ]
+    assert costs == [varint_size(200), varint_size(0), 0]
+
+
 def test_groups_per_tensor_are_used_where_they_are_shorter() -> None:
     rng = np.random.default_rng(1)
     sparse_part = rng.choice(10_000, 100, replace=False)
@@ -248,7 +287,7 @@ def coded(*head: int, entries: int = 0) -> bytes:
     return bytes(head) + bytes(4 * entries)
 
 
-GAPS, RICE, ELIAS_FANO, BITMAP, GAP_BYTES, ZSTD = 3, 4, 5, 6, 7, 64
+RANGE, GAPS, RICE, ELIAS_FANO, BITMAP, GAP_BYTES, ZSTD = 0, 3, 4, 5, 6, 7, 64
 BITMAP_SIZE = SIZE // 8
 
 
@@ -263,6 +302,14 @@ BITMAP_SIZE = SIZE // 8
         (2, sparse(3, 2), "ascending and in range"),
         (2, sparse(3, 3), "ascending and in range"),
         (2, sparse(2**32 - 1), "ascending and in range"),
+        (RANGE, b"", "ends in the middle of a number"),
+        (RANGE, coded(0x83), "ends in the middle of a number"),
+        (RANGE, coded(0x83, 0, entries=1), "longer than it need be"),
+        (RANGE, coded(3), "a range of 0 entries from 3 on, of 200 parameters"),
+        (RANGE, coded(0, 1, 2, entries=5), "sparse update of 22 bytes"),
+        (RANGE, coded(1, entries=SIZE), "a range of 200 entries from 1 on"),
+        (RANGE, coded(0xC8, 1, entries=1), "a range of 1 entries from 200 on"),
+        (RANGE, coded(0xFF, 0xFF, 0xFF, 0xFF, 0x0F, entries=2), "a range of 2 entries"),
         (GAPS, b"", "neither the model nor its tensors"),
         (GAPS, coded(2), "neither the model nor its tensors"),
         (GAPS, coded(0, 1), "width of a group is missing"),
@@ -294,7 +341,6 @@ BITMAP_SIZE = SIZE // 8
         (BITMAP, bytes(BITMAP_SIZE - 1), "a bitmap of 24 bytes"),
         (BITMAP, bytes([1]) + bytes(BITMAP_SIZE - 1), "says that it has 1 entries"),
         (BITMAP, bytes(BITMAP_SIZE + 4), "4 bytes too many after a bitmap"),
-        (0, b"", r"encoded as unknown \(0\); this run's encoding is compact"),
         (GAP_BYTES, b"", "ends in the middle of a number"),
         (GAP_BYTES, coded(0), "says that it has 0 entries"),
         (GAP_BYTES, coded(1, 0, entries=1), "1 distances in bytes, 0 of them long, in 0 bytes"),
@@ -391,7 +437,7 @@ def test_noise_is_refused_or_fits_the_model(
     choice: EncodingChoice, encoding: int, noise: bytes
 ) -> None:
     check_hostile(CODECS[choice], encoding, noise)
-    for code in range(1, 8):  # most encodings would be refused by their byte alone
+    for code in range(8):  # most encodings would be refused by their byte alone
         check_hostile(CODECS[choice], CODECS[choice].encode(EMPTY)[0] & 0x38 | code, noise)
 
 

@@ -3,6 +3,8 @@
 Each distribution is a section with its own options; all have classes of devices and changes.
 """
 
+import functools
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -12,13 +14,17 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationInfo,
+    create_model,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
+from testbed.durations.laws import ENTRY_POINTS, LAWS, Law, law_named
 from testbed.experiment.alternatives import ChosenByValue
 from testbed.experiment.sections.section import Section, as_tuple, not_whole
 from testbed.experiment.units import Duration, Share
+from testbed.plugins.names import is_plugin
 
 TRACES = "traces"
 """Key of the validation context: the folder against which relative traces are resolved."""
@@ -212,10 +218,42 @@ class TraceSpec(DurationSpec):
         return True
 
 
+@functools.cache
+def _section_of(law: type[Law]) -> type[DrawnSpec]:
+    """Return the section of a plug-in's law: its fields are options, which it checks itself, too."""
+    own: dict[str, Any] = {
+        one.name: (one.type, ... if one.default is MISSING else one.default)
+        for one in fields(law)
+        if one.name != "mean"
+    }
+
+    def check(section: DrawnSpec) -> DrawnSpec:
+        law(**{one.name: getattr(section, one.name) for one in fields(law)})
+        return section
+
+    validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
+    return create_model(
+        law.__name__, __base__=DrawnSpec, __validators__=validators, distribution=(str, ...), **own
+    )
+
+
+def plugin_section(name: str) -> type[DrawnSpec] | None:
+    """Return the section of a plug-in's law; None if the name is none of a plug-in.
+
+    Raises:
+        SpecError: as ``testbed.durations.laws.law_named``.
+    """
+    return _section_of(law_named(name)) if is_plugin(name, LAWS, ENTRY_POINTS) else None
+
+
 _Durations: TypeAlias = (
     PlainSpec | ShiftedExponentialSpec | ParetoSpec | GammaSpec | CvbSpec | TraceSpec
 )
-ComputeSpec: TypeAlias = Annotated[_Durations, ChosenByValue("distribution", default="constant")]
+ComputeSpec: TypeAlias = Annotated[
+    _Durations, ChosenByValue("distribution", "constant", plugin_section)
+]
 """The time that a device takes to compute a gradient."""
-WaitingSpec: TypeAlias = Annotated[_Durations, ChosenByValue("distribution", default="exponential")]
+WaitingSpec: TypeAlias = Annotated[
+    _Durations, ChosenByValue("distribution", "exponential", plugin_section)
+]
 """The time that a worker waits between computing and pushing."""

@@ -183,13 +183,15 @@ class Agent:
         links = tuple(map(Link.from_json, plan["links"]))
         delays = tuple((up, down) for up, down in plan.get("delays", ()))
         network = Network(links, tuple(plan["routers"]), delays)
+        above = plan.get("above", {})
         queues = building.Queues(
             plan["counted"],
             plan["uncounted"],
             {(one["link"], one["up"]): one["pairs"] for one in plan["shared"]},
-            [device for device in plan["captured"] if device not in plan["above"]],
+            [device for device in plan["captured"] if device not in above],
             plan.get("local", {}),
-            plan["above"],
+            above,
+            plan.get("in_order", False),
         )
         self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
         if self._is_finished():
@@ -219,7 +221,7 @@ class Agent:
             plan["counted"],
             plan["uncounted"],
             plan.get("local", {}),
-            plan["above"],
+            above,
         )
         self._observation = Observation(plan["traffic"], network, counted, networks)
         self._link_counters = LinkCounters(

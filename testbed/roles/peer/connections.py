@@ -355,8 +355,7 @@ class PeerConnections:
             self._close(connection, "training is over")
         for connection in list(self._peers.values()):
             try:
-                connection.send([header(Kind.STOP)])
-                connection.end()
+                connection.end(header(Kind.STOP))
                 self._settle(connection)
             except BrokenConnectionError as error:
                 self._close(connection, f"{error}")

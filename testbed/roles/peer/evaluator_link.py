@@ -94,5 +94,4 @@ class EvaluatorLink:
         waiting = self._told_to_stop or self._models
         if self.connection is not None and not (waiting or self.connection.pending):
             self._told_to_stop = True
-            self.connection.send([header(Kind.STOP)])
-            self.connection.end()
+            self.connection.end(header(Kind.STOP))

@@ -12,7 +12,7 @@ from testbed.training.settings import Settings
 from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE, Codec
-from testbed.wire.frames import Frame, Kind, header
+from testbed.wire.frames import HEADER, Frame, Kind, header
 
 
 class Above:
@@ -63,7 +63,7 @@ class Above:
         longest = max(self._exact.longest, self.parameters.nbytes)
         accepts = {Kind.PARAMETERS: longest, Kind.STOP: 0}
         self.connection = self._connections.called(greeted.connection, accepts)
-        self._send(self.connection, [header(Kind.PULL)])
+        self._ask(self.connection, [])
 
     def check(self) -> None:
         """Raise an error if the connection has ended before training was over.
@@ -106,13 +106,17 @@ class Above:
             count=combined.count,
             length=sum(map(len, body)),
         )
-        self._send(self.connection, [head, *body, header(Kind.PULL)])
+        self._ask(self.connection, [head, *body])
         if self._codec.lossy:
             self._half.lost(combined.update, self._codec.rounded(combined.update))
 
-    def _send(self, connection: Connection, pieces: list[bytes | memoryview]) -> None:
+    def _ask(self, connection: Connection, pieces: list[bytes | memoryview]) -> None:
+        """Send ``pieces`` and a pull; only the lengths of answers that are whole vectors are known."""
+        whole = self._settings.training.pulls == "full" or not self._is_complete
         try:
-            connection.send(pieces)
+            if whole:
+                connection.wake_at(HEADER.size + self.parameters.nbytes)
+            connection.send([*pieces, header(Kind.PULL)])
         except BrokenConnectionError as error:
             raise ConnectionResetError(f"the server is gone: {error}") from error
         self._connections.watch(connection)

@@ -163,6 +163,8 @@ class Connections:
     def poll(self, patience: float = REPORT_PERIOD) -> None:
         """Handle what the kernel reports; wait for it at most ``patience`` seconds."""
         self._accepting.again()
+        if self.above is not None:
+            self.above.wake_if_stalled()
         for key, events in self._selector.select(patience):
             if key.fileobj is self._listener:
                 self._accepting.accept(self._open)
@@ -206,11 +208,10 @@ class Connections:
         """Say STOP over the connections that are not ending yet, and send nothing after it."""
         for connection in [one for one in connections if not one.ending]:
             try:
-                connection.send([header(Kind.STOP)])
+                connection.end(header(Kind.STOP))
                 if connection is not self.evaluator:
                     self._line.sent(HEADER.size)
                 self.watch(connection)
-                connection.end()
             except BrokenConnectionError as error:
                 self.broke(connection, error)
 

@@ -20,8 +20,7 @@ from testbed.roles.server.parts import Parts
 from testbed.roles.server.reading import Reading
 from testbed.roles.standstill import Suspicion
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
-from testbed.roles.transport.kernel_queues import is_idle
-from testbed.roles.worker.pulling import STALLED
+from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.training.parameter_service import Answer
 from testbed.wire.frames import HEADER
 

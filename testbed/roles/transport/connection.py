@@ -4,10 +4,11 @@ import contextlib
 import selectors
 import socket
 import struct
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from testbed.roles.transport.kernel_queues import unread
+from testbed.roles.transport.kernel_queues import STALLED, unread
 from testbed.roles.transport.sending import Pieces, send_available
 from testbed.training.settings import PORT
 from testbed.wire import WireError
@@ -68,11 +69,30 @@ class Connection:
     informed: bool = False
     stamped: bool = False
     arrived: int = 0
+    _mark: int = field(default=1, init=False)
+    _seen: tuple[int, float] = field(default=(0, 0.0), init=False)
 
     def stamp(self) -> None:
         """Have the kernel report when it receives what will be read."""
         self.socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self.stamped = True
+
+    def wake_at(self, count: int) -> None:
+        """Make the connection readable from ``count`` bytes on, or at its end, until it is read.
+
+        Below this mark the kernel acknowledges each super-frame, whenever this process reads.
+        """
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+        self._mark = count
+
+    def wake_if_stalled(self) -> None:
+        """Take the mark of ``wake_at`` away if a part of a message is there, and nothing follows."""
+        if self._mark > 1:
+            there, now = unread(self.socket), time.monotonic()
+            if there == 0 or there != self._seen[0]:
+                self._seen = there, now
+            elif now >= self._seen[1] + STALLED:
+                self.wake_at(1)
 
     def receive(self) -> Iterator[Frame]:
         """Receive once and yield the frames that are complete.
@@ -83,6 +103,8 @@ class Connection:
             BrokenConnectionError: the connection broke.
         """
         try:
+            if self._mark > 1:
+                self.wake_at(1)
             buffer = self.receiver.buffer()
             count = self._read(buffer) if self.stamped else self.socket.recv_into(buffer)
         except BlockingIOError:
@@ -115,11 +137,14 @@ class Connection:
                 self.arrived = seconds * 1_000_000_000 + nanoseconds
         return count
 
-    def send(self, pieces: Pieces) -> None:
+    def send(self, pieces: Pieces, flags: int = 0) -> None:
         """Send what the kernel takes now, and keep a copy of the rest in ``pending``.
 
         Because of the copy, a version that was pulled stays that version while later updates change
         the parameters in place.
+
+        Args:
+            flags: of the system call, if nothing is pending.
 
         Raises:
             BrokenConnectionError: the connection broke.
@@ -128,7 +153,7 @@ class Connection:
             self.pending = b"".join((self.pending, *pieces))
             return
         try:
-            self.pending = send_available(self.socket, pieces)
+            self.pending = send_available(self.socket, pieces, flags)
         except OSError as error:
             raise BrokenConnectionError(*error.args) from error
         self.sent_bytes += sum(map(len, pieces)) - len(self.pending)
@@ -148,12 +173,16 @@ class Connection:
         elif key.events != wanted:
             selector.modify(self.socket, wanted, self)
 
-    def end(self) -> None:
-        """Send nothing more after ``pending``: the other side then sees the end of the stream.
+    def end(self, last: bytes) -> None:
+        """Send a last message, after which the other side sees the end of the stream.
+
+        Both are one segment where nothing is pending. Two would have the kernel send the end again,
+        unless the other side acknowledges them within milliseconds.
 
         Raises:
             BrokenConnectionError: the connection broke.
         """
+        self.send([last], socket.MSG_MORE)
         self.ending = True
         self._end_if_all_is_sent()
 

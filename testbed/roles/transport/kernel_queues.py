@@ -7,6 +7,9 @@ import termios
 
 _SIOCOUTQNSD = 0x894B
 
+STALLED = 1.0
+"""Seconds without a further byte after which a message that is there in part has stalled."""
+
 
 def unread(connection: socket.socket) -> int:
     """Return the number of bytes that have arrived and that this process has not read."""

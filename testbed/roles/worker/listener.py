@@ -14,8 +14,8 @@ import numpy as np
 from testbed.roles.orders import OrderKind
 from testbed.roles.pace import Draws
 from testbed.roles.standstill import Standstill
+from testbed.roles.transport.kernel_queues import STALLED
 from testbed.roles.worker.pauses import ORDER
-from testbed.roles.worker.pulling import STALLED
 from testbed.roles.worker.session import Session
 from testbed.training.worker_protocols import WorkerProtocol
 from testbed.updates import FloatVector

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from testbed.roles.orders import OrderKind
 from testbed.roles.pace import Draws
 from testbed.roles.standstill import Standstill
+from testbed.roles.transport.kernel_queues import STALLED
 from testbed.roles.transport.receiving import receive_header
-from testbed.roles.worker.pulling import STALLED
 from testbed.wire.frames import Kind
 
 LONGEST = 86_400.0

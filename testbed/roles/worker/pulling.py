@@ -20,15 +20,12 @@ from collections.abc import Callable
 import numpy as np
 
 from testbed.encoding_choice import EncodingChoice, Pulls
-from testbed.roles.transport.kernel_queues import unread
+from testbed.roles.transport.kernel_queues import STALLED, unread
 from testbed.roles.transport.receiving import receive_exactly, receive_header
 from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import HEADER, Kind
-
-STALLED = 1.0
-"""Seconds without a further byte after which an answer has stalled."""
 
 
 class Answers(ABC):

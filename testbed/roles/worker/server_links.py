@@ -20,9 +20,8 @@ import numpy as np
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.roles.orders import OrderChannel
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
-from testbed.roles.transport.kernel_queues import unread
+from testbed.roles.transport.kernel_queues import STALLED, unread
 from testbed.roles.transport.sending import Pieces
-from testbed.roles.worker.pulling import STALLED
 from testbed.training.settings import PORT
 from testbed.training.slices import Slice
 from testbed.updates import FloatVector, SparseUpdate, as_bytes

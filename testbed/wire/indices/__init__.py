@@ -15,29 +15,34 @@ from testbed.wire.indices.coding import IndexCoding, Sized
 from testbed.wire.indices.elias_fano import EliasFano
 from testbed.wire.indices.fixed_gaps import FixedGaps
 from testbed.wire.indices.gap_bytes import GapBytes
+from testbed.wire.indices.range import Range
 from testbed.wire.indices.rice_gaps import RiceGaps
 from testbed.wire.indices.uint32 import PlainIndices
 
 INDEX_CODINGS: dict[str, type[IndexCoding]] = {
     coding.name: coding
-    for coding in (PlainIndices, FixedGaps, RiceGaps, EliasFano, Bitmap, GapBytes)
+    for coding in (PlainIndices, FixedGaps, RiceGaps, EliasFano, Bitmap, GapBytes, Range)
 }
 _COMPARED = ("uint32", "rice", "elias-fano", "bitmap", "gap-bytes")
 
 
 def most_compressible(codings: dict[str, IndexCoding], indices: IndexVector, total: int) -> Sized:
     """Return the indices in the coding that zstd compresses best, as ``bench.encodings`` measured."""
+    if Range.fits(indices):
+        return codings["range"].sized(indices)
     return codings["bitmap" if 16 * len(indices) > total else "gap-bytes"].sized(indices)
 
 
 def shortest(codings: dict[str, IndexCoding], indices: IndexVector, total: int) -> Sized:
     """Return the indices in their shortest coding.
 
-    For more than a quarter of the parameters that is the bitmap without a comparison: another coding
-    saves at most a bit per entry, next to the entry's value, and sizing the others takes as long as
-    the rest of the encoding. Gaps of fixed width are not tried either: the gaps of gradients are
-    never that even.
+    Nothing is shorter than a range where the indices are one. For more than a quarter of the parameters
+    the bitmap is taken without a comparison: another coding saves at most a bit per entry, next to the
+    entry's value, and sizing the others takes as long as the rest of the encoding. Gaps of fixed width
+    are not tried either: the gaps of gradients are never that even.
     """
+    if Range.fits(indices):
+        return codings["range"].sized(indices)
     if 4 * len(indices) > total:
         return codings["bitmap"].sized(indices)
     return min((codings[name].sized(indices) for name in _COMPARED), key=lambda sized: sized.size)
