@@ -1,5 +1,6 @@
 """The model in ``testbed plan``: its size, and how its gradients are computed."""
 
+from testbed.experiment.model_conflicts import chosen
 from testbed.learning import description
 from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.models import layout
@@ -13,7 +14,7 @@ _PATHS = {"fast": "on the fast path", "autograd": "by autograd"}
 def describe(plan: Plan) -> list[str]:
     """Return the line about the model."""
     model = plan.spec.model
-    described = description.describe(model.name, inputs_of(plan.spec.dataset.name))
+    described = description.describe(chosen(model), inputs_of(plan.spec.dataset.name))
     parameters = as_number(described.parameters, "parameter")
     text = f"model {model.name}: {parameters}, gradients {_PATHS[described.path]}"
     if described.buffers:
@@ -27,4 +28,4 @@ def describe(plan: Plan) -> list[str]:
 def layout_of(plan: Plan) -> Layout:
     """Return the positions of the model's tensors in the flat vector."""
     model = plan.spec.model
-    return layout(model.name, inputs_of(plan.spec.dataset.name), model.buffers)
+    return layout(chosen(model), inputs_of(plan.spec.dataset.name), model.buffers)

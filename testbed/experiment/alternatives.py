@@ -105,13 +105,10 @@ class ChosenByValue:
     Attributes:
         key: the first key of every alternative.
         default: the value where the key is left out; None: it must be given.
-        beyond: returns the model of a value that none of the alternatives has, None if there is none;
-            raises SpecError if there should be one, and it cannot be used.
     """
 
     key: str
     default: str | None = None
-    beyond: Callable[[str], type[BaseModel] | None] | None = None
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -130,35 +127,59 @@ class ChosenByValue:
             return {self.key: self.default} | dict(value)
 
         choices = {tag: handler.generate_schema(model) for model in models for tag in tags(model)}
-        union: CoreSchema = core_schema.tagged_union_schema(choices, discriminator=self.key)
-        if self.beyond is not None:
-            union = core_schema.with_info_wrap_validator_function(
-                partial(self._validate, self.beyond, frozenset(choices)),
-                union,
-                # The union knows how to write its own alternatives only.
-                serialization=core_schema.plain_serializer_function_ser_schema(
-                    lambda value, info: value.model_dump(mode=info.mode), info_arg=True
-                ),
-            )
-        return core_schema.no_info_before_validator_function(complete, union)
+        return core_schema.no_info_before_validator_function(
+            complete, core_schema.tagged_union_schema(choices, discriminator=self.key)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        union = handler(schema)
+        if self.default is None:
+            return union
+        reference = {"$ref": union["discriminator"]["mapping"][self.default]}
+        by_default = handler.resolve_ref_schema(reference)
+        required = [key for key in by_default.get("required", ()) if key != self.key]
+        return {"anyOf": [union, by_default | {"required": required}]}
+
+
+@dataclass(frozen=True)
+class OrOwn:
+    """Annotation of a field whose mapping may be about code of one's own instead.
+
+    Attributes:
+        key: the key of its name.
+        model: returns the model of a plug-in's mapping, or None if the name is built in or that of
+            nothing; raises SpecError if the plug-in cannot be used.
+    """
+
+    key: str
+    model: Callable[[str], type[BaseModel] | None]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(
+            self._validate,
+            handler(source),
+            # The schema knows how to write what is built in only.
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value, info: value.model_dump(mode=info.mode), info_arg=True
+            ),
+        )
 
     def _validate(
         self,
-        beyond: Callable[[str], type[BaseModel] | None],
-        choices: Collection[str],
         value: Any,
         validate: core_schema.ValidatorFunctionWrapHandler,
         info: core_schema.ValidationInfo,
     ) -> Any:
-        """Validate a mapping that one of the alternatives has, or a model beyond them."""
-        if isinstance(value, BaseModel):
-            tag = getattr(value, self.key, None)
-            return validate(value) if tag in choices else value
-        tag = value.get(self.key) if isinstance(value, Mapping) else None
-        if not isinstance(tag, str) or tag in choices:
+        is_mapping = isinstance(value, Mapping)
+        name = value.get(self.key) if is_mapping else getattr(value, self.key, None)
+        if not isinstance(name, str):
             return validate(value)
         try:
-            model = beyond(tag)
+            model = self.model(name)
         except SpecError as error:
             raise ValueError(str(error)) from None
         if model is None:
@@ -169,16 +190,8 @@ class ChosenByValue:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        union = handler(schema)
-        others: list[JsonSchemaValue] = []
-        if self.beyond is not None:
-            others.append({"type": "object", "properties": {self.key: OWN}, "required": [self.key]})
-        if self.default is not None:
-            reference = {"$ref": union["discriminator"]["mapping"][self.default]}
-            by_default = handler.resolve_ref_schema(reference)
-            required = [key for key in by_default.get("required", ()) if key != self.key]
-            others.append(by_default | {"required": required})
-        return {"anyOf": [union, *others]} if others else union
+        own = {"type": "object", "properties": {self.key: OWN}, "required": [self.key]}
+        return {"anyOf": [handler(schema), own]}
 
 
 @dataclass(frozen=True)

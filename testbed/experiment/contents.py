@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from testbed.algorithms import ALGORITHMS, algorithm_named, has, plugin_options
 from testbed.algorithms.interface import Conditions, Options
 from testbed.encoding_choice import EncodingChoice, Pulls
-from testbed.experiment.alternatives import ChosenByValue, ShortForm
+from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_name
 from testbed.experiment.profiles.hardware import HARDWARE
@@ -25,6 +25,7 @@ from testbed.experiment.sections.learning import (
 )
 from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
 from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
+from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.plugins import PluginSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.timing import (
@@ -37,7 +38,10 @@ from testbed.experiment.sections.timing import (
 from testbed.network.links import Shape
 
 AlgorithmSpec: TypeAlias = Annotated[
-    Options, ChosenByValue("name", beyond=plugin_options), ShortForm(tuple(ALGORITHMS), own=True)
+    Options,
+    ChosenByValue("name"),
+    OrOwn("name", plugin_options),
+    ShortForm(tuple(ALGORITHMS), own=True),
 ]
 """The options of any algorithm in the registry, or of a plug-in."""
 
@@ -58,10 +62,16 @@ class Contents(Section):
         le=2**63 - 1,
         description="Seed of every random number of the experiment; default 1.",
     )
+    plugins: Annotated[tuple[PluginEntry, ...], BeforeValidator(as_tuple)] = Field(
+        default=(),
+        description="Python files with algorithms of one's own, named `module:Class` under "
+        "`algorithms`; default: none. What is installed needs no entry here.",
+        examples=[["rules.py"]],
+    )
     dataset: Annotated[DatasetSpec, ShortForm(DATASETS, open_ended=True)] = Field(
         description="The dataset: a name or a directory, or a mapping.", examples=["digits"]
     )
-    model: Annotated[ModelSpec, ShortForm(MODELS)] = Field(
+    model: Annotated[ModelSpec, OrOwn("name", plugin_model), ShortForm(MODELS, own=True)] = Field(
         description="The model: a name or a mapping.", examples=["cnn"]
     )
     training: TrainingSpec = Field(
@@ -77,12 +87,6 @@ class Contents(Section):
         description="wall: devices wait and links are shaped, in real time (default); virtual: times "
         "are computed and never waited for, and a run is the same to the bit whatever the host's load. "
         "A simulation has only the virtual clock.",
-    )
-    plugins: Annotated[tuple[PluginEntry, ...], BeforeValidator(as_tuple)] = Field(
-        default=(),
-        description="Python files with algorithms of one's own, named `module:Class` under "
-        "`algorithms`; default: none. What is installed needs no entry here.",
-        examples=[["rules.py"]],
     )
     algorithms: Annotated[tuple[AlgorithmSpec, ...], BeforeValidator(as_tuple)] = Field(
         min_length=1,

@@ -3,9 +3,16 @@
 from testbed.algorithms import algorithm_named, has
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.contents import Contents
+from testbed.experiment.sections.learning import ModelSpec
 from testbed.experiment.sections.section import Conflict
 from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.description import describe
+from testbed.learning.models import Model, model_named
+
+
+def chosen(section: ModelSpec) -> Model:
+    """Return the model that a section chooses."""
+    return model_named(section.name, section.options)
 
 
 def of_model(contents: Contents) -> list[Conflict]:
@@ -18,7 +25,7 @@ def of_model(contents: Contents) -> list[Conflict]:
         # A resolved spec outlives its dataset; a run that needs it reports the error itself.
         return [*_of_optimisation(contents), *_of_stream(contents)]
     try:
-        described = describe(model.name, inputs)
+        described = describe(chosen(model), inputs)
     except SpecError as error:
         return [(("model",), str(error))]
     if described.path == "autograd" and (simulation.batched or simulation.device != "cpu"):

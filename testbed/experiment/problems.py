@@ -13,10 +13,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from testbed.algorithms import plugin_options
+from testbed.algorithms.interface import Options
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.alternatives import ShortForm, alternatives, keys, tags
 from testbed.experiment.document import KeyPath
-from testbed.experiment.sections.timing import plugin_section
+from testbed.experiment.sections.learning import ModelSpec
+from testbed.experiment.sections.plugin_models import plugin_model
+from testbed.experiment.sections.timing import DurationSpec, plugin_section
 from testbed.experiment.spec import Spec
 
 _WANTED = {
@@ -39,11 +42,12 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
 }
 
-_PLUGINS: dict[str, Callable[[str], type[BaseModel] | None]] = {
-    "name": plugin_options,
-    "distribution": plugin_section,
+_PLUGINS: dict[type[BaseModel], Callable[[str], type[BaseModel] | None]] = {
+    Options: plugin_options,
+    DurationSpec: plugin_section,
+    ModelSpec: plugin_model,
 }
-"""The functions that return the model of a plug-in, by the key that has its name."""
+"""By the base of the alternatives: the function that returns the model of a plug-in of some name."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -105,15 +109,13 @@ def _find(loc: tuple[int | str, ...], data: Any) -> _Place:
         if isinstance(step, int):
             place = replace(place, path=(*place.path, step), value=place.value[step])
             continue
-        if len(models) > 1:
+        if (named := _of_plugin(models, place.value)) is not None:
+            tag, model = named  # pydantic's path does not name it
+            others, models = models, (model,)
+        elif len(models) > 1 or any(step in tags(model) for model in models):
             tag, others = step, models
             models = tuple(model for model in models if step in (*tags(model), keys(model)[0]))
-            if models:
-                continue
-            # A plug-in's, which pydantic's path does not name.
-            chooser = keys(others[0])[0]
-            tag = place.value if isinstance(place.value, str) else place.value[chooser]
-            models = tuple(filter(None, [_PLUGINS[chooser](tag)]))
+            continue
         if models:
             (model,) = models
             if isinstance(place.value, str) and step == keys(model)[0]:
@@ -123,6 +125,21 @@ def _find(loc: tuple[int | str, ...], data: Any) -> _Place:
             place = _Place((*place.path, step), value, model, others, tag, field)
             models, others, tag = place.models, (), ""
     return place
+
+
+def _of_plugin(
+    models: tuple[type[BaseModel], ...], value: Any
+) -> tuple[str, type[BaseModel]] | None:
+    """Return the name of the plug-in that a mapping is about, and its model; None if it is built in."""
+    if not models:
+        return None
+    chooser = keys(models[0])[0]
+    name = value.get(chooser) if isinstance(value, Mapping) else value
+    beyond = next((find for base, find in _PLUGINS.items() if issubclass(models[0], base)), None)
+    if beyond is None or not isinstance(name, str):
+        return None
+    model = beyond(name)
+    return None if model is None else (name, model)
 
 
 def _not_one_key(details: ErrorDetails, place: _Place) -> Iterator[tuple[KeyPath, str]]:

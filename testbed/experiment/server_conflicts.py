@@ -4,6 +4,7 @@ from typing import Any
 
 from testbed.device_names import machine_name
 from testbed.experiment.contents import Contents
+from testbed.experiment.model_conflicts import chosen
 from testbed.experiment.sections.section import Conflict, Section
 from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.description import describe
@@ -18,7 +19,7 @@ def of_servers(contents: Contents) -> list[Conflict]:
     found: list[Conflict] = []
     if peers:
         found.append((path, f"peers ({peers[0]}) have no server: take it out"))
-    total = describe(contents.model.name, inputs_of(contents.dataset.name)).vector("none")
+    total = describe(chosen(contents.model), inputs_of(contents.dataset.name)).vector("none")
     if servers > total:
         text = (
             f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"

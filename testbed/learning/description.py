@@ -10,7 +10,7 @@ from torch import nn
 from testbed.errors import SpecError
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import Inputs
-from testbed.learning.models import FAST, MODELS, SMALLEST, structure
+from testbed.learning.models import FAST, MODELS, SMALLEST, Model, structure
 
 BUILT_IN = frozenset(MODELS)
 
@@ -40,7 +40,7 @@ class Description:
 
 
 @functools.cache
-def describe(model: str, inputs: Inputs) -> Description:
+def describe(model: str | Model, inputs: Inputs) -> Description:
     """Describe a named model, without memory for its parameters.
 
     Raises:
@@ -49,11 +49,14 @@ def describe(model: str, inputs: Inputs) -> Description:
     try:
         module = structure(model, inputs)
         # What is known of the models here need not be found out, which takes a second of each command.
-        is_fast = model in FAST if model in BUILT_IN else _found_out(module, inputs)
-        if min(inputs.image[1:]) < SMALLEST and model in BUILT_IN:
+        name = str(model)
+        is_fast = name in FAST if name in BUILT_IN else _found_out(module, inputs)
+        if min(inputs.image[1:]) < SMALLEST and name in BUILT_IN:
             raise ValueError(f"it needs {SMALLEST} × {SMALLEST} pixels")
-    except (RuntimeError, ValueError, IndexError) as error:
-        reason = str(error).splitlines()[0]
+    except SpecError:
+        raise
+    except Exception as error:  # a plug-in's function may raise anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise SpecError(
             f"model {model} does not take images of {inputs}: {reason}; use another model or dataset"
         ) from error

@@ -27,7 +27,7 @@ from testbed.learning.fast.chain import Chain, build
 from testbed.learning.fast.inference import Inference
 from testbed.learning.fast.layers import Slot
 from testbed.learning.inputs import GREY_28, Inputs
-from testbed.learning.models import drawn, layout_of, structure
+from testbed.learning.models import Model, drawn, layout_of, structure
 from testbed.updates import FloatVector, Layout
 
 
@@ -48,7 +48,7 @@ class Learner:
 
     def __init__(
         self,
-        model: str | nn.Module,
+        model: str | Model | nn.Module,
         batch_size: int,
         autograd: bool = False,
         *,
@@ -58,17 +58,17 @@ class Learner:
         """Make a model whose parameters are all zero.
 
         Args:
-            model: a name in ``MODELS``, or a module of the same kind (values are read only of its
-                buffers).
+            model: a name in ``MODELS``, a chosen model, or a module of the same kind (values are read
+                only of its buffers).
             batch_size: b, the number of images that ``gradient`` takes.
             autograd: run on autograd even if the fast path supports the model.
             inputs: the images, and the classes, that a named model is made for.
             buffers: the rule about the module's buffers.
         """
         torch.set_num_threads(1)
-        module = structure(model, inputs) if isinstance(model, str) else model
+        module = model if isinstance(model, nn.Module) else structure(model, inputs)
         rules.prepare(module, buffers)
-        if isinstance(model, str) and any(True for _ in module.buffers()):
+        if not isinstance(model, nn.Module) and any(True for _ in module.buffers()):
             module = drawn(model, inputs, seed=0)  # buffers need values, those of all devices
             rules.prepare(module, buffers)
         named = dict(module.named_parameters())
@@ -105,7 +105,7 @@ class Learner:
 
     def twin(self) -> "Learner":
         """Return a learner of the same model, with memory of its own."""
-        model = self._model if isinstance(self._model, str) else copy.deepcopy(self._model)
+        model = copy.deepcopy(self._model) if isinstance(self._model, nn.Module) else self._model
         return Learner(
             *(model, self._batch_size, self._autograd), inputs=self._inputs, buffers=self._buffers
         )

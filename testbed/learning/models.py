@@ -9,18 +9,21 @@ The flat vector is the module's parameters in the order of ``named_parameters``,
 shared buffers these follow, as the buffers' rule says (``testbed.learning.buffers``).
 """
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
+from testbed.errors import SpecError
 from testbed.learning import buffers as rules
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import GREY_28, Inputs
 from testbed.learning.networks import cnn, cnn_small, mlp, mlp_large, resnet20
+from testbed.plugins.names import find
 from testbed.updates import FloatVector, Layout
 
 Initialisation: TypeAlias = Literal["paper", "torch", "module"]
@@ -39,33 +42,76 @@ SMALLEST = 4
 """The least height and width of images that all of these models take."""
 
 
-def model_named(name: str) -> Callable[..., nn.Module]:
-    """Return the function that makes a model for a dataset's ``Inputs``.
+ENTRY_POINTS = "testbed.models"
+"""The group of entry points by which installed packages give their models short names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that is chosen by name, with its options.
+
+    Attributes:
+        name: as in the experiment file.
+        make: the function that makes it; a plug-in's may be another one with the same name later.
+        options: names and values of the function's arguments besides the ``Inputs``.
+    """
+
+    name: str
+    make: Callable[..., nn.Module]
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __call__(self, inputs: Inputs) -> nn.Module:
+        """Make the module for a dataset's images."""
+        return self.make(inputs, **dict(self.options))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def model_named(name: str, options: Mapping[str, Any] | None = None) -> Model:
+    """Return the model of a name.
+
+    Args:
+        options: arguments of a plug-in's function besides the ``Inputs``.
 
     Raises:
-        KeyError: no model has this name (the experiment file is checked against ``MODELS``).
+        SpecError: there is none, its module cannot be imported, or it is no function.
     """
-    return MODELS[name]
+    made = find(name, MODELS, ENTRY_POINTS)
+    if not callable(made):
+        raise SpecError(
+            f"'{name}' is no model: it must be a function of testbed.learning.inputs.Inputs that "
+            "returns a torch.nn.Module"
+        )
+    return Model(name, made, tuple((options or {}).items()))
 
 
-def structure(model: str, inputs: Inputs = GREY_28) -> nn.Module:
+def _chosen(model: str | Model) -> Model:
+    return model_named(model) if isinstance(model, str) else model
+
+
+def structure(model: str | Model, inputs: Inputs = GREY_28) -> nn.Module:
     """Make a model without memory for its parameters and without drawing a random number.
 
     Raises:
-        KeyError: no model has this name.
+        SpecError: as ``model_named``; or what a plug-in's function returns is no module.
     """
+    chosen = _chosen(model)
     with torch.device("meta"):
-        return model_named(model)(inputs)
+        module = chosen(inputs)
+    if not isinstance(module, nn.Module):
+        raise SpecError(f"model {chosen} returns {type(module).__name__} and no torch.nn.Module")
+    return module
 
 
-def drawn(model: str, inputs: Inputs, seed: int) -> nn.Module:
+def drawn(model: str | Model, inputs: Inputs, seed: int) -> nn.Module:
     """Make a model whose constructor draws its values from torch's generator, seeded for it alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return model_named(model)(inputs)
+        return _chosen(model)(inputs)
 
 
-def layout(model: str, inputs: Inputs = GREY_28, buffers: Buffers = "none") -> Layout:
+def layout(model: str | Model, inputs: Inputs = GREY_28, buffers: Buffers = "none") -> Layout:
     """Return the position of each of a model's tensors in the flat vector."""
     return layout_of(structure(model, inputs), buffers)
 
@@ -77,7 +123,7 @@ def layout_of(module: nn.Module, buffers: Buffers = "none") -> Layout:
 
 
 def initialise(
-    model: str,
+    model: str | Model,
     initialisation: Initialisation,
     generator: np.random.Generator,
     inputs: Inputs = GREY_28,
@@ -86,7 +132,7 @@ def initialise(
     """Draw a model's initial parameters, and make its shared buffers.
 
     Args:
-        model: a name in ``MODELS``.
+        model: a name in ``MODELS``, or a chosen model.
         initialisation: the law of the parameters of convolutions and linear layers. ``"paper"``:
             weights normal, σ = 0.1, redrawn outside 2σ; biases 0.1 (the AdaComp authors').
             ``"torch"``: torch's default, weights and biases uniform in ±1/√fan_in (kaiming_uniform

@@ -7,6 +7,7 @@ A simulation: the peak of its resident memory by the number of its workers (docs
 Memory that grows with the model is counted in vectors of its parameters, of four bytes each.
 """
 
+from testbed.experiment.model_conflicts import chosen
 from testbed.experiment.spec import Spec
 from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.description import describe
@@ -33,7 +34,9 @@ def needed(spec: Spec) -> int:
 
 def per_device(spec: Spec) -> int:
     """Return the bytes of memory that one more device takes in a run of one algorithm."""
-    vector = 4 * describe(spec.model.name, inputs_of(spec.dataset.name)).vector(spec.model.buffers)
+    vector = 4 * describe(chosen(spec.model), inputs_of(spec.dataset.name)).vector(
+        spec.model.buffers
+    )
     (algorithm,) = spec.algorithms
     # AdaComp's server keeps a copy of its counters for each version that a worker computes at.
     counters = vector * (algorithm.name == "adacomp")

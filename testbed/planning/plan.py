@@ -317,6 +317,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 batched=spec.simulation.batched or spec.simulation.device != "cpu",
                 device=spec.simulation.device,
                 buffers=spec.model.buffers,
+                model_options=spec.model.options,
             ),
             timing=TimingSettings(
                 clock=spec.clock,

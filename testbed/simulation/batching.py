@@ -16,6 +16,7 @@ from testbed.counted_copies import CountedCopies
 from testbed.learning.batched.learner import BatchedLearner
 from testbed.learning.data.batches import Draw
 from testbed.learning.data.datasets import Dataset
+from testbed.training import computation
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
@@ -54,7 +55,7 @@ class Batching(Stateful):
             versions: the parameters of everything that is begun; released there once it is computed.
         """
         self._learner = BatchedLearner(
-            settings.data.model,
+            computation.model(settings),
             settings.training.batch_size,
             torch.from_numpy(dataset.train_images),
             torch.from_numpy(dataset.train_labels),

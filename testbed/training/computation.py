@@ -21,7 +21,7 @@ from testbed.learning.data.datasets import Dataset
 from testbed.learning.description import describe
 from testbed.learning.inputs import Inputs
 from testbed.learning.learner import Learner
-from testbed.learning.models import initialise
+from testbed.learning.models import Model, initialise, model_named
 from testbed.streams import stream
 from testbed.training.conditions import conditions
 from testbed.training.objective import PLAIN, Objective
@@ -30,16 +30,23 @@ from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
 
 
+def model(settings: Settings) -> Model:
+    """Return the run's model."""
+    return model_named(settings.data.model, settings.data.model_options)
+
+
 def learner(settings: Settings, inputs: Inputs) -> Learner:
     """Make a learner of the run's model, for the dataset's images; its parameters are all zero."""
     data = settings.data
-    return Learner(data.model, settings.training.batch_size, inputs=inputs, buffers=data.buffers)
+    return Learner(
+        model(settings), settings.training.batch_size, inputs=inputs, buffers=data.buffers
+    )
 
 
 def initial(settings: Settings, inputs: Inputs) -> FloatVector:
     """Return the run's initial parameters, float32, (|Θ|,)."""
     data, generator = settings.data, stream(settings.seed, "initial")
-    return initialise(data.model, data.initialisation, generator, inputs, data.buffers)
+    return initialise(model(settings), data.initialisation, generator, inputs, data.buffers)
 
 
 def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:
@@ -75,7 +82,7 @@ def batches(
         return stream(settings.seed, purpose, number, incarnation)
 
     augmentation = Augmentation(**settings.training.augmentation)
-    draws = describe(settings.data.model, dataset.inputs).may_draw
+    draws = describe(model(settings), dataset.inputs).may_draw
     return Batches(
         *(dataset, shard, settings.training.batch_size, of("batches"), memory),
         layers=of("layers") if draws else None,

@@ -61,6 +61,7 @@ class DataSettings:
             takes it.
         evaluation_images: evaluate on only this many of the test images; None: all.
         model: the model's name.
+        model_options: a plug-in's own options.
         initialisation: the law of the initial parameters.
         buffers: the rule about the model's buffers.
         batched: True if a simulation computes the gradients of outstanding workers together.
@@ -77,6 +78,7 @@ class DataSettings:
     batched: bool
     device: str
     buffers: Literal["none", "shared"] = "none"
+    model_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ PROBLEMS = [
     "23: network.loss: 'on' is not a share: ",
     "24: waiting: must be a mapping, not '50ms'",
     "25: evaluation: must be a mapping, not empty",
-    "26: colour: unknown key; the keys here are name, seed, dataset, model, training, ",
+    "26: colour: unknown key; the keys here are name, seed, plugins, dataset, model, ",
 ]
 
 

@@ -1,5 +1,6 @@
 """Experiments with algorithms of plug-ins: files beside the experiment, and installed modules."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -13,7 +14,10 @@ from testbed.algorithms import algorithm_named
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
+from testbed.learning.inputs import GREY_28
 from testbed.planning.plan import plan
+from testbed.training import computation
+from testbed.training.settings import Settings
 from testbed.training.times import durations
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
@@ -167,4 +171,64 @@ def test_durations_follow_a_law_of_ones_own(folder: Path) -> None:
 def test_a_mistake_in_a_law_is_named(folder: Path, options: dict[str, Any], text: str) -> None:
     with pytest.raises(SpecError) as refused:
         load(of_law(folder, **options))
+    assert text in str(refused.value)
+
+
+MODEL = """
+from torch import nn
+
+from testbed.learning.inputs import Inputs
+
+
+def two_layers(inputs: Inputs, width: int = 16, dropout: float = 0.0) -> nn.Module:
+    channels, height, columns = inputs.image
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(channels * height * columns, width),
+        nn.Tanh(),
+        nn.Dropout(dropout),
+        nn.Linear(width, inputs.classes),
+    )
+
+
+def no_module(inputs: Inputs):
+    return 7
+
+
+def with_taken_name(inputs: Inputs, buffers: int = 3) -> nn.Module:
+    return two_layers(inputs)
+"""
+
+
+def of_model(folder: Path, **section: Any) -> Path:
+    (folder / "nets.py").write_text(MODEL)
+    model = {"name": "nets:two_layers"} | section
+    return write(folder, plugins=["nets.py", "rules.py"], model=model)
+
+
+def test_a_model_of_ones_own_has_its_functions_arguments_as_options(folder: Path) -> None:
+    spec = load(of_model(folder, width=24, dropout=0.1))
+    assert spec.model.options == {"width": 24, "dropout": 0.1}
+    settings = Settings.from_json(json.loads(json.dumps(plan(spec)[1].settings.to_json())))
+    learner = computation.learner(settings, GREY_28)
+    assert learner.layout.total == 784 * 24 + 24 + 24 * 10 + 10
+    assert load(of_model(folder)).model.options == {"width": 16, "dropout": 0.0}
+    jsonschema.validate(yaml.safe_load(dump(spec)), json_schema())
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ({"width": "x"}, "model.width: must be a whole number, not 'x'"),
+        ({"widht": 3}, "model.widht: unknown key; did you mean 'width'?"),
+        ({"width": -1}, "model nets:two_layers does not take images of 1 × 28 × 28 in 10 classes"),
+        ({"name": "nets:other"}, "model: 'nets:other': the module nets has no 'other'"),
+        ({"name": "nets:no_module"}, "model nets:no_module returns int and no torch.nn.Module"),
+        ({"name": "nets:with_taken_name"}, "the argument buffers is a key that every model has"),
+        ({"initialisation": "x"}, "model.initialisation: 'x' is not one of paper, torch, module"),
+    ],
+)
+def test_a_mistake_in_a_model_is_named(folder: Path, section: dict[str, Any], text: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        load(of_model(folder, **section))
     assert text in str(refused.value)

@@ -92,6 +92,16 @@ class ModelSpec(Section):
             return data | {"initialisation": "paper" if known else "module"}
         return data
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of a plug-in's model besides those that every model has."""
+        return {key: getattr(self, key) for key in type(self).own_keys()}
+
+    @classmethod
+    def own_keys(cls) -> list[str]:
+        """Return the keys that only a plug-in's model has."""
+        return [key for key in cls.model_fields if key not in ModelSpec.model_fields]
+
 
 class ScheduleSpec(Section):
     """The learning rate over the run: a warm-up, and then steps or a cosine."""

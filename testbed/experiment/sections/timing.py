@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from testbed.durations.laws import ENTRY_POINTS, LAWS, Law, law_named
-from testbed.experiment.alternatives import ChosenByValue
+from testbed.experiment.alternatives import ChosenByValue, OrOwn
 from testbed.experiment.sections.section import Section, as_tuple, not_whole
 from testbed.experiment.units import Duration, Share
 from testbed.plugins.names import is_plugin
@@ -250,10 +250,14 @@ _Durations: TypeAlias = (
     PlainSpec | ShiftedExponentialSpec | ParetoSpec | GammaSpec | CvbSpec | TraceSpec
 )
 ComputeSpec: TypeAlias = Annotated[
-    _Durations, ChosenByValue("distribution", "constant", plugin_section)
+    _Durations,
+    ChosenByValue("distribution", default="constant"),
+    OrOwn("distribution", plugin_section),
 ]
 """The time that a device takes to compute a gradient."""
 WaitingSpec: TypeAlias = Annotated[
-    _Durations, ChosenByValue("distribution", "exponential", plugin_section)
+    _Durations,
+    ChosenByValue("distribution", default="exponential"),
+    OrOwn("distribution", plugin_section),
 ]
 """The time that a worker waits between computing and pushing."""

@@ -21,7 +21,7 @@ from testbed.learning.batched.blocks import CachedBlocks, Fill, Parameters, desc
 from testbed.learning.batched.replay import PaddedBlocks
 from testbed.learning.buffers import prepare
 from testbed.learning.inputs import GREY_28, Inputs
-from testbed.learning.models import structure
+from testbed.learning.models import Model, structure
 from testbed.updates import Layout
 
 
@@ -40,7 +40,7 @@ class BatchedLearner:
 
     def __init__(  # noqa: PLR0917 - a model, its data and a device
         self,
-        model: str | nn.Module,
+        model: str | Model | nn.Module,
         batch_size: int,
         images: Tensor,
         labels: Tensor,
@@ -51,7 +51,8 @@ class BatchedLearner:
         """Prepare a model; the first call of each size allocates its memory.
 
         Args:
-            model: a name in ``MODELS``, or a module of the same kind (its values are not read).
+            model: a name in ``MODELS``, a chosen model, or a module of the same kind (its values are
+                not read).
             batch_size: b, images per worker.
             images: the dataset, float32, (N, channels, height, width).
             labels: int64, (N,).
@@ -65,7 +66,7 @@ class BatchedLearner:
             # TF32 cuts factors to ten bits, more than rounding; atomics differ from run to run.
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
-        module = structure(model, inputs) if isinstance(model, str) else model
+        module = model if isinstance(model, nn.Module) else structure(model, inputs)
         prepare(module, "none")
         described = describe(module, batch_size, self.device, inputs)
         self.layout = described.layout
