@@ -43,7 +43,10 @@ def file_beside(file: str, info: ValidationInfo) -> str:
     if folder is None and Path(file).is_absolute():
         return file
     if folder is not None:
-        path = (folder / Path(file).expanduser()).resolve()
+        try:
+            path = (folder / Path(file).expanduser()).resolve()
+        except RuntimeError:  # the home of a user that does not exist
+            path = folder / file
         if path.is_file():
             return str(path)
     raise ValueError(f"there is no file '{file}'")
