@@ -103,6 +103,10 @@ bench: install ## measure efficiency, set-up time and memory; writes bench.json
 shards: install ## measure four servers and ten clusters against a star, 200 workers in namespaces
 	$(BIN)/python -m bench.shards
 
+.PHONY: bench-sweep
+bench-sweep: install ## measure the throughput of 400 short simulations on one core and on all
+	$(BIN)/python -m bench.sweep
+
 RECORDS ?=
 .PHONY: records
 records: install ## measure the numbers of the pages anew, into docs/records: RECORDS="encodings agree"

@@ -129,14 +129,32 @@ def _carry_out(
             metrics = LiveRun(job.plan, directory.name)
             exporter.add(metrics)
         watching = watcher(job.plan, number, len(jobs))
-        with _made(job, directory / job.plan.label) as make:
-            try:
-                summaries.append(make(watching, start, metrics).execute())
-            except LateSignalError as late:
-                raise _interrupted_after(number, len(jobs), directory, late) from late
+        try:
+            summaries.append(carry_out(job, directory / job.plan.label, watching, start, metrics))
+        except LateSignalError as late:
+            raise _interrupted_after(number, len(jobs), directory, late) from late
         if summaries[-1]["ended"] == "interrupted":
             break
     return summaries
+
+
+def carry_out(
+    job: Job, directory: Path, watcher: Watcher, began: float, metrics: LiveRun | None = None
+) -> dict[str, Any]:
+    """Begin or resume one run, and return its summary when it has ended.
+
+    Args:
+        directory: the run directory; a run that is resumed is in it already.
+        watcher: shows the run's progress.
+        began: CLOCK_MONOTONIC when its set-up began.
+        metrics: the run's metrics, if they are exported.
+
+    Raises:
+        RunError: its directory cannot be written.
+        LateSignalError: a signal came while its end was written.
+    """
+    with _made(job, directory) as make:
+        return make(watcher, began, metrics).execute()
 
 
 def _interrupted_after(

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from testbed.cli import data, exec_command, host, metrics, results, resume, run, top
+from testbed.cli import data, exec_command, host, metrics, results, resume, run, sweep, top
 from testbed.cli import traffic as traffic_command
 from testbed.errors import TestbedError
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command()(run.simulate)
+app.command()(sweep.sweep)
 app.command()(resume.resume)
 app.command()(run.plan)
 app.command()(run.schema)

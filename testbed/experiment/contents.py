@@ -28,6 +28,7 @@ from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
 from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.plugins import PluginSpec
 from testbed.experiment.sections.section import Section, as_tuple
+from testbed.experiment.sections.sweep import SweepSpec
 from testbed.experiment.sections.timing import (
     ComputeSpec,
     DrawnSpec,
@@ -149,6 +150,14 @@ class Contents(Section):
     simulation: SimulationSpec = Field(
         default_factory=SimulationSpec,
         description="How a simulation computes; default: serially, on the processor.",
+    )
+
+    sweep: SweepSpec | None = Field(
+        default=None,
+        exclude=True,  # the spec of a run has none
+        description="The values of keys, as --set has them, of which `testbed sweep` runs every "
+        "combination; default: the file is one experiment.",
+        examples=[{"seed": [1, 2, 3], "algorithms.adacomp.ratio": [0.1, 0.01]}],
     )
 
     _check_name = field_validator("name")(check_name)

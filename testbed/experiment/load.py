@@ -56,10 +56,24 @@ def parse(
     Raises:
         SpecError: as for ``load``.
     """
-    document, data, applied = _read(text, path, overrides, seed)
+    document, data, applied = read(text, path, overrides, seed)
+    if data.get("sweep") is not None:
+        raise SpecError(
+            f"{path}:{document.line(('sweep',))}: sweep: the file is several experiments: "
+            f"`testbed sweep {path}` carries them out, and `--set sweep=null` leaves the section out"
+        )
+    return check(path, document, data, applied, folders(path, applied))
+
+
+def folders(path: Path, applied: Sequence[Override]) -> dict[str, Path]:
+    """Return the folders that an experiment's relative paths start from.
+
+    Args:
+        path: the file's.
+        applied: overrides from outside of the file.
+    """
     by_option = any(o.path in (("dataset",), ("dataset", "name")) for o in applied)
-    folders = {FOLDER: Path() if by_option else path.parent, TRACES: path.parent}
-    return _check(path, document, data, applied, folders)
+    return {FOLDER: Path() if by_option else path.parent, TRACES: path.parent}
 
 
 def load_resolved(path: Path | str) -> Spec:
@@ -71,8 +85,8 @@ def load_resolved(path: Path | str) -> Spec:
         SpecError: the file cannot be read, or is not a resolved spec.
     """
     path = Path(path)
-    document, data, applied = _read(read_text(path), path, (), None)
-    return _check(path, document, data, applied, {})
+    document, data, applied = read(read_text(path), path, (), None)
+    return check(path, document, data, applied, {})
 
 
 def dump(spec: Spec) -> str:
@@ -118,9 +132,14 @@ _Dumper.add_representer(str, _text_node)
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
 
 
-def _read(
+def read(
     text: str, path: Path, overrides: Sequence[str | Override], seed: int | None
 ) -> tuple[Document, Any, list[Override]]:
+    """Read the text of an experiment file and replace values; nothing is checked yet.
+
+    Raises:
+        SpecError: it is not YAML, not a mapping, or an override's path is impossible.
+    """
     document = parse_document(text, str(path))
     if document.data is None:
         raise SpecError(f"{path}: is empty; an experiment begins with `name: quickstart`")
@@ -161,9 +180,21 @@ def read_text(path: Path) -> str:
         raise SpecError(f"{path}:{line}: is not UTF-8 text: save it as UTF-8") from None
 
 
-def _check(
+def check(
     path: Path, document: Document, data: Any, applied: list[Override], folders: dict[str, Path]
 ) -> Spec:
+    """Return the spec of the data of an experiment file.
+
+    Args:
+        path: the file's.
+        document: its content.
+        data: the content, with the values of ``applied``.
+        applied: the overrides, for errors.
+        folders: the folders that relative paths start from.
+
+    Raises:
+        SpecError: the data cannot be used; the message has a line for each problem.
+    """
     found = [(line, at, f"{path}:{line}", text) for at, line, text in document.problems]
     try:
         spec = Spec.model_validate(data, strict=True, context=folders)

@@ -1,8 +1,9 @@
 """Values that replace the file's: ``training.updates=100`` of a command line, or a program's own.
 
 An override names a path of keys; a list's entry is named by its position from 0, or by its name or
-label if it has one. A text's value is read as YAML. The file's data are copied along the path and
-must never be changed in place, since anchors may share them; the models check the result.
+label if it has one; the only entry of a list needs neither. A text's value is read as YAML. The file's
+data are copied along the path and must never be changed in place, since anchors may share them; the
+models check the result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,10 +50,16 @@ def of_value(key: str, value: Any, option: str) -> Override:
     Raises:
         SpecError: the key has another form.
     """
-    path = tuple(step.strip() for step in key.split("."))
+    path = _steps(key)
     if not all(path):
         raise SpecError(f"{option}: '{key}' is no key: write it as training.updates")
     return Override(option, path, _with_absolute_traces(_plain(value), path[-1]))
+
+
+def _steps(key: str) -> tuple[str, ...]:
+    """Return the steps of a dotted key; a key below ``sweep`` is a dotted key itself."""
+    steps = tuple(step.strip() for step in key.split("."))
+    return ("sweep", ".".join(steps[1:])) if steps[0] == "sweep" and len(steps) > 1 else steps
 
 
 def _plain(value: Any) -> Any:
@@ -74,7 +81,7 @@ def _read(text: str) -> Override:
     """
     option = f"--set {text}"
     keys, equals, value = text.partition("=")
-    path = tuple(key.strip() for key in keys.split("."))
+    path = _steps(keys)
     if not equals or not all(path):
         raise SpecError(f"{option}: write it as key=value, e.g. --set training.updates=100")
     document = parse(value, option)
@@ -121,7 +128,7 @@ def _put(node: Any, keys: KeyPath, value: Any, option: str, done: KeyPath) -> tu
         node = SHORT_NAMES.get(node, node)
     key, rest = keys[0], keys[1:]
     if isinstance(node, list):
-        at = _position(node, str(key), option, done)
+        at, rest = _position(node, keys, option, done)
         new, path = _put(node[at], rest, value, option, (*done, at))
         return [*node[:at], new, *node[at + 1 :]], path
     if node is not None and not isinstance(node, dict):
@@ -131,17 +138,21 @@ def _put(node: Any, keys: KeyPath, value: Any, option: str, done: KeyPath) -> tu
     return {**(node or {}), key: new}, path
 
 
-def _position(items: list[Any], key: str, option: str, done: KeyPath) -> int:
+def _position(items: list[Any], keys: KeyPath, option: str, done: KeyPath) -> tuple[int, KeyPath]:
+    """Return the position in a list that a path goes on to, and the rest of the path."""
+    key, rest = str(keys[0]), keys[1:]
     names = [_names(item) for item in items]
     found = [i for i, candidates in enumerate(names) if key in candidates]
     if len(found) == 1:
-        return found[0]
+        return found[0], rest
     name = ".".join(map(str, done))
     if found:
         among = " or ".join(f"{name}.{i}" for i in found)
         raise SpecError(f"{option}: '{name}' has more than one '{key}': write {among}")
     if key.isdecimal() and int(key) < len(items):
-        return int(key)
+        return int(key), rest
+    if len(items) == 1 and not key.isdecimal():
+        return 0, keys  # the only entry needs no name
     if key.isdecimal():
         entries = "entry" if len(items) == 1 else "entries"
         raise SpecError(f"{option}: '{name}' has {len(items)} {entries}, counted from 0")

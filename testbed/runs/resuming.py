@@ -129,6 +129,11 @@ def left(found: Sequence[Run], whole: bool) -> list[Job]:
     directory = found[0].directory.parent
     jobs = [Job(_check(run), run) for run in found if run.ended != "completed"]
     if whole:
+        if not (directory / "experiment.yaml").exists():
+            raise SpecError(
+                f"{directory} has runs of no single experiment: `testbed sweep FILE` goes on with a "
+                "sweep, and `testbed resume` with one of its runs"
+            )
         spec = load_resolved(directory / "experiment.yaml")
         jobs += [Job(one) for one in plan(spec) if not (directory / one.label).exists()]
     if not jobs:

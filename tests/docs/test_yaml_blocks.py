@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from testbed.experiment.load import load
+from testbed.experiment.sweep import load_sweep
 from testbed.planning.plan import plan
 from tests.docs.blocks import Block, blocks
 
@@ -38,5 +39,9 @@ def test_a_block_is_an_experiment_file_or_a_part_of_one(block: Block, tmp_path: 
     path.write_text(
         block.text + (yaml.safe_dump(rest, sort_keys=False) if rest else ""), encoding="utf-8"
     )
+    if "sweep" in own:
+        for point in load_sweep(path).points:
+            assert plan(point.spec)
+        return
     plans = plan(load(path))
     assert len(plans) == len(own.get("algorithms", AROUND["algorithms"]))

@@ -1,0 +1,117 @@
+"""``testbed sweep``: every combination of the values in an experiment file's ``sweep`` section."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from testbed.cli.options import AsJson
+from testbed.cli.run import Out, Overrides, Seed, SpecFile
+from testbed.errors import InterruptedRunError, RunError
+from testbed.quantities import as_bytes, as_decimal
+
+if TYPE_CHECKING:
+    from testbed.sweeps.sweep import Swept
+
+_PRINTED = 40
+"""Rows up to which the table is printed."""
+
+
+def sweep(
+    spec: SpecFile,
+    *,
+    set_: Overrides = None,
+    seed: Seed = None,
+    out: Out = Path("runs"),
+    at_once: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Simulations at a time; by default one for each core."
+        ),
+    ] = None,
+    only_plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would run, and start nothing.")
+    ] = False,
+    figures: Annotated[
+        bool, typer.Option("--figures/--no-figures", help="Draw the figures at the end.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Run every combination of the values in an experiment file's sweep section.
+
+    Simulations run side by side, one on each core; emulations one after the other. Started again, it
+    goes on where it stopped: complete runs are kept, and new values of a key only add runs. The results
+    are one table (results.parquet, results.csv) and figures, beside the run directories.
+    """
+    from testbed.experiment.sweep import load_sweep
+    from testbed.sweeps import sweep as sweeping
+    from testbed.sweeps.wanted import wanted
+
+    loaded = load_sweep(spec, set_ or (), seed)
+
+    def say(text: str) -> None:
+        typer.echo(text, err=as_json)
+
+    if only_plan:
+        for one in wanted(loaded, out):
+            say(one.title)
+        return
+    swept = sweeping.carry_out(loaded, out, say, at_once, figures=figures)
+    show(swept, as_json)
+    if swept.caught is not None:
+        done = f"{swept.complete} of {len(swept.wanted)} runs are complete"
+        raise InterruptedRunError(
+            f"interrupted; {done}: `testbed sweep {spec}` goes on where it stopped", swept.caught
+        )
+    if swept.failed:
+        first = swept.failed[0]
+        reason = first.result.reason if first.result else None
+        raise RunError(
+            f"{len(swept.failed)} of {len(swept.wanted)} runs failed; {first.title}: {reason}; "
+            f"`testbed sweep {spec}` tries them once more"
+        )
+
+
+def show(swept: "Swept", as_json: bool) -> None:
+    """Print the results of a sweep."""
+    if as_json:
+        content = {
+            "directory": str(swept.folder),
+            "runs": len(swept.wanted),
+            "complete": swept.complete,
+            "failed": {job.title: job.result and job.result.reason for job in swept.failed},
+            "table": [str(path) for path in swept.table],
+            "figures": [str(path) for path in swept.figures],
+        }
+        typer.echo(json.dumps(content, indent=2))
+        return
+    _print_table(swept)
+    for path in swept.table:
+        typer.echo(f"table: {path}")
+    for path in swept.figures:
+        typer.echo(f"figure: {path}")
+
+
+def _print_table(swept: "Swept") -> None:
+    import csv
+
+    from testbed.results.tables.comparison import plain_text
+
+    if not swept.table:
+        return
+    with swept.table[-1].open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    if len(lines) > _PRINTED:
+        return
+    left_out = {"run", "reason", "host_seconds", "training_seconds", "parameters_sha256"}
+    headings = [name for name in lines[0] if name not in left_out]
+    cells = [[_cell(name, line[name]) for name in headings] for line in lines]
+    typer.echo(plain_text(headings, cells))
+
+
+def _cell(name: str, text: str) -> str:
+    """Return a cell of the table as it is printed: accuracies with two decimals, bytes with a unit."""
+    if text and name.endswith("_accuracy"):
+        return as_decimal(float(text), 2)
+    return as_bytes(int(text)) if text and name.endswith("_bytes") else text

@@ -1,0 +1,96 @@
+"""The progress of many runs: one line for all, and one for each that is going on."""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from testbed.display.words import describe, share_done
+from testbed.quantities import as_duration
+from testbed.runs.watching import Progress
+
+PLAIN_PERIOD = 5.0
+"""Seconds between two lines in a pipe."""
+
+
+class ManyRuns:
+    """Shows runs on standard error; a context manager, because it must restore the terminal.
+
+    Attributes:
+        done, failed: the runs that have ended, and those of them that are not complete.
+    """
+
+    def __init__(self, title: str, count: int) -> None:
+        """Make a display for ``count`` runs in all."""
+        self.done = self.failed = 0
+        self._title = title
+        self._count = count
+        self._console = Console(stderr=True)
+        self._live = (
+            Live(console=self._console, auto_refresh=False, transient=True)
+            if self._console.is_terminal
+            else None
+        )
+        self._last = 0.0
+
+    def __enter__(self) -> "ManyRuns":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def count(self, *, completed: bool) -> None:
+        """Count a run that has ended."""
+        self.done += 1
+        self.failed += not completed
+
+    def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
+        """Show how far all runs are, if the last picture was long enough ago.
+
+        Args:
+            running: the titles of those that are going on, and how far each is.
+            left: seconds that all will take still; None if unknown.
+        """
+        now = time.monotonic()
+        if now - self._last < (0.2 if self._live else PLAIN_PERIOD):
+            return
+        self._last = now
+        if not self._live:
+            print(f"{self._title}: {self._all(left)}", file=sys.stderr, flush=True)
+            return
+        table = Table.grid(padding=(0, 1))
+        whole = self.done + sum(share_done(at) for _, at in running if at is not None)
+        table.add_row(
+            Text(self._title, style="bold"), _bar(whole / max(self._count, 1)), self._all(left)
+        )
+        for title, at in running:
+            share = share_done(at) if at is not None else 0.0
+            table.add_row(Text(title), _bar(share), describe(at) if at is not None else "starting")
+        self._live.update(table, refresh=True)
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        if self._live:
+            self._console.print(Text(text))
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _all(self, left: float | None) -> str:
+        parts = [f"{self.done} of {self._count} runs"]
+        if self.failed:
+            parts.append(f"{self.failed} not complete")
+        if left is not None and self.done < self._count:
+            parts.append(f"about {as_duration(left)} left")
+        return ", ".join(parts)
+
+
+def _bar(share: float) -> Text:
+    done = min(16, round(16 * share))
+    return Text("━" * done, style="green") + Text("━" * (16 - done), style="bright_black")

@@ -1,0 +1,169 @@
+"""Read an experiment file with a ``sweep`` section: a spec for every combination of the values.
+
+Combinations are in the order of the file: the first key's value changes last, so that with ``seed``
+first, all of one seed comes before the next. A key replaces the file's value as ``--set`` does.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+from pydantic import ValidationError
+
+from testbed.errors import SpecError
+from testbed.experiment import load
+from testbed.experiment import overrides as replacing
+from testbed.experiment.document import Document
+from testbed.experiment.overrides import Override
+from testbed.experiment.problems import did_you_mean
+from testbed.experiment.sections.sweep import SweepSpec
+from testbed.experiment.spec import Spec
+
+Values: TypeAlias = Mapping[str, Any]
+"""The value of each swept key in one combination, as written in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One combination of values, and the experiment that has them."""
+
+    values: Values
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All experiments of a file with a ``sweep`` section.
+
+    Attributes:
+        keys: the swept keys, in the file's order, each with its values.
+        points: the combinations that are not excluded, at least one.
+    """
+
+    keys: Mapping[str, tuple[Any, ...]]
+    points: tuple[Point, ...]
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.points[0].spec.name
+
+
+def load_sweep(
+    path: Path | str, overrides: Sequence[str | Override] = (), seed: int | None = None
+) -> Sweep:
+    """Read an experiment file with a ``sweep`` section and check every combination.
+
+    Args:
+        path, overrides, seed: as for ``load.load``; a swept key replaces what they set.
+
+    Raises:
+        SpecError: the file has no such section, or it or a combination cannot be used.
+    """
+    path = Path(path)
+    document, data, applied = load.read(load.read_text(path), path, overrides, seed)
+    section = _section(path, document, data, applied)
+    keys = dict(section.__pydantic_extra__)
+    excluded = [_excluded(path, document, i, one, keys) for i, one in enumerate(section.exclude)]
+    folders = load.folders(path, applied)
+    rest = {key: value for key, value in data.items() if key != "sweep"}
+    points: list[Point] = []
+    for combination in product(*keys.values()):
+        values = dict(zip(keys, combination, strict=True))
+        if any(all(values[key] in of for key, of in one.items()) for one in excluded):
+            continue
+        swept = [_override(path, document, key, value) for key, value in values.items()]
+        changed, replaced = replacing.apply(rest, swept)
+        try:
+            spec = load.check(path, document, changed, [*applied, *replaced], folders)
+        except SpecError as error:
+            # The first combination's error is most likely that of all.
+            where = f" (with {describe(values)})" if points else ""
+            raise SpecError(f"{error}{where}") from None
+        points.append(Point(values, spec))
+    if not points:
+        raise SpecError(
+            f"{path}:{document.line(('sweep', 'exclude'))}: sweep.exclude: leaves no run"
+        )
+    return Sweep(keys, tuple(points))
+
+
+def _section(
+    path: Path, document: Document, data: Mapping[str, Any], applied: list[Override]
+) -> SweepSpec:
+    content = data.get("sweep")
+    if content is None:
+        raise SpecError(
+            f"{path}: has no sweep section: add one, such as `sweep: {{seed: [1, 2, 3]}}`, or use "
+            f"`testbed run {path}`"
+        )
+    try:
+        section = SweepSpec.model_validate(content, strict=True)
+    except ValidationError:
+        load.check(path, document, data, applied, load.folders(path, applied))
+        raise
+    if not section.__pydantic_extra__:
+        raise SpecError(
+            f"{path}:{document.line(('sweep',))}: sweep: has no key: add one with its values, such as "
+            "`seed: [1, 2, 3]`"
+        )
+    return section
+
+
+def _override(path: Path, document: Document, key: str, value: Any) -> Override:
+    option = f"{path}:{document.line(('sweep', key))}: sweep: {key}: {text_of(value)}"
+    steps = tuple(key.split("."))
+    if not all(steps):
+        raise SpecError(f"{option}: '{key}' is no key: write it as training.updates")
+    return Override(option, steps, value)
+
+
+def _excluded(
+    path: Path,
+    document: Document,
+    number: int,
+    one: Mapping[str, Any],
+    keys: Mapping[str, tuple[Any, ...]],
+) -> dict[str, list[Any]]:
+    """Return the values of each key that one entry of ``exclude`` leaves out."""
+    where = f"{path}:{document.line(('sweep', 'exclude', number))}: sweep.exclude.{number}"
+    if not one:
+        raise SpecError(f"{where}: is empty, and would leave out everything: name a swept key")
+    found = {}
+    for key, value in one.items():
+        if key not in keys:
+            raise SpecError(f"{where}: '{key}' is not swept{did_you_mean(key, keys)}")
+        found[key] = value if isinstance(value, list) else [value]
+        for each in found[key]:
+            if each not in keys[key]:
+                of = ", ".join(map(text_of, keys[key]))
+                raise SpecError(f"{where}: {key} has no value {text_of(each)}: it has {of}")
+    return found
+
+
+def text_of(value: Any) -> str:
+    """Return a value as it is written in the file, on one line."""
+    if isinstance(value, str):
+        return value
+    return yaml.safe_dump(value, default_flow_style=True, width=10**6).split("\n")[0]
+
+
+def describe(values: Values) -> str:
+    """Return a combination in words: ``seed 1, waiting.mean 200ms``."""
+    return ", ".join(f"{key} {text_of(value)}" for key, value in values.items())
+
+
+def by_algorithm(spec: Spec) -> Iterator[tuple[str, str, Spec]]:
+    """Yield the runs of a spec: a name that no swept option changes, the label, the run's spec."""
+    taken: set[str] = set()
+    for options, (label, run) in zip(spec.algorithms, spec.runs().items(), strict=True):
+        name = base = options.label or options.name
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}-{number}"
+        taken.add(name)
+        yield name, label, run

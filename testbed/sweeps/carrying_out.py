@@ -1,0 +1,75 @@
+"""Carries out one run of a sweep in this process: begins it, or goes on with what there is of it."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed import execution
+from testbed.errors import TestbedError
+from testbed.experiment import load
+from testbed.planning.plan import plan
+from testbed.results.reading.run import Run
+from testbed.runs.ending import LateSignalError
+from testbed.runs.resuming import Job, left
+from testbed.runs.watching import Watcher
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        ended: ``completed``, ``interrupted`` or ``failed``.
+        reason: why, unless it is complete.
+        seconds: how long it took, with reading the data and writing its end.
+        training_seconds: the seconds of training among them.
+        updates: the updates of the run.
+    """
+
+    ended: str
+    reason: str | None = None
+    seconds: float = 0.0
+    training_seconds: float = 0.0
+    updates: int = 0
+
+
+def carry_out(spec_text: str, directory: Path, watcher: Watcher) -> Result:
+    """Carry out a run, unless it is complete.
+
+    Args:
+        spec_text: a resolved spec with one algorithm, as ``dump`` writes it.
+        directory: the run directory; if it exists, the run in it goes on.
+        watcher: shows the run's progress.
+    """
+    try:
+        job = _job(spec_text, directory)
+        if job is None:
+            return Result("completed")
+        if job.plan.spec.engine == "simulation":
+            # A process loads torch only once: these seconds are not the run's.
+            from testbed.simulation import run as _  # noqa: F401
+        began = time.monotonic()
+        summary = execution.carry_out(job, directory, watcher, began)
+    except LateSignalError as late:
+        return Result("interrupted", f"stopped by {late}")
+    except TestbedError as error:
+        return Result("failed", str(error))
+    return Result(
+        summary["ended"],
+        summary["reason"],
+        time.monotonic() - began,
+        summary["host_seconds"],
+        summary["updates"],
+    )
+
+
+def _job(spec_text: str, directory: Path) -> Job | None:
+    """Return what is left of a run; None if it is complete."""
+    if (directory / "manifest.json").exists():
+        run = Run.load(directory)
+        return None if run.ended == "completed" else left([run], whole=False)[0]
+    if directory.exists():  # it was killed before it had written anything
+        shutil.rmtree(directory)
+    (one,) = plan(load.parse(spec_text, directory / "spec.yaml"))
+    return Job(one)

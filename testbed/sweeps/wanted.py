@@ -1,0 +1,74 @@
+"""The runs that a sweep needs, each once, and the directories in which they are found again.
+
+A run is identified by its resolved spec and the code that carries it out. Its directory's name ends
+with the beginning of a digest of both, so that a sweep that is started again, or to which values were
+added, finds the runs that exist, and never takes one with other settings or made by other code.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from testbed.code_digest import package_digest
+from testbed.experiment.load import dump
+from testbed.experiment.spec import Spec
+from testbed.experiment.sweep import Sweep, Values, by_algorithm, describe, text_of
+
+FOLDER = "sweep"
+"""The folder of a sweep's runs, in that of the experiment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run that has to exist.
+
+    Attributes:
+        spec: a resolved spec with one algorithm.
+        algorithm: the algorithm's name in tables and figures, the same for all values of its options.
+        points: the combinations that it serves; several if a swept key has no effect on it.
+        directory: its run directory.
+    """
+
+    spec: Spec
+    algorithm: str
+    points: tuple[Values, ...]
+    directory: Path
+
+    @property
+    def title(self) -> str:
+        """The name that is shown."""
+        return f"{self.algorithm}, {describe(self.points[0])}"
+
+
+def wanted(sweep: Sweep, runs_root: Path) -> list[Wanted]:
+    """Return the runs of a sweep, each once, in the order of its combinations.
+
+    Args:
+        runs_root: the folder of all runs.
+    """
+    folder = runs_root.absolute() / sweep.name / FOLDER
+    code = package_digest()
+    found: dict[str, Wanted] = {}
+    for point in sweep.points:
+        for name, label, spec in by_algorithm(point.spec):
+            text = dump(spec)
+            known = found.get(text)
+            if known is not None:
+                found[text] = replace(known, points=(*known.points, point.values))
+                continue
+            digest = hashlib.sha256(f"{code}\n{text}".encode()).hexdigest()
+            directory = folder / _name(label, point.values, digest)
+            found[text] = Wanted(spec, name, (point.values,), directory)
+    return list(found.values())
+
+
+def _name(label: str, values: Values, digest: str) -> str:
+    """Return a directory's name: the label, the values that it does not have, and a digest."""
+    parts = [
+        f"{key.rpartition('.')[2]}-{text_of(value)}"
+        for key, value in values.items()
+        if not key.startswith("algorithms.")
+    ]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", ".".join([label, *parts]))[:100]
+    return f"{readable}.{digest[:10]}"
