@@ -205,8 +205,8 @@ def _made(
         make, types = Run, coming_back.STORED
     else:
         # Imported only here: a simulation computes in this process, and importing torch takes seconds.
+        from testbed.simulation.devices import STORED
         from testbed.simulation.run import SimulatedRun
-        from testbed.simulation.star import STORED
 
         make, types = SimulatedRun, STORED
     with ExitStack() as opened:

@@ -10,6 +10,9 @@ dropped, as by ``testbed.algorithms.synchronous_sgd``.
 A sum and the number of updates in it, not their mean, are pushed: sums of sums divided by the sum of
 numbers are the mean of all updates, whichever cluster they come from, and one aggregator that sums all
 updates leads to the same bits as none.
+
+A combination with no update closes when no device is left that could push one. In place of a sum the
+server gets a report, and waits for the aggregator no longer; it asks again when a device has joined.
 """
 
 import math
@@ -133,6 +136,7 @@ class AggregatorHalf(CombiningHalf):
         self._taken.clear()
         self._sent.clear()
         self._losses = 0.0
+        self._close_if_complete()
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         # As in synchronous SGD, one update per device and version.
@@ -185,16 +189,22 @@ class AggregatorHalf(CombiningHalf):
         self._close_if_complete()
 
     def _close_if_complete(self) -> None:
-        count = len(self._taken)
-        enough = 1 if self._has_expired else min(self._wait_for, len(self._there | self._taken))
-        if self._is_open and count and count >= enough:
+        count, possible = len(self._taken), len(self._there | self._taken)
+        enough = min(1 if self._has_expired else self._wait_for, possible)
+        if self._is_open and count >= enough:
             self._is_open, self._is_due, self.deadline = False, True, None
 
-    def take(self) -> Combined:
-        """Return what the closed combination pushes; call it once, while ``is_due``."""
+    def take(self) -> Combined | None:
+        """Return what the closed combination pushes; call it once, while ``is_due``.
+
+        None stands for a combination that no device was left for: the aggregator reports that it has
+        nothing, and asks for no parameters until a device joins.
+        """
         assert self._is_due
         self._is_due = False
         count = len(self._taken)
+        if not count:
+            return None
         return Combined(self._update(), count, self.version, self._losses / count)
 
     def _update(self) -> Update:

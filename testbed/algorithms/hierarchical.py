@@ -115,6 +115,14 @@ class SynchronousOverAggregators(SynchronousServer):
     ) -> int | None:
         return self.push_sum(worker, update, base_version, 1, loss=loss, time=time)
 
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
+        self.joined(worker)  # it may have reported that it had no devices
+        return super().pull(worker, time=time)
+
+    def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
+        """Go on without an aggregator that has no devices, until it asks again."""
+        self.forget(worker)
+
     @property
     def _divisor(self) -> int:
         return self._combined

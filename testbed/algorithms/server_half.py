@@ -93,7 +93,10 @@ class ServerHalf(Stateful, ABC):
         )
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
-        """Note that a worker finished a gradient and did not send it, because it knew it was late."""
+        """Note that a worker finished a gradient and did not send it, because it knew it was late.
+
+        A report of an aggregator says that it has no devices: nothing comes until it asks again.
+        """
 
     def diagnose(self) -> Mapping[str, float]:
         """Return the values of the algorithm's ``diagnostics`` at the last update, by their names.

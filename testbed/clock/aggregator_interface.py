@@ -15,7 +15,10 @@ class Aggregators(Protocol):
         """Note that the time of a combination is over."""
 
     def push_due(self) -> None:
-        """Let the aggregators whose combinations have closed push them."""
+        """Let aggregators push combinations that have closed, and ask again if a device has come."""
+
+    def rests(self, worker: int) -> None:
+        """Note that the server has an aggregator's report that it has no devices."""
 
     def stop(self) -> None:
         """Note that the server has made the run's updates: no aggregator serves any more."""

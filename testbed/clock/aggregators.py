@@ -1,4 +1,10 @@
-"""The aggregators of a run, under the virtual clock: workers of the server, and servers of workers."""
+"""The aggregators of a run, under the virtual clock: workers of the server, and servers of workers.
+
+An aggregator without devices *rests*: its combination closes with nothing in it, it sends the server a
+report in place of a push, and does not ask for parameters. As soon as a device has joined, or one that
+was suspected has sent something, it asks. That message takes no time, like those of a worker that comes
+back.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -21,6 +27,13 @@ class AggregatorStage(Protocol):
             time: now, in virtual seconds since training began.
         """
 
+    def ask(self, worker: int) -> int:
+        """Let an aggregator that rested ask its server for parameters; return the message's bytes.
+
+        Args:
+            worker: the aggregator's number as a worker.
+        """
+
 
 class TimedAggregators(Stateful):
     """All aggregators of a run, as its clock has to know them: a ``clock.Aggregators``."""
@@ -38,6 +51,7 @@ class TimedAggregators(Stateful):
         self._clock = clock
         self._services = services
         self._stage = stage
+        self._resting: set[int] = set()
 
     def _service(self, worker: int) -> AggregatorService:
         index = self._clock.conversations.below(worker)
@@ -62,12 +76,19 @@ class TimedAggregators(Stateful):
             self._clock.send_due()
 
     def push_due(self) -> None:
-        """Let the aggregators whose combinations have closed push them."""
+        """Let aggregators push combinations that have closed, and ask again if a device has come."""
         for index, service in enumerate(self._services, 1):
+            worker = self._clock.conversations.above(index)
+            assert worker is not None
             if service.half.is_due:
-                worker = self._clock.conversations.above(index)
-                assert worker is not None
                 self._clock.finish(worker, self._clock.workers[worker])
+            elif worker in self._resting and not (service.is_deserted or service.finished):
+                self._resting.discard(worker)
+                self._clock.asks(worker, self._stage.ask(worker))
+
+    def rests(self, worker: int) -> None:
+        """Note that the server has an aggregator's report that it has no devices."""
+        self._resting.add(worker)
 
     def stop(self) -> None:
         """Note that the server has made the run's updates: no aggregator serves any more."""

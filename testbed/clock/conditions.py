@@ -38,7 +38,7 @@ class Condition:
         incarnation: how often the worker was killed.
         frozen: the time at which its freeze ends, in seconds.
         owed: seconds by which the end of its computation under way is late.
-        early: messages that were received before they were sent, by the clock; by server.
+        early: messages that were received before they were sent, by the clock; for each conversation.
         lost: True if nothing more will come from it.
         away: its links while it is killed, and one more than the computations it had begun.
         slow: the faults that slow it down, by their strike's number and in the order in which they
@@ -72,8 +72,10 @@ class WorkerConditions(Stateful):
         self._clock = clock
         self._services = services
         self._stage = stage
+        of_worker = clock.conversations.of_worker
         self._conditions = {
-            worker: Condition(early=[deque() for _ in services]) for worker in clock.workers
+            worker: Condition(early=[deque() for _ in of_worker(worker)])
+            for worker in clock.workers
         }
 
     def __getitem__(self, worker: int) -> Condition:
@@ -154,7 +156,7 @@ class WorkerConditions(Stateful):
     def early(self, conversation: int) -> Arrived | None:
         """Take a message that was received before it was sent, by the clock; None: there is none."""
         numbers = self._clock.conversations
-        early = self._conditions[numbers.worker(conversation)].early[numbers.server(conversation)]
+        early = self._conditions[numbers.worker(conversation)].early[numbers.place(conversation)]
         return early.popleft() if early else None
 
     # -- what faults do to a worker, once its messages are received
@@ -170,8 +172,8 @@ class WorkerConditions(Stateful):
                 if arrived is None:
                     return False
                 self._clock.transfers.measured(transfer, arrived.size)
-                server = self._clock.conversations.server(transfer.conversation)
-                state.waiting[server].append(arrived)
+                place = self._clock.conversations.place(transfer.conversation)
+                state.waiting[place].append(arrived)
             return self._fetch_early(worker)
         arrivals = self._clock.events.of(worker, ARRIVED)
         unread = [(time, sent) for time, sent in arrivals if sent != EXACT]
@@ -202,11 +204,12 @@ class WorkerConditions(Stateful):
         """Receive what a worker was told to send ahead of the clock; return False if it is gone."""
         condition = self._conditions[worker]
         if self._clock.workers[worker].ahead and not any(condition.early):
-            for number in self._clock.conversations.of_worker(worker):
+            conversations = self._clock.conversations.of_worker(worker)
+            for number, early in zip(conversations, condition.early, strict=True):
                 arrived = self._receive(number)
                 if arrived is None:
                     return False
-                condition.early[self._clock.conversations.server(number)].append(arrived)
+                early.append(arrived)
         return True
 
     def freeze(self, worker: int, until: float) -> None:
@@ -297,11 +300,11 @@ class WorkerConditions(Stateful):
         """Count as late what a worker sent and will not arrive, and drop what it waits for."""
         state, condition = self._clock.workers[worker], self._conditions[worker]
         conversations = self._clock.conversations.of_worker(worker)
-        for server, number in enumerate(conversations):
+        for place, number in enumerate(conversations):
             if self._clock.transfers is not None:
                 now = self._clock.now
                 self._clock.transfers.drop_uploads(now, number, unmeasured_only=arriving)
-            early, waiting = condition.early[server], state.waiting[server]
+            early, waiting = condition.early[place], state.waiting[place]
             if not arriving:
                 early.extendleft(reversed(waiting))
                 waiting.clear()
@@ -328,9 +331,14 @@ class WorkerConditions(Stateful):
         condition.lost = until == inf
         if not condition.lost:
             condition.away = (state.up, state.down, state.begun + 1)
-        for service in self._services:
+        for service in self._services_of(worker):
             service.leave(worker)
         self._stage.killed(worker)
+
+    def _services_of(self, worker: int) -> list[ParameterService]:
+        """Return the services that a worker talks to."""
+        numbers = self._clock.conversations
+        return [self._services[numbers.server(number)] for number in numbers.of_worker(worker)]
 
     def link_up(self, worker: int) -> float:
         """Return the time at which the link of a killed worker is up, in seconds."""
@@ -350,12 +358,13 @@ class WorkerConditions(Stateful):
             return
         up.forget(self._clock.now)
         down.forget(self._clock.now)
-        for service in self._services:
+        services = self._services_of(worker)
+        for service in services:
             service.join(worker, self._clock.now)
             for size in sizes:
                 service.count(worker, size)
         self._clock.come_back(worker, begun, up, down)
         self._set_rates(worker)
         if self._clock.workers[worker].protocol.asks:
-            for service in self._services:
+            for service in services:
                 service.asked(worker, self._clock.now)

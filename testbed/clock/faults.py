@@ -18,7 +18,7 @@ from testbed.clock.events import FAULT
 from testbed.clock.stage import FaultStage
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices
-from testbed.device_names import SERVER_NUMBER
+from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.training.parameter_service import ParameterService
@@ -131,13 +131,14 @@ class FaultStrikes(Stateful):
         return self._conditions.is_any_away or self._clock.has_any_but_faults()
 
     def pushed(self, worker: int) -> None:
-        """Let faults strike that are due after a worker's push."""
+        """Let faults strike that are due after a worker's push; none strikes an aggregator."""
         if self._clock.finished:
             return
         self._fruitless = 0
-        self._pushes[worker] += 1
-        for fault in self._schedule.after_push(worker, self._pushes[worker]):
-            self._strike((worker,), fault)
+        if self._clock.conversations.below(worker) is None:
+            self._pushes[worker] += 1
+            for fault in self._schedule.after_push(worker, self._pushes[worker]):
+                self._strike((worker,), fault)
         self.strike_at_iteration()
 
     def strike_at_iteration(self) -> None:
@@ -156,13 +157,14 @@ class FaultStrikes(Stateful):
         self._stage.fault(fault.record(phase, devices, self._clock.now, version))
 
     def _strike(self, devices: Sequence[int], fault: Fault) -> None:
-        """Let a fault strike the server, or those of the workers that are neither killed nor lost."""
-        if SERVER_NUMBER in devices:
-            self._server_strikes += 1
-            version = self._version
-            phases: tuple[Literal["begin", "end"], ...] = ("begin", "end")
-            both = (fault.record(phase, devices, self._clock.now, version) for phase in phases)
-            self._stage.server_killed(self._server_strikes, *both)
+        """Let a fault strike servers, or those of the workers that are neither killed nor lost.
+
+        Servers are killed one after the other, as the run goes back with each of them.
+        """
+        servers = [device for device in devices if device <= SERVER_NUMBER]
+        for server in servers:
+            self._kill_server(server, fault)
+        if servers:
             return
         slow, until = fault.kind == "slow", self._clock.now + (fault.duration or inf)
         there = [worker for worker in devices if worker in self._clock.workers]
@@ -191,6 +193,13 @@ class FaultStrikes(Stateful):
             self._post(until, _End(fault, number, incarnations))
         if fault.kind == "kill":
             self._clock.send_due()  # others may have waited for the killed workers
+
+    def _kill_server(self, server: int, fault: Fault) -> None:
+        self._server_strikes += 1
+        version = self._version
+        phases: tuple[Literal["begin", "end"], ...] = ("begin", "end")
+        both = (fault.record(phase, [server], self._clock.now, version) for phase in phases)
+        self._stage.server_killed(server_index(server), self._server_strikes, *both)
 
     def _end(self, end: _End) -> None:
         fault, incarnations = end.fault, end.incarnations

@@ -49,7 +49,9 @@ class Stage(Protocol):
     def finish(self, worker: int, late: bool) -> None:
         """Make the worker send what it has computed or, if late, only report that it has finished.
 
-        It sends every server its part.
+        It sends every server its part. An aggregator sends what it has combined; if that is nothing, as
+        it has no devices, it sends a report and does not ask for parameters
+        (``testbed.algorithms.aggregator_half.AggregatorHalf.take``).
         """
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
@@ -72,13 +74,22 @@ class FaultStage(Stage, Protocol):
     def fault(self, record: dict[str, Any]) -> None:
         """Make the beginning or the end of a fault real, and write its record down."""
 
-    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
-        """Kill the server, which comes back from its last checkpoint.
+    def server_killed(
+        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
+    ) -> None:
+        """Kill a server; the run goes on from its last checkpoint, or without one from the beginning.
 
-        What it did after the checkpoint happens once more, and so does this call.
+        A checkpoint of the virtual clock is one of the whole run, taken between two events: the clock's
+        ``state()`` (with its conditions, strikes, transfers and aggregators), and the state of every
+        server's and aggregator's service and half, and of every device. All of it goes back, whichever
+        server is killed. What happened after the checkpoint then happens once more, the same to the
+        bit, and so does this call. Nothing on record is taken back, and bytes count once, as if the
+        server had never been killed.
 
         Args:
-            number: the number of this kill, from 1; a kill that it has come back from keeps its number.
+            server: the index of the server that is killed.
+            number: the number of this kill among all kills of servers in the run, from 1. One that the
+                run has come back from keeps its number; it only has its two records written.
             begin, end: the records of the fault's beginning and end.
         """
 
@@ -89,7 +100,7 @@ class FaultStage(Stage, Protocol):
         """Note that a worker was killed: its connection has ended, and what it had is lost."""
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
-        """Let a killed worker greet and ask every server.
+        """Let a killed worker greet and ask every server that it talks to.
 
         Returns:
             The bytes of each message to one server; None if it does not come.

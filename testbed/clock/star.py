@@ -315,13 +315,22 @@ class StarClock(EventClock):
             return
         for size in arrived.sizes[1:]:
             service.count(worker, size)
-        if arrived.push.update is not None and self.strikes and not (late or server):
+        has_update = arrived.push.update is not None
+        if has_update and self.strikes and not (late or self.conversations.place(number)):
             self.strikes.pushed(worker)
-        if state.protocol.asks and worker in self.workers:
+        if self.aggregators is not None and not has_update:
+            self.aggregators.rests(worker)
+        elif state.protocol.asks and worker in self.workers:
             self.events.add(self.now, ASKED, number)
         else:
             self._time_silence(number, state)
         self.send_due()
+
+    def asks(self, worker: int, size: int) -> None:
+        """Let a worker ask every server of its own, by a message of ``size`` bytes, at this moment."""
+        for number in self.conversations.of_worker(worker):
+            self._services[self.conversations.server(number)].count(worker, size)
+            self.events.add(self.now, ASKED, number)
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Return the next message of a worker, or None if it is gone; see ``Stage.receive``."""

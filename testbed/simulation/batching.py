@@ -5,17 +5,18 @@ its gradient can be computed as soon as it has begun. Serial and batched gradien
 rounding.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.counted_copies import CountedCopies
+from testbed.clock.stage import Arrived
 from testbed.learning.batched.learner import BatchedLearner
 from testbed.learning.data.batches import Draw
 from testbed.learning.data.datasets import Dataset
+from testbed.simulation.versions import Part, SentVersions
 from testbed.training import computation
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
@@ -29,16 +30,24 @@ class Begun:
     """A computation that a worker has begun.
 
     Attributes:
-        key: the key of its parameters, among the versions.
-        version: the version of its parameters.
+        parts: its parameters, one part from each server; none once they are no longer needed.
+        versions: the versions of the parts.
         drawn: the mini-batch of each local step.
-        result: gradient and loss, once they are computed.
+        result: gradient and loss, once they are computed together with others.
+        messages: the message to each server, once one of them is needed.
     """
 
-    key: Hashable
-    version: int
+    parts: tuple[Part, ...]
+    versions: Sequence[int]
     drawn: Sequence[Draw]
     result: tuple[FloatVector, float] | None = None
+    messages: Sequence[Arrived] | None = None
+
+    def release(self, versions: SentVersions) -> None:
+        """Release its parameters, unless that was done before."""
+        for part in self.parts:
+            versions.release(part)
+        self.parts = ()
 
 
 class Batching(Stateful):
@@ -46,9 +55,7 @@ class Batching(Stateful):
 
     not_saved = frozenset({"_learner", "_versions"})
 
-    def __init__(
-        self, settings: Settings, dataset: Dataset, versions: CountedCopies[FloatVector]
-    ) -> None:
+    def __init__(self, settings: Settings, dataset: Dataset, versions: SentVersions) -> None:
         """Prepare the torch device that the spec names.
 
         Args:
@@ -70,10 +77,8 @@ class Batching(Stateful):
         self._begun[begun] = None
 
     def drop(self, begun: Begun) -> None:
-        """Remove a computation that is no longer needed, and release its version."""
-        if begun in self._begun:
-            del self._begun[begun]
-            self._versions.release(begun.key)
+        """Remove a computation that is computed, or no longer needed."""
+        self._begun.pop(begun, None)
 
     def result(self, begun: Begun) -> tuple[FloatVector, float]:
         """Return the gradient and the loss of a computation that was begun."""
@@ -86,8 +91,8 @@ class Batching(Stateful):
         device = self._learner.device
         indices = torch.from_numpy(np.stack([begun.drawn[-1].images for begun in together]))
         distinct = {
-            key: torch.from_numpy(self._versions[key]).to(device)
-            for key in dict.fromkeys(begun.key for begun in together)
+            parts: torch.from_numpy(self._versions.whole(parts)).to(device)
+            for parts in dict.fromkeys(begun.parts for begun in together)
         }
         # Rows of one block of memory, which is freed when the last of them was sent.
         out = torch.empty(len(together), self._learner.layout.total, device=device)
@@ -95,9 +100,10 @@ class Batching(Stateful):
             (only,) = distinct.values()
             gradients, losses = self._learner.shared(only, indices, out)
         else:
-            rows = [distinct[begun.key] for begun in together]
+            rows = [distinct[begun.parts] for begun in together]
             gradients, losses = self._learner.gradients(rows, indices, out)
         on_host = gradients.cpu().numpy()
         for begun, gradient, loss in zip(together, on_host, losses.tolist(), strict=True):
             begun.result = gradient, loss
+            begun.release(self._versions)
             self.drop(begun)

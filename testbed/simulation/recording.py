@@ -1,7 +1,8 @@
 """The record of a simulation: its journals, its outcome, and its reports to watchers and metrics.
 
 It receives everything that happens, and keeps it in the run directory, in order. What happens a
-second time, because the server went back to a checkpoint, is on record already and is left out.
+second time, because a server was killed and the run went back to a checkpoint, is on record already
+and is left out.
 """
 
 import time
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.device_names import SERVER_NAME, worker_name
+from testbed.device_names import worker_name
 from testbed.experiment.load import dump
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
@@ -107,15 +108,15 @@ class Recording:
         self.ingress = state["ingress"]
         self._version = self.system.version
 
-    def back_to(self, state: Mapping[str, Any] | None) -> None:
-        """Note that the server is back from a checkpoint or, with None, from the beginning.
+    def back_to(self, state: Mapping[str, Any] | None, server: str) -> None:
+        """Note that a server is back, and the run at a checkpoint or, with None, at the beginning.
 
         All that is on record stays.
         """
         self._deduplication.back_to(state["counts"] if state else dict.fromkeys(self._counts(), 0))
         version = self.system.version
         text = f"back from the checkpoint of update {version:,}" if state else "begins anew"
-        self.event("info", text, SERVER_NAME)
+        self.event("info", text, server)
 
     def _counts(self) -> dict[str, int]:
         """Return the number of records of each kind."""

@@ -17,7 +17,7 @@ from testbed.channel import readable
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.clock.event_clock import LATEST
-from testbed.device_names import EVALUATOR_NAME
+from testbed.device_names import EVALUATOR_NAME, server_names
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets
 from testbed.metrics.live import LiveRun
@@ -28,8 +28,8 @@ from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.runs.watching import Progress, Watcher
+from testbed.simulation.devices import STORED, ServerKilledError
 from testbed.simulation.recording import Recording
-from testbed.simulation.star import STORED, ServerKilledError
 from testbed.simulation.systems import system
 from testbed.telemetry import link_table
 from testbed.training import computation
@@ -168,25 +168,25 @@ class SimulatedRun:
         return self._learner.evaluate(self._images, self._labels)
 
     def _run(self, between: Callable[[], None]) -> None:
-        """Run to the end, with a new system each time that the server is killed."""
+        """Run to the end, with a new system each time that a server is killed."""
         while True:
             try:
                 self._system.clock.run(between)
                 return
-            except ServerKilledError:
+            except ServerKilledError as killed:
                 self._recording.flush()  # while the system that it reads is there
                 self._make_system()
-                self._restore_server()
+                self._restore_server(server_names(self._settings.servers)[killed.server])
 
-    def _restore_server(self) -> None:
-        """Bring the server back from its last checkpoint; what is on record happens once more."""
+    def _restore_server(self, name: str) -> None:
+        """Bring a server back, and the run to its last checkpoint; all after it happens once more."""
         assert self._checkpoints is not None
         self._server_kills += 1
         state = self._checkpoints.newest()
         if state is not None:
             self._system.restore(state["system"])
         self._system.resume_after(self._recording.host_seconds, self._server_kills)
-        self._recording.back_to(state)
+        self._recording.back_to(state, name)
 
     def _prepare_checkpoints(self) -> None:
         going_on, every = self._resumption, self._plan.spec.checkpoints.every

@@ -72,7 +72,7 @@ class System(ABC):
         """Count what is under way when training has ended, and close all connections."""
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, taken between two events; of ``simulation.star.STORED``."""
+        """Return what a checkpoint keeps, between two events; of ``simulation.devices.STORED``."""
         raise AssertionError("the spec allows no checkpoints of such a system")
 
     def restore(self, state: Mapping[str, Any]) -> None:

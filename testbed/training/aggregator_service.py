@@ -10,6 +10,7 @@ from testbed.training.parameter_service import (
     apply_update,
 )
 from testbed.training.settings import Settings
+from testbed.training.worker_states import State
 from testbed.updates import FloatVector, Layout
 
 
@@ -53,6 +54,11 @@ class AggregatorService(ParameterService):
     def stalled(self) -> bool:
         """False: workers that all wait do so for the server above."""
         return False
+
+    @property
+    def is_deserted(self) -> bool:
+        """True if no device is there but those that are suspected."""
+        return len(self._states) == len(self._states.within(State.SUSPECTED))
 
     def stop(self) -> None:
         """Note that the server above has made the run's updates."""

@@ -243,6 +243,10 @@ class Computation:
         update = self.half.compress(gradient)
         return self._codec.measure(update), self._received(update)
 
+    def measure_parts(self, gradient: FloatVector) -> list[tuple[int, Update]]:
+        """Do the same for each server that the worker pushes to: there is one."""
+        return [self.measure(gradient)]
+
     def _received(self, update: Update) -> Update:
         """Return the update as the receiver will read it, and tell the half what was lost."""
         received = self._codec.rounded(update)

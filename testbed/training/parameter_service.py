@@ -174,7 +174,9 @@ class ParameterService(Stateful):
         # By worker: the version that it was sent last, and the bytes it has sent since its last row.
         self._sent: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}
-        self._silence = Silence(settings.timing.suspect_after)
+        # What an aggregator waits for are devices, and it suspects these itself.
+        above = settings.aggregators and index < settings.servers
+        self._silence = Silence(None if above else settings.timing.suspect_after)
         self._begun = False
 
     @property

@@ -45,7 +45,7 @@ class SlicedComputation(Computation):
         return parts
 
     def measure_parts(self, gradient: FloatVector) -> list[tuple[int, Update]]:
-        """Do the same without encoding; return each part's bytes, and the part as it is received."""
+        """Do the same without encoding; return each part's bytes, and it as its server will read it."""
         update = self.half.compress(gradient)
         parts = [one.of(update) for one in self._cut]
         received = [codec.rounded(part) for codec, part in zip(self._codecs, parts, strict=True)]

@@ -64,7 +64,9 @@ def aggregator(devices: int = 3, **options: float | str | bool | None) -> Aggreg
 
 def taken(half: AggregatorHalf) -> Combined:
     assert half.is_due
-    return half.take()
+    combined = half.take()
+    assert combined is not None
+    return combined
 
 
 @given(st.lists(gradients, min_size=1, max_size=5))

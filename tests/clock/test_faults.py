@@ -135,7 +135,9 @@ class Played:
     def fault(self, record: dict[str, Any]) -> None:
         """Ignore the record; the tests look at the fault's effects."""
 
-    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+    def server_killed(
+        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
+    ) -> None:
         raise AssertionError("no rule kills the server")
 
     def lose(self, worker: int) -> None:

@@ -16,8 +16,8 @@ from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.planning.plan import plan
-from testbed.simulation.star import STORED
-from testbed.simulation.systems import StarSystem
+from testbed.simulation.devices import STORED
+from testbed.simulation.served_system import ServedSystem
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.training.settings import Settings
@@ -192,7 +192,7 @@ class Going:
         self.diagnoses: list[tuple[float, ...]] = []
         learner = Learner("mlp", settings.training.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
-        self.system = StarSystem(settings, digits(), learner, initial, self)
+        self.system = ServedSystem(settings, digits(), learner, initial, self)
 
     def row(self, row: UpdateRow, version: int) -> None:
         self.rows.append(row)

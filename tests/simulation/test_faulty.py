@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
+from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System
-from testbed.simulation.systems import StarSystem
 from testbed.training.settings import Settings
 from tests.simulation.test_simulated import (
     NETWORKS,
@@ -23,6 +23,7 @@ from tests.simulation.test_simulated import (
     held,
     settings,
     simulated,
+    stored,
 )
 
 LINKS: dict[str, dict[str, Any]] = {
@@ -45,12 +46,13 @@ def run(algorithm: str, *faults: Mapping[str, Any], **changes: Any) -> Simulated
 
 def leaks_nothing(star: System) -> None:
     """Check that only what a worker still needs is stored, and nothing of lost workers."""
-    assert isinstance(star, StarSystem)
-    workers = star._workers
-    assert held(workers) == workers._versions._holders
+    assert isinstance(star, ServedSystem)
+    workers = star._devices
+    assert held(workers) == stored(workers)
     for worker in workers._lost:
-        assert not workers._there[worker]
-        assert not workers._outbox[worker]
+        for number in workers._numbers.of_worker(worker):
+            assert not workers._there[number]
+            assert not workers._outbox[number]
 
 
 ONE = {"who": {"devices": ["worker-1"]}}

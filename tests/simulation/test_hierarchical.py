@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.simulation.tree_system import TreeSystem
+from testbed.simulation.served_system import ServedSystem
 from tests.simulation.test_simulated import Simulated
 from tests.simulation.test_simulated import settings as star_settings
 
@@ -188,7 +188,7 @@ def test_without_shaped_shared_links_flows_and_lines_take_the_same_time() -> Non
                 network=network,
             )
         )
-        assert isinstance(flows.system, TreeSystem)
+        assert isinstance(flows.system, ServedSystem)
         assert flows.system.clock.transfers is not None
         assert flows.digest == lines.digest
         # At 100 Gbit/s the parameters take some microseconds.
@@ -227,5 +227,5 @@ def test_what_the_encoding_rounds_away_is_kept_where_there_is_error_feedback(enc
 def test_versions_are_kept_as_long_as_they_are_needed() -> None:
     for name in itertools.product(ALGORITHMS, NETWORKS):
         system = simulated(*name).system
-        assert isinstance(system, TreeSystem)
-        assert all(len(copies) <= WORKERS + 2 for copies in system._tree._versions)
+        assert isinstance(system, ServedSystem)
+        assert len(system._devices._compute.versions) <= WORKERS + 2

@@ -20,9 +20,12 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
-from testbed.simulation.star import SimulatedWorkers
+from testbed.simulation.batching import Begun
+from testbed.simulation.devices import SimulatedDevices
+from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System
-from testbed.simulation.systems import MeshSystem, StarSystem, system
+from testbed.simulation.systems import MeshSystem, system
+from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
@@ -228,7 +231,7 @@ def test_the_bytes_at_a_server_follow_from_its_rows(algorithm: str, network: str
 
 def test_wire_bytes_follow_from_the_messages() -> None:
     run = simulated("asgd", "shaped")
-    assert isinstance(run.system, StarSystem)
+    assert isinstance(run.system, ServedSystem)
     pulls = Counter(run.rows["worker"][:-1].tolist())  # after every push but the last
     acknowledged = 0
     for worker in range(WORKERS):
@@ -279,16 +282,25 @@ def test_the_bytes_at_peers_follow_from_their_steps(network: str) -> None:
     assert len({peer["parameters_sha256"] for peer in peers.values()}) > 1
 
 
-def held(workers: SimulatedWorkers) -> Counter[Any]:
-    """Count by hand, for each version's parameters, how many computations still need them."""
-    needed: Counter[Any] = Counter()
+def held(workers: SimulatedDevices) -> Counter[Part]:
+    """Count by hand, for each part of a version, how many computations still need it."""
+    needed: Counter[Part] = Counter()
     for there in workers._there:
-        needed.update(key for key, _ in there)
-    begun = [one for one in workers._computing if one is not None]
+        needed.update(part for part, _ in there)
+    begun = {one for one in workers._computing if one is not None}
     for outbox in workers._outbox:
-        begun += [one for one in outbox if not isinstance(one, int)]
-    needed.update(one.key for one in begun if one.result is None)
+        begun |= {one for one in outbox if isinstance(one, Begun)}
+    for one in begun:
+        needed.update(one.parts if one.result is None and one.messages is None else ())
     return needed
+
+
+def stored(workers: SimulatedDevices) -> Counter[Part]:
+    """Return how many holders each part of a version has."""
+    found: Counter[Part] = Counter()
+    for index, copies in enumerate(workers._compute.versions._copies):
+        found.update({(index, key): count for key, count in copies._holders.items()})
+    return found
 
 
 @pytest.mark.parametrize("batched", [False, True], ids=["serial", "batched"])
@@ -301,22 +313,22 @@ def test_versions_are_stored_once_and_as_long_as_they_are_needed(
 
     def look(star: System) -> None:
         nonlocal most
-        assert isinstance(star, StarSystem)
-        workers = star._workers
-        assert held(workers) == workers._versions._holders
-        most = max(most, len(workers._versions))
+        assert isinstance(star, ServedSystem)
+        workers = star._devices
+        assert held(workers) == stored(workers)
+        most = max(most, len(workers._compute.versions))
 
     how = {"network": NETWORKS[network], "simulation": {"batched": batched}}
     run = Simulated(settings(algorithm, **how), look)
-    assert isinstance(run.system, StarSystem)
-    workers = run.system._workers
+    assert isinstance(run.system, ServedSystem)
+    workers = run.system._devices
     look(run.system)
-    assert most > 0 or workers._at_once
+    assert most > 0 or workers._compute.at_once
     assert most <= WORKERS + 1  # one for each worker, and one under way
-    for key, count in held(workers).items():
+    for part, count in held(workers).items():
         for _ in range(count):
-            workers._versions.release(key)
-    assert len(workers._versions) == 0
+            workers._compute.versions.release(part)
+    assert len(workers._compute.versions) == 0
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -92,11 +92,16 @@ class Above:
     def push(self) -> None:
         """Push the combination that has closed, and ask for the next parameters.
 
+        If there is nothing in it, as no device is left, only a report of that is sent.
+
         Raises:
             ConnectionError: the connection broke.
         """
         assert self.connection is not None
         combined = self._half.take()
+        if combined is None:
+            self._send(self.connection, [header(Kind.FINISHED, self._half.version)])
+            return
         encoding, body = self._codec.encode(combined.update)
         head = header(
             Kind.PUSH,

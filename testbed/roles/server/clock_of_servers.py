@@ -216,6 +216,10 @@ class ClockOfServers:
         assert index is not None
         self._aggregators[index - 1].adopt(NOTHING, version, time)
 
+    def ask(self, worker: int) -> int:
+        """Raise an error: the experiment file's conflicts allow no faults, so no aggregator rests."""
+        raise AssertionError(f"the aggregator with the number {worker} has rested")
+
     def finish(self, worker: int, late: bool) -> None:
         """Tell a worker that its computation is over, or an aggregator to push what it has combined."""
         index = self._numbers.below(worker)
@@ -253,7 +257,9 @@ class ClockOfServers:
             observer.report.flush()
         self._report.send(FaultReported(record))
 
-    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+    def server_killed(
+        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
+    ) -> None:
         """Raise an error: the experiment file's conflicts allow no such fault."""
         raise AssertionError("one of several servers cannot be killed")
 

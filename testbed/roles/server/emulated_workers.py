@@ -249,7 +249,9 @@ class EmulatedWorkers:
         self._report.flush()
         self._report.send(FaultReported(record))
 
-    def server_killed(self, number: int, begin: dict[str, Any], end: dict[str, Any]) -> None:
+    def server_killed(
+        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
+    ) -> None:
         """Have the orchestrator kill this process, unless it was restarted after that already."""
         if self._server_kills is not None and number <= self._server_kills:
             self.fault(begin)

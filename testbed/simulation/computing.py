@@ -1,0 +1,207 @@
+"""The gradients of simulated workers: computed at once, when they are needed, or many together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from testbed.checkpoints.stateful import Stateful
+from testbed.clock.stage import Arrived
+from testbed.learning.data.batches import Draw
+from testbed.learning.data.datasets import Dataset
+from testbed.learning.learner import Learner
+from testbed.simulation.batching import Batching, Begun
+from testbed.simulation.versions import Part, SentVersions
+from testbed.training.computation import Computation
+from testbed.training.parameter_service import Pushed, as_loss
+from testbed.training.settings import Settings
+from testbed.training.slices import Slice
+from testbed.training.worker_protocols import WorkerProtocol
+from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
+from testbed.wire.frames import HEADER
+
+ENOUGH_UPDATES = 10
+"""Updates per worker from which gradients are computed immediately: up to one per worker is wasted."""
+
+
+class Computing(Stateful):
+    """What all workers of a run compute.
+
+    Where a worker of one server is certain to send what it computes, and has its parameters as soon as
+    they are sent, its gradient is computed immediately, at the server's own parameters, without a copy.
+    Otherwise it is computed when its first message is taken in, and not at all if none ever is. The
+    result is the same: a gradient depends only on the versions and the mini-batch that was drawn.
+
+    Attributes:
+        at_once: True if gradients are computed immediately.
+        versions: the parameters that were sent and may be needed.
+    """
+
+    not_saved = frozenset(
+        {
+            "at_once",
+            "_computations",
+            "_of_server",
+            "_learner",
+            "_loaded",
+            "_pull",
+            "_several",
+            "_gradients",
+            "_new_incarnation",
+        }
+    )
+
+    def __init__(
+        self,
+        computations: Sequence[Computation],
+        cut: Sequence[Slice],
+        learners: tuple[Learner, Learner],
+        *,
+        protocol: type[WorkerProtocol],
+        settings: Settings,
+        dataset: Dataset,
+        new_incarnation: Callable[[int, int], Computation],
+    ) -> None:
+        """Begin with nothing to compute.
+
+        Args:
+            computations: by the workers' numbers.
+            cut: the servers' slices of the parameters.
+            learners: one whose parameters are those of the only server, and another one.
+            protocol: how workers get parameters.
+            settings: the run's settings.
+            dataset: the dataset that is learnt.
+            new_incarnation: makes the computation of a worker that was killed, from its number and
+                incarnation.
+        """
+        self._computations = list(computations)
+        self._new_incarnation = new_incarnation
+        self._of_server, self._learner = learners
+        self._loaded: Sequence[Part] = ()
+        self._pull = (HEADER.size,) * protocol.asks
+        self._several = len(cut) > 1
+        local = computations[0].half.local_steps > 1
+        worthwhile = settings.training.updates >= ENOUGH_UPDATES * len(computations)
+        batched = settings.data.batched
+        self.at_once = (
+            protocol.certain and _instant(settings) and worthwhile and not (local or batched)
+        )
+        self.versions = SentVersions(cut)
+        self._batching: Batching | None = None
+        if batched and not local:
+            self._batching = Batching(settings, dataset, self.versions)
+        self._gradients: list[FloatVector | None] = [None] * len(computations)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything but the data, and what can be made again."""
+        computations = [computation.state() for computation in self._computations]
+        return super().state() | {"computations": computations}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; parameters are loaded anew."""
+        own = dict(state)
+        for computation, saved in zip(self._computations, own.pop("computations"), strict=True):
+            computation.restore(saved)
+        super().restore(own)
+        self._loaded = ()
+
+    def begin_anew(self, worker: int, incarnation: int) -> None:
+        """Let a worker that was killed compute from the beginning."""
+        self._computations[worker] = self._new_incarnation(worker, incarnation)
+
+    def draw(self, worker: int, dealt: int) -> Sequence[Draw]:
+        """Draw the mini-batches of a worker's next computation.
+
+        Args:
+            dealt: the number of the mini-batch that the server has dealt it, where that is how.
+        """
+        return self._computations[worker].draw(dealt)
+
+    def message_at_once(
+        self, worker: int, versions: Sequence[int], drawn: Sequence[Draw]
+    ) -> Arrived:
+        """Compute at the only server's own parameters, and return the message to it."""
+        computation = self._computations[worker]
+        gradient, loss = computation.gradient(self._of_server, drawn, versions[0])
+        (message,) = self._messages(worker, versions, gradient, loss, keep=True)
+        return message
+
+    def begin(self, begun: Begun) -> Begun:
+        """Begin a computation at parameters that are held for it; return it."""
+        if self._batching is not None:
+            self._batching.begin(begun)
+        return begun
+
+    def drop(self, begun: Begun) -> None:
+        """Release a computation that is no longer needed, and its parameters."""
+        if self._batching is not None:
+            self._batching.drop(begun)
+        begun.release(self.versions)
+
+    def message(self, worker: int, place: int, begun: Begun, *, keep: bool) -> Arrived:
+        """Return a worker's message to one of its servers, and compute if it is the first one.
+
+        Args:
+            place: of the server, among the worker's.
+            keep: True if others may be computed before the message is used.
+        """
+        if begun.messages is None:
+            gradient, loss = self._gradient(worker, begun)
+            begun.messages = self._messages(
+                worker, begun.versions, gradient, loss, keep=keep or self._several
+            )
+        return begun.messages[place]
+
+    def _gradient(self, worker: int, begun: Begun) -> tuple[FloatVector, float]:
+        if self._batching is not None:
+            return self._batching.result(begun)
+        computation = self._computations[worker]
+        if self._loaded != begun.parts or computation.half.local_steps > 1:
+            self.versions.load(begun.parts, self._learner.parameters)
+            self._loaded = begun.parts
+        begun.release(self.versions)
+        return computation.gradient(self._learner, begun.drawn, min(begun.versions))
+
+    def _messages(
+        self,
+        worker: int,
+        versions: Sequence[int],
+        gradient: FloatVector,
+        loss: float,
+        *,
+        keep: bool,
+    ) -> list[Arrived]:
+        found = []
+        for version, (size, received) in zip(
+            versions, self._computations[worker].measure_parts(gradient), strict=True
+        ):
+            update = self._kept(worker, received) if keep else received
+            push = Pushed(version, update, size, as_loss(loss))
+            found.append(Arrived(push, (HEADER.size + size, *self._pull)))
+        return found
+
+    def _kept(self, worker: int, update: Update) -> Update:
+        """Return a copy; one of a dense update may lie in memory that the worker keeps for it."""
+        if isinstance(update, SparseUpdate) or not self.at_once:
+            return update.copy()
+        memory = self._gradients[worker]
+        if memory is None:
+            memory = self._gradients[worker] = np.empty_like(update.values)
+        np.copyto(memory, update.values)
+        return DenseUpdate(memory)
+
+
+def _instant(settings: Settings) -> bool:
+    """Return True if what the only server sends is used at once, whatever happens."""
+    at_once = all(device.is_sent_at_once for device in settings.kinds_of_devices)
+    alone = settings.serving == 1 and not settings.network.route_of
+    return alone and at_once and not any(map(_delays, settings.faults.rules))
+
+
+def _delays(rule: Mapping[str, Any]) -> bool:
+    """Return True if a rule makes parameters arrive later than they are sent."""
+    faults = [rule["fault"], *(row[-1] for row in rule.get("trace", ()))]
+    return any(
+        fault.get("downlink") or (fault["duration"] and fault["kind"] not in ("kill", "slow"))
+        for fault in faults
+    )

@@ -1,0 +1,354 @@
+"""The simulated workers and aggregators around servers: a ``testbed.clock.stage.FaultStage``.
+
+They compute for real, and send nothing: each service takes in what it would read from their messages.
+An update is only measured, not encoded, where measuring takes less time. Which worker talks to which
+server is said by ``testbed.clock.conversations``; an aggregator is a worker of the server above it.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from testbed.checkpoints.stateful import Stateful
+from testbed.clock import faults
+from testbed.clock.conversations import conversations
+from testbed.clock.stage import Arrived
+from testbed.learning.data.batches import Draw
+from testbed.simulation.aggregators import SimulatedAggregators
+from testbed.simulation.batching import Begun
+from testbed.simulation.computing import Computing
+from testbed.simulation.system import Evaluated
+from testbed.simulation.versions import Part
+from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
+from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.settings import Settings
+from testbed.training.worker_protocols import WorkerProtocol
+from testbed.wire.frames import HEADER, SECRET_SIZE
+
+STORED = (
+    *faults.STORED,
+    Begun,
+    Draw,
+    Evaluated,
+    ModelledConnection,
+    ModelledIngress,
+    Acknowledgements,
+)
+"""The classes in the state of a system with these devices, besides plain values and arrays."""
+
+
+class ServerKilledError(Exception):
+    """A server is killed, in the middle of an event: the system can no longer be used.
+
+    Attributes:
+        server: its index.
+    """
+
+    def __init__(self, server: int) -> None:
+        super().__init__(f"server {server} is killed")
+        self.server = server
+
+
+class SimulatedDevices(Stateful):
+    """All simulated workers and aggregators of a run.
+
+    Attributes:
+        server_kills: how often servers were killed, and have come back.
+    """
+
+    not_saved = frozenset(
+        {
+            "_services",
+            "_aggregators",
+            "_pull",
+            "_began",
+            "_co_located",
+            "_numbers",
+            "_server",
+            "_slice",
+            "_on_fault",
+            "_deals",
+            "server_kills",
+        }
+    )
+
+    def __init__(
+        self,
+        services: Sequence[ParameterService],
+        computing: Computing,
+        aggregators: SimulatedAggregators,
+        *,
+        protocol: type[WorkerProtocol],
+        settings: Settings,
+        on_fault: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Connect all workers to their services, and have them ask if that is the protocol.
+
+        Args:
+            services: the servers' and then the aggregators'.
+            computing: computes the workers' gradients.
+            protocol: how workers get parameters.
+            on_fault: called with every fault's record.
+        """
+        self._services = list(services)
+        self._compute = computing
+        self._aggregators = aggregators
+        self._on_fault = on_fault
+        self.server_kills = 0
+        self._lost: set[int] = set()
+        self._connected: set[int] = set()
+        self._pull = (HEADER.size,) * protocol.asks
+        self._co_located = settings.network.co_located
+        self._numbers = numbers = conversations(settings)
+        workers = range(settings.evaluator)
+        every = [one for worker in workers for one in numbers.of_worker(worker)]
+        # By conversation: its server, and the slice that this holds; an aggregator holds all there is.
+        self._server = [numbers.server(one) for one in every]
+        self._slice = [server if settings.servers > 1 else 0 for server in self._server]
+        self._wire = [ModelledConnection() for _ in every]
+        self._deals = settings.data.partition["kind"] == "stream"
+        # By conversation: the numbers of the mini-batches that the worker was dealt, by version.
+        self._dealt: list[dict[int, int]] = [{} for _ in every]
+        # By conversation: the parameters that were sent, as long as they may be needed.
+        self._there: list[deque[tuple[Part, int]]] = [deque() for _ in every]
+        self._outbox: list[deque[Begun | Arrived | int]] = [deque() for _ in every]
+        # By conversation: the version of the last push, where workers do not ask.
+        self._pushed: list[int | None] = [None] * len(every)
+        self._computing: list[Begun | None] = [None for _ in workers]
+        self._computed: list[Arrived | None] = [None for _ in workers]
+        self._began = time.monotonic()
+        for worker in workers:
+            sizes = self._greet(worker)
+            for number in numbers.of_worker(worker):
+                service = self._services[self._server[number]]
+                service.join(worker)
+                for size in sizes:
+                    service.count(worker, size)
+                if protocol.asks:
+                    service.asked(worker)
+
+    def _greet(self, worker: int) -> Sequence[int]:
+        """Connect a worker to its servers; return the bytes of the messages that it sends each."""
+        self._connected.add(worker)
+        sizes = (HEADER.size + SECRET_SIZE, *self._pull)
+        for number in self._numbers.of_worker(worker):
+            self._wire[number].greeted(sizes, answer=HEADER.size)
+        return sizes
+
+    def _is_local(self, conversation: int) -> bool:
+        """Return True if a conversation is within one machine, and crosses no link."""
+        worker = self._numbers.worker(conversation)
+        return worker == self._server[conversation] < self._co_located
+
+    @property
+    def over_links(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """The modelled wire bytes that each worker has sent a server, and received from it.
+
+        By the worker's number and the server's index; conversations within a machine are left out.
+        """
+        return {
+            (self._numbers.worker(number), self._server[number]): connection.wire_bytes
+            for number, connection in enumerate(self._wire)
+            if not self._is_local(number)
+        }
+
+    def wire_bytes(self, server: int) -> int:
+        """Return the modelled wire bytes that entered a server or, from below, an aggregator.
+
+        Those from a worker on its own machine are left out.
+        """
+        return sum(
+            connection.to_server.wire_bytes
+            for number, connection in enumerate(self._wire)
+            if self._server[number] == server and not self._is_local(number)
+        )
+
+    def close(self) -> None:
+        """End all connections."""
+        for worker in self._connected:
+            for number in self._numbers.of_worker(worker):
+                self._wire[number].stopped(HEADER.size)
+        self._connected.clear()
+
+    def resume_after(self, host_seconds: float) -> None:
+        """Note that ``host_seconds`` of the host's clock have passed already."""
+        self._began = time.monotonic() - host_seconds
+
+    # -- the clock's stage
+
+    def answer(self, conversation: int) -> int:
+        """Send a worker the parameters that it is due; return the message's bytes."""
+        worker, compute = self._numbers.worker(conversation), self._compute
+        service = self._services[self._server[conversation]]
+        answer = service.answer(worker)
+        vector, version = answer.vector, answer.version
+        is_own = vector is not service.half.parameters
+        needed = worker not in self._lost
+        if needed and self._deals:
+            self._dealt[conversation][version] = answer.dealt
+        if needed and (is_own or not compute.at_once):
+            part = self._slice[conversation], (version, worker) if is_own else version
+            compute.versions.hold(part, vector)
+            self._there[conversation].append((part, version))
+        size = HEADER.size + sum(map(len, answer.body))
+        self._wire[conversation].sent(size)
+        return size
+
+    def arrived(self, conversation: int, version: int) -> None:
+        """Note that parameters have arrived; a worker of one server needs no older ones any more."""
+        if self._pushed[conversation] == version:
+            # The server had suspected the worker, and starts anew.
+            self._pushed[conversation] = None
+        if self._deals:
+            dealt = self._dealt[conversation].items()
+            self._dealt[conversation] = {one: batch for one, batch in dealt if one >= version}
+        if self._numbers.servers == 1:
+            self._release_older(conversation, version)
+
+    def _release_older(self, conversation: int, version: int) -> None:
+        sent = self._there[conversation]
+        while sent and sent[0][1] < version:
+            self._compute.versions.release(sent.popleft()[0])
+
+    def compute(self, worker: int, versions: Sequence[int]) -> None:
+        """Begin the worker's computation; what it was computing is dropped."""
+        before = self._computing[worker]
+        if before is not None:
+            self._compute.drop(before)
+        numbers = self._numbers.of_worker(worker)
+        drawn = self._compute.draw(worker, self._dealt[numbers[0]][versions[0]] if self._deals else 0)
+        if self._compute.at_once and not self._there[numbers[0]]:
+            assert versions[0] == self._services[0].half.version
+            self._computed[worker] = self._compute.message_at_once(worker, versions, drawn)
+            return
+        parts = tuple(map(self._use, numbers, versions))
+        self._computing[worker] = self._compute.begin(Begun(parts, versions, drawn))
+
+    def _use(self, conversation: int, version: int) -> Part:
+        """Return the part of a version, held for a computation.
+
+        A worker of one server uses it once; one of several may have to compute at it again.
+        """
+        self._release_older(conversation, version)
+        there = self._there[conversation]
+        part, sent = there[0]
+        assert sent == version
+        if self._numbers.servers == 1:
+            there.popleft()
+        else:
+            self._compute.versions.hold_again(part)
+        return part
+
+    def finish(self, worker: int, late: bool) -> None:
+        """End a worker's computation, or take what an aggregator has combined.
+
+        A server whose version the worker has pushed for before only gets a report.
+        """
+        if self._computed[worker] is not None:
+            return
+        numbers = self._numbers.of_worker(worker)
+        if self._numbers.below(worker) is not None:
+            self._outbox[numbers[0]].append(self._aggregators.combined(worker))
+            return
+        begun = self._computing[worker]
+        assert begun is not None
+        self._computing[worker] = None
+        pushes = False
+        for number, version in zip(numbers, begun.versions, strict=True):
+            if late or self._pushed[number] == version:
+                self._outbox[number].append(version)
+                continue
+            self._outbox[number].append(begun)
+            pushes = True
+            if not self._pull:
+                self._pushed[number] = version
+        if not pushes:
+            self._compute.drop(begun)
+
+    def receive(self, conversation: int, keep: bool) -> Arrived | None:
+        """Return what the worker sends to the server of the conversation."""
+        worker = self._numbers.worker(conversation)
+        arrived = self._computed[worker]
+        if arrived is not None:
+            self._computed[worker] = None
+        else:
+            sent = self._outbox[conversation].popleft()
+            if isinstance(sent, Begun):
+                place = self._numbers.place(conversation)
+                arrived = self._compute.message(worker, place, sent, keep=keep)
+            elif isinstance(sent, Arrived):
+                arrived = sent
+            else:
+                arrived = Arrived(Pushed(sent, None, 0, math.nan), (HEADER.size,))
+        self._wire[conversation].pushed(arrived.size)
+        return arrived
+
+    # -- aggregators, by their numbers as workers
+
+    def adopt(self, worker: int, version: int, time: float) -> None:
+        """Make an aggregator's service take over parameters that have arrived."""
+        versions = self._compute.versions
+        part = self._use(self._numbers.of_worker(worker)[0], version)
+        self._aggregators.adopt(worker, versions[part], version, time)
+        versions.release(part)
+
+    def ask(self, worker: int) -> int:
+        """Let an aggregator ask for parameters; return the message's bytes."""
+        self._wire[self._numbers.of_worker(worker)[0]].pushed(HEADER.size)
+        return HEADER.size
+
+    # -- what goes wrong
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Report the fault's record; nothing is to be made real here."""
+        self._on_fault(record)
+
+    def server_killed(
+        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
+    ) -> None:
+        """Raise ServerKilledError, unless the run has come back from this kill already."""
+        self._on_fault(begin)
+        if number > self.server_kills:
+            raise ServerKilledError(server)
+        self._on_fault(end)
+
+    def lose(self, worker: int) -> None:
+        """Drop what a worker was computing or had to send, and what it is sent from now on."""
+        self._lost.add(worker)
+        begun = self._computing[worker]
+        if begun is not None:
+            self._compute.drop(begun)
+        for number in self._numbers.of_worker(worker):
+            for one in self._outbox[number]:
+                if isinstance(one, Begun):
+                    self._compute.drop(one)
+            for part, _ in self._there[number]:
+                self._compute.versions.release(part)
+            self._outbox[number].clear()
+            self._there[number].clear()
+        self._computing[worker] = self._computed[worker] = None
+
+    def killed(self, worker: int) -> None:
+        """Drop everything that a worker had, and its connections."""
+        self.lose(worker)
+        self._connected.remove(worker)
+        for number in self._numbers.of_worker(worker):
+            self._wire[number].closed()
+
+    def returned(self, worker: int, incarnation: int) -> Sequence[int]:
+        """Start a killed worker anew; return the bytes of the messages that it sends each server."""
+        self._lost.remove(worker)
+        self._compute.begin_anew(worker, incarnation)
+        for number in self._numbers.of_worker(worker):
+            self._pushed[number] = None
+        return self._greet(worker)
+
+    def host_time(self) -> float:
+        """Return the seconds of the host's clock since the simulation began."""
+        return time.monotonic() - self._began
+
+    def refuse(self, conversation: int, error: ValueError) -> None:
+        """Raise an error: only a bug makes a simulated worker send an invalid message."""
+        raise AssertionError(f"conversation {conversation}: {error}")

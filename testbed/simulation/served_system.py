@@ -1,0 +1,254 @@
+"""Servers and their workers, with aggregators between them or without.
+
+One server holds all parameters, and each of several a slice of them. The conversations say which worker
+talks to which server (``testbed.clock.conversations``).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from testbed.clock.aggregators import TimedAggregators
+from testbed.clock.conversations import conversations
+from testbed.clock.devices import devices
+from testbed.clock.faults import star_clock
+from testbed.clock.star import StarClock
+from testbed.device_names import aggregator_name, server_names, worker_name
+from testbed.encoding_choice import EncodingChoice
+from testbed.faults.schedule import Schedule
+from testbed.learning.data import datasets
+from testbed.learning.data.batches import Batches
+from testbed.learning.learner import Learner
+from testbed.simulation.aggregators import SimulatedAggregators
+from testbed.simulation.computing import Computing
+from testbed.simulation.devices import SimulatedDevices
+from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
+from testbed.simulation.system import Evaluated, System, Witness, batches_of_all
+from testbed.telemetry.records import UpdateRow
+from testbed.training import computation
+from testbed.training.aggregator_service import AggregatorService
+from testbed.training.computation import Computation
+from testbed.training.objective import objective
+from testbed.training.parameter_service import ParameterService
+from testbed.training.settings import Settings
+from testbed.training.sliced_computation import SlicedComputation
+from testbed.training.slices import slices
+from testbed.training.times import Times
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
+from testbed.updates import FloatVector
+from testbed.wire.encodings import Codec
+
+
+class ServedSystem(System):
+    """The servers, aggregators and workers of one run."""
+
+    clock: StarClock
+
+    def __init__(
+        self,
+        settings: Settings,
+        dataset: datasets.Dataset,
+        learner: Learner,
+        initial: FloatVector,
+        observer: Witness,
+    ) -> None:
+        layout, servers = learner.layout, settings.servers
+        self._settings = settings
+        self._cut = slices(layout, servers)
+        # One server's parameters are the learner's memory, so computing at them needs no copy.
+        np.copyto(learner.parameters, initial)
+        self._parameters = learner.parameters if servers == 1 else initial.copy()
+        self._halves = [
+            computation.server_half(
+                settings,
+                one.layout,
+                self._parameters if servers == 1 else self._parameters[one.start : one.stop],
+            )
+            for one in self._cut
+        ]
+        self._evaluations = SlicedEvaluations(self._halves, self._ledger, observer)
+        self._services: list[ParameterService] = [
+            ParameterService(
+                half,
+                one.layout,
+                settings,
+                observer if servers == 1 else self._evaluations.observer_of(index),
+                index=index,
+            )
+            for index, (half, one) in enumerate(zip(self._halves, self._cut, strict=True))
+        ]
+        self._combining = [
+            computation.aggregator_half(settings, layout, len(settings.callers(servers + index)))
+            for index in range(settings.aggregators)
+        ]
+        self._aggregators = [
+            AggregatorService(half, layout, settings, _OfAggregator(observer), index=index)
+            for index, half in enumerate(self._combining, servers)
+        ]
+        choice = EncodingChoice.model_validate(settings.training.encoding)
+        codec, goal = Codec(choice, layout.sizes), objective(settings)
+        batches = list(batches_of_all(settings, dataset))
+
+        def compute_on(number: int, own: Batches) -> Computation:
+            half = computation.worker_half(settings, layout, number)
+            if servers == 1:
+                return Computation(half, own, codec, goal)
+            return SlicedComputation(half, own, choice, layout, self._cut, goal)
+
+        def new_incarnation(worker: int, incarnation: int) -> Computation:
+            """Make the computation of a worker that was killed: it has lost all but its images."""
+            old = batches[worker]
+            own = computation.batches(
+                settings, dataset, old.shard, worker, memory=old, incarnation=incarnation
+            )
+            return compute_on(worker, own)
+
+        computations = [compute_on(number, own) for number, own in enumerate(batches)]
+        protocol = WORKER_PROTOCOLS[self._halves[0].protocol]
+        self._devices = SimulatedDevices(
+            [*self._services, *self._aggregators],
+            Computing(
+                computations,
+                self._cut,
+                (learner, learner.twin()),
+                protocol=protocol,
+                settings=settings,
+                dataset=dataset,
+                new_incarnation=new_incarnation,
+            ),
+            SimulatedAggregators(self._aggregators, conversations(settings), codec),
+            protocol=protocol,
+            settings=settings,
+            on_fault=observer.fault,
+        )
+        self._busy = Times.of(settings).busy(computations[0].half.local_steps)
+        self.clock = star_clock(
+            [*self._services, *self._aggregators],
+            self._devices,
+            devices(settings, range(settings.evaluator), protocol, self._busy),
+            Schedule(settings.faults.rules, settings.seed, settings.workers),
+        )
+        if self._aggregators:
+            self.clock.aggregators = TimedAggregators(self.clock, self._aggregators, self._devices)
+
+    @property
+    def version(self) -> int:
+        """The number of updates that all servers have made."""
+        return min(half.version for half in self._halves)
+
+    @property
+    def parameters(self) -> FloatVector:
+        """The parameters of all servers, as they are now."""
+        return self._parameters
+
+    @property
+    def evaluated(self) -> Evaluated:
+        """The version whose slices all servers have reached; bytes are when each of them did."""
+        if len(self._halves) == 1:
+            return super().evaluated
+        assert self._evaluations.evaluated is not None
+        return self._evaluations.evaluated
+
+    def ledger(self) -> dict[str, int]:
+        """Return the bytes that entered all servers together; aggregators' are not among them."""
+        return sum_of([self._ledger(index) for index in range(len(self._services))])
+
+    def _ledger(self, index: int) -> dict[str, int]:
+        """Return the bytes that entered a server or, from below, an aggregator."""
+        service = [*self._services, *self._aggregators][index]
+        ledger = {
+            "payload_bytes": service.payload_bytes,
+            "message_bytes": service.message_bytes,
+            "wire_bytes": self._devices.wire_bytes(index),
+        }
+        if self._settings.network.co_located:
+            ledger["local_payload_bytes"] = service.local_payload_bytes
+            ledger["local_message_bytes"] = service.local_message_bytes
+        return ledger
+
+    def over_links(self) -> dict[tuple[str, str], int]:
+        workers = [worker_name(number) for number in range(self._settings.workers)]
+        aggregators = [aggregator_name(index) for index in range(self._settings.aggregators)]
+        calling, serving = workers + aggregators, [*self._server_names, *aggregators]
+        found = {}
+        for (worker, server), (sent, received) in self._devices.over_links.items():
+            found[calling[worker], serving[server]] = sent
+            found[serving[server], calling[worker]] = received
+        return found
+
+    @property
+    def _server_names(self) -> Sequence[str]:
+        return server_names(len(self._halves))
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "halves": [half.state() for half in (*self._halves, *self._combining)],
+            "services": [one.state() for one in (*self._services, *self._aggregators)],
+            "evaluations": self._evaluations.state(),
+            "clock": self.clock.state(),
+            "asked": self._busy.asked,
+            "devices": self._devices.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for half, saved in zip((*self._halves, *self._combining), state["halves"], strict=True):
+            half.restore(saved)
+        services = (*self._services, *self._aggregators)
+        for service, saved in zip(services, state["services"], strict=True):
+            service.restore(saved)
+        self._evaluations.restore(state["evaluations"])
+        self.clock.restore(state["clock"])
+        self._busy.go_on(state["asked"])
+        self._devices.restore(state["devices"])
+
+    def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
+        self._devices.resume_after(host_seconds)
+        self._devices.server_kills = server_kills
+
+    def drain(self) -> None:
+        self.clock.drain()
+        self._devices.close()
+
+    def own_summary(self) -> dict[str, Any]:
+        """Return what each of several servers, and each aggregator, has received.
+
+        Of a server that is until it reached the last version that was evaluated. The updates that came
+        too late for an aggregator's combination are counted beside it.
+        """
+        summary: dict[str, Any] = {}
+        if len(self._halves) > 1:
+            summary["servers"] = dict(
+                zip(self._server_names, self._evaluations.ledgers, strict=True)
+            )
+        if self._combining:
+            summary["aggregators"] = {
+                aggregator_name(index): {**self._ledger(1 + index), "late": half.late}
+                for index, half in enumerate(self._combining)
+            }
+        return summary
+
+
+class _OfAggregator:
+    """The observer of an aggregator's service: its updates are none of the server's.
+
+    A worker that is suspected or welcomed by its aggregator is reported like one of the server.
+    """
+
+    def __init__(self, observer: Witness) -> None:
+        self._observer = observer
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        pass
+
+    def evaluation_due(self) -> None:
+        pass
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        pass
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self._observer.suspected(worker, silent, time, version)
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        self._observer.welcomed(worker, time, version)
