@@ -28,22 +28,32 @@ def _aggregated(contents: Contents) -> set[str]:
 
 def _beyond(contents: Contents) -> list[Conflict]:
     """Return a conflict for each feature that does not work with aggregators yet."""
-    devices, simulation = contents.devices, contents.simulation
+    devices = contents.devices
     name = min(_aggregated(contents))
+    found: list[Conflict] = []
+    if devices.servers > 1:
+        text = f"{name} does not work with it yet: take one of them out"
+        found.append((("devices", "servers"), text))
+    return found + _not_emulated(contents, name) if contents.engine == "emulation" else found
+
+
+def _not_emulated(contents: Contents, name: str) -> list[Conflict]:
+    """Return a conflict for each feature that an emulation with aggregators does not have."""
+    devices = contents.devices
     presence = ("arrives", "leaves", "presence")
     asked: dict[tuple[str | int, ...], bool] = {
-        ("devices", "servers"): devices.servers > 1,
         ("devices", "suspect_after"): devices.suspect_after is not None,
         ("checkpoints", "every"): contents.checkpoints.every is not None,
         ("faults",): bool(contents.faults),
-        ("simulation", "batched"): simulation.batched,
-        ("simulation", "device"): simulation.device != "cpu",
         **{("devices", key): getattr(devices, key, None) is not None for key in presence},
         **{
-            ("devices", "classes", i, key): getattr(one, key, None) is not None
+            ("devices", "classes", i, key): bool(getattr(one, key, None))
             for i, one in enumerate(devices.classes)
-            for key in presence
+            for key in (*presence, "faults")
         },
     }
-    text = f"{name} does not work with it yet: take one of them out"
+    text = (
+        f"{name} does not work with it in an emulation yet: take one of them out, or use "
+        "`engine: simulation`"
+    )
     return [(path, text) for path, is_asked in asked.items() if is_asked]

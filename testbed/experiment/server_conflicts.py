@@ -25,16 +25,13 @@ def of_servers(contents: Contents) -> list[Conflict]:
             f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"
         )
         found.append((path, text))
-    if contents.clock == "virtual" and contents.checkpoints.every is not None:
+    emulated = contents.engine == "emulation" and contents.clock == "virtual"
+    if emulated and contents.checkpoints.every is not None:
         text = (
-            "several servers have no checkpoints under the virtual clock yet: use `clock: wall`, use "
-            "one server, or take it out"
+            "an emulation of several servers has no checkpoints under the virtual clock yet: use "
+            "`clock: wall` or `engine: simulation`, use one server, or take it out"
         )
         found.append((("checkpoints", "every"), text))
-    if contents.simulation.batched or contents.simulation.device != "cpu":
-        key = "batched" if contents.simulation.batched else "device"
-        text = "with several servers gradients are computed one after the other: take it out"
-        found.append((("simulation", key), text))
     return found + _of_placement(contents)
 
 
@@ -91,10 +88,11 @@ def _not_yet(contents: Contents) -> list[Conflict]:
                     "take `devices.placement` out"
                 )
                 found.append(((*path, key), text))
-    if contents.faults:
+    simulated = contents.engine == "simulation"
+    if not all(simulated and fault.of_server for fault in contents.faults):
         text = (
-            "a fault of a worker's machine would strike its co-located server, too, and servers cannot "
-            "be struck yet: take the faults out, or take `devices.placement` out"
+            "a fault of a worker's machine would strike its co-located server, too, which is not "
+            "supported yet: take the faults out, or take `devices.placement` out"
         )
         found.append((("faults",), text))
     return found

@@ -60,28 +60,6 @@ def test_a_cluster_without_devices_has_no_aggregator() -> None:
         ({"network": {}}, "algorithms.1", "there are no clusters: add network.clusters"),
         ({"devices": {"workers": 3, "servers": 2}}, "devices.servers", "does not work with it yet"),
         (
-            {"devices": {"workers": 3, "suspect_after": "9s"}},
-            "devices.suspect_after",
-            "does not work with it yet",
-        ),
-        (
-            {"devices": {"workers": 3, "leaves": "9s"}},
-            "devices.leaves",
-            "does not work with it yet",
-        ),
-        (
-            {"devices": {"workers": 3, "classes": [{"name": "a", "number": 3, "arrives": "1s"}]}},
-            "devices.classes.0.arrives",
-            "does not work with it yet",
-        ),
-        ({"checkpoints": {"every": 5}}, "checkpoints.every", "does not work with it yet"),
-        ({"simulation": {"batched": True}}, "simulation.batched", "does not work with it yet"),
-        (
-            {"faults": [{"when": {"time": "1s"}, "how": "freeze"}]},
-            "faults",
-            "does not work with it yet",
-        ),
-        (
             {"algorithms": [{"name": "hierarchical", "wait_for": 4}]},
             "algorithms.0",
             "wait_for is 4, and there are only 3 workers",
@@ -97,3 +75,32 @@ def test_what_does_not_work_is_refused(
         load(path)
     assert where in str(refused.value)
     assert text in str(refused.value)
+
+
+FREEZE = {"when": {"time": "1s"}, "how": "freeze"}
+SIMULATED_ONLY: dict[str, dict[str, Any]] = {
+    "devices.suspect_after": {"devices": {"workers": 3, "suspect_after": "9s"}},
+    "devices.leaves": {"devices": {"workers": 3, "leaves": "9s"}},
+    "devices.classes.0.arrives": {
+        "devices": {"workers": 3, "classes": [{"name": "a", "number": 3, "arrives": "1s"}]}
+    },
+    "devices.classes.0.faults": {
+        "devices": {"workers": 3, "classes": [{"name": "a", "number": 3, "faults": [FREEZE]}]}
+    },
+    "checkpoints.every": {"checkpoints": {"every": 5}},
+    "faults": {"faults": [FREEZE]},
+}
+
+
+@pytest.mark.parametrize("where", SIMULATED_ONLY)
+def test_what_only_a_simulation_does_with_aggregators_is_refused_in_an_emulation(
+    where: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tree.yaml"
+    path.write_text(yaml.safe_dump(SPEC | SIMULATED_ONLY[where]))
+    load(path)
+    path.write_text(yaml.safe_dump(SPEC | SIMULATED_ONLY[where] | {"engine": "emulation"}))
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    assert where in str(refused.value)
+    assert "does not work with it in an emulation yet" in str(refused.value)

@@ -152,6 +152,57 @@ SYSTEMS: dict[str, dict[str, Any]] = {
             {"when": {"mean_time": "400ms"}, "how": "partition", "lasting": "50ms"},
         ],
     },
+    "servers": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "devices": {"workers": 5, "servers": 3},
+        "pulls": "changed",
+    },
+    "servers, push-and-wait, shaped": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
+        "devices": {"workers": 5, "servers": 3},
+        "network": SHAPED,
+    },
+    "servers, shaped, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "devices": {"workers": 5, "servers": 3, "suspect_after": "2s"},
+        "network": SHAPED,
+        "faults": FAULTS,
+    },
+    "servers, batched": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "devices": {"workers": 5, "servers": 2},
+        "simulation": {"batched": True},
+    },
+    "co-located servers": {
+        "algorithms": [{"name": "asgd"}],
+        "devices": {"workers": 5, "servers": 3, "placement": "co-located"},
+        "network": SHAPED,
+    },
+    "aggregators": {
+        "algorithms": [{"name": "hierarchical", "ratio": 0.05, "error_feedback": True}],
+        "network": SHARED,
+    },
+    "aggregators, within, everything goes wrong": {
+        "algorithms": [
+            {"name": "hierarchical", "within": 0.12, "server": "asynchronous", "ratio": 0.05}
+        ],
+        "network": SHAPED | {"clusters": SHARED["clusters"]},
+        "devices": {"workers": 5, "suspect_after": "2s"},
+        "faults": FAULTS,
+    },
+    "aggregators, a cluster leaves": {
+        "algorithms": [{"name": "hierarchical"}],
+        "network": {"clusters": [{"name": "one", "number": 1}, {"name": "four", "number": 4}]},
+        "simulation": {"batched": True},
+        "faults": [
+            {
+                "who": {"devices": ["worker-0", "worker-1"]},
+                "when": {"mean_time": "400ms"},
+                "how": "kill",
+                "lasting": "300ms",
+            }
+        ],
+    },
     "push-and-interrupt": {"algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}]},
     "push-and-interrupt, shaped": {
         "algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}],
@@ -242,7 +293,7 @@ def test_a_restored_system_ends_as_the_undisturbed_one_does(tmp_path: Path, name
     def between() -> None:
         nonlocal events
         events += 1
-        if events % 37 == 5:  # at any place: within an update, or at its ends
+        if events % 61 == 5:  # at any place: within an update, or at its ends
             folder = tmp_path / f"{events}"
             state = {
                 "rows": len(undisturbed.rows),

@@ -33,6 +33,7 @@ def run(
     algorithm: dict[str, Any],
     sizes: tuple[int, ...] = (3, 3),
     network: str = "unshaped",
+    more_devices: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Simulated:
     """Simulate a run whose clusters have as many workers as ``sizes`` says."""
@@ -42,7 +43,7 @@ def run(
         star_settings(
             "asgd",
             algorithms=[algorithm],
-            devices={"workers": sum(sizes)},
+            devices={"workers": sum(sizes), **(more_devices or {})},
             network={**own, "clusters": clusters},
             **changes,
         )

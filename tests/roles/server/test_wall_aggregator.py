@@ -298,6 +298,7 @@ def test_error_feedback_keeps_what_selection_and_rounding_left_out(run: Run, abo
             if device is a:
                 above.hears_nothing(0.1)  # so that the sum has the order of the numbers
         combined = naive.take()
+        assert combined is not None
         rounded = codec.rounded(combined.update)
         naive.lost(combined.update, rounded)
         pushed = above.push()
