@@ -54,8 +54,8 @@ def same_updates(tree: Simulated, star: Simulated, columns: tuple[str, ...]) -> 
     assert tree.system.version == star.system.version == UPDATES
     assert tree.digest == star.digest
     assert [one.digest for one in tree.checkpoints] == [one.digest for one in star.checkpoints]
-    # A device's push reaches its aggregator before the server: a fault after it may strike at the version
-    # before, and after the last one of the run.
+    # A device's push reaches its aggregator before the server: a fault after it may strike at the
+    # version before, and after the last one of the run.
     mine, theirs = ([one | {"iteration": 0} for one in run.faults] for run in (tree, star))
     assert mine[: len(theirs)] == theirs
     # An aggregator's version may be older than the server's.
