@@ -92,7 +92,7 @@ class Above:
     def push(self) -> None:
         """Push the combination that has closed, and ask for the next parameters.
 
-        If there is nothing in it, as no device is left, only a report of that is sent.
+        Nothing is sent if there is nothing in it: no device is left, and the aggregator will end.
 
         Raises:
             ConnectionError: the connection broke.
@@ -100,7 +100,6 @@ class Above:
         assert self.connection is not None
         combined = self._half.take()
         if combined is None:
-            self._send(self.connection, [header(Kind.FINISHED, self._half.version)])
             return
         encoding, body = self._codec.encode(combined.update)
         head = header(
