@@ -218,7 +218,9 @@ class SimulatedDevices(Stateful):
         if before is not None:
             self._compute.drop(before)
         numbers = self._numbers.of_worker(worker)
-        drawn = self._compute.draw(worker, self._dealt[numbers[0]][versions[0]] if self._deals else 0)
+        drawn = self._compute.draw(
+            worker, self._dealt[numbers[0]][versions[0]] if self._deals else 0
+        )
         if self._compute.at_once and not self._there[numbers[0]]:
             assert versions[0] == self._services[0].half.version
             self._computed[worker] = self._compute.message_at_once(worker, versions, drawn)
