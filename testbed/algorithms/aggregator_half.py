@@ -112,6 +112,11 @@ class AggregatorHalf(CombiningHalf):
         self._losses = 0.0
         self._sent: dict[int, int] = {}
         self._taken: set[int] = set()
+        # Devices that were sent parameters and have not pushed; and those whose next push is of a
+        # version that the server has lost.
+        self._computing: set[int] = set()
+        self._outdated: set[int] = set()
+        self._goes_back = False
         self._late = 0
 
     @property
@@ -124,8 +129,9 @@ class AggregatorHalf(CombiningHalf):
         return self._late
 
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
-        if version < self.version:
+        if version < self.version and not self._goes_back:
             raise ValueError(f"version {version} comes after version {self.version}")
+        self._goes_back = False
         if self._changed_at is not None:
             changed = parameters.view(np.uint32) != self.parameters.view(np.uint32)
             self._changed_at[changed] = version
@@ -143,6 +149,7 @@ class AggregatorHalf(CombiningHalf):
         if not self._is_open or worker in self._sent or worker in self._taken:
             return None
         self._sent[worker] = self.version
+        self._computing.add(worker)
         return self.version
 
     def push(
@@ -154,6 +161,11 @@ class AggregatorHalf(CombiningHalf):
         loss: float = math.nan,
         time: float = math.nan,
     ) -> int | None:
+        self._computing.discard(worker)
+        if worker in self._outdated:
+            self._outdated.discard(worker)
+            self._late += 1
+            return None
         if self._check_base(base_version) > 0 or not self._is_open:
             self._late += 1
             return None
@@ -215,6 +227,16 @@ class AggregatorHalf(CombiningHalf):
         indices = np.flatnonzero(self._contained).astype(np.uint32)
         return SparseUpdate(indices, self._sum[indices])
 
+    def lose_server(self) -> None:
+        """Note that the server was killed: the next version may be an earlier one than this.
+
+        The combination is dropped, and so is what devices compute now.
+        """
+        self._is_open = self._is_due = False
+        self.deadline = None
+        self._outdated |= self._computing
+        self._goes_back = True
+
     def lost(self, update: Update, received: Update) -> None:
         """Note what the encoding rounded away of the last combination; see ``WorkerHalf.lost``."""
         if self._above is not None:
@@ -226,5 +248,7 @@ class AggregatorHalf(CombiningHalf):
     def forget(self, worker: int) -> None:
         """Go on without a device that is lost; the combination may close because of that."""
         self._sent.pop(worker, None)
+        self._computing.discard(worker)
+        self._outdated.discard(worker)
         self._there.discard(worker)
         self._close_if_complete()

@@ -34,26 +34,16 @@ def _beyond(contents: Contents) -> list[Conflict]:
     if devices.servers > 1:
         text = f"{name} does not work with it yet: take one of them out"
         found.append((("devices", "servers"), text))
-    return found + _not_emulated(contents, name) if contents.engine == "emulation" else found
+    emulated = contents.engine == "emulation" and contents.clock == "virtual"
+    return found + _not_emulated(contents, name) if emulated else found
 
 
 def _not_emulated(contents: Contents, name: str) -> list[Conflict]:
-    """Return a conflict for each feature that an emulation with aggregators does not have."""
-    devices = contents.devices
-    presence = ("arrives", "leaves", "presence")
-    asked: dict[tuple[str | int, ...], bool] = {
-        ("devices", "suspect_after"): devices.suspect_after is not None,
-        ("checkpoints", "every"): contents.checkpoints.every is not None,
-        ("faults",): bool(contents.faults),
-        **{("devices", key): getattr(devices, key, None) is not None for key in presence},
-        **{
-            ("devices", "classes", i, key): bool(getattr(one, key, None))
-            for i, one in enumerate(devices.classes)
-            for key in (*presence, "faults")
-        },
-    }
+    """Return the conflicts of checkpoints, which no clock of several processes has."""
+    if contents.checkpoints.every is None:
+        return []
     text = (
-        f"{name} does not work with it in an emulation yet: take one of them out, or use "
-        "`engine: simulation`"
+        f"an emulation of {name} has no checkpoints under the virtual clock yet: take it out, or use "
+        "`clock: wall` or `engine: simulation`"
     )
-    return [(path, text) for path, is_asked in asked.items() if is_asked]
+    return [(("checkpoints", "every"), text)]

@@ -144,6 +144,7 @@ class ConnectionClosed:
         sent_bytes: bytes that the kernel accepted to send.
         unsent_bytes: bytes of these that were never put on the wire.
         reason: why this end closed it; None if the other end did, at the end of the run.
+        pushes: the number of pushes received.
     """
 
     worker: int | None
@@ -157,6 +158,7 @@ class ConnectionClosed:
     unsent_bytes: int
     reason: str | None
     server: int = 0
+    pushes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,10 +171,12 @@ class RoleReports:
         self._records.event(*self._records.outcome.welcomes(report.run_time), device)
 
     def _connection_closed(self, report: ConnectionClosed) -> None:
-        if report.server == 0:  # whose rows tell how often a worker has pushed
-            self._injection.closed(report.worker)
         ledger = asdict(report)
-        server = ledger.pop("server")
+        server, pushes = ledger.pop("server"), ledger.pop("pushes")
+        if server == self._devices.called(report.worker):
+            # Rows tell how often a worker has pushed, but not those of an aggregator's devices.
+            of_aggregator = server >= self._records.servers.count
+            self._injection.closed(report.worker, pushes if of_aggregator else 0)
         number = ledger.pop("worker")
         device = None if number is None else self._devices.name(number)
         self._records.ledgers[server].connections.append(Connection(device, **ledger))

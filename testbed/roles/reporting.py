@@ -123,6 +123,7 @@ class Report:
                 unsent_bytes=unsent(connection.socket),
                 reason=reason,
                 server=self.server,
+                pushes=connection.pushes,
             )
         )
 

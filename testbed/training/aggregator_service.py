@@ -2,7 +2,7 @@
 
 import math
 
-from testbed.algorithms.aggregator_half import CombiningHalf
+from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
 from testbed.training.parameter_service import (
     Apply,
     ParameterService,
@@ -63,6 +63,15 @@ class AggregatorService(ParameterService):
     def stop(self) -> None:
         """Note that the server above has made the run's updates."""
         self._is_stopped = True
+
+    def lose_server(self) -> None:
+        """Note that the server above was killed, and comes back with an earlier version.
+
+        What devices have is of no version that they could be sent the changes of.
+        """
+        assert isinstance(self.half, AggregatorHalf)
+        self.half.lose_server()
+        self._sent = dict.fromkeys(self._sent)
 
     def adopt(self, parameters: FloatVector, version: int, time: float = math.nan) -> None:
         """Take over parameters from above; workers that waited for them may be sent them.

@@ -182,9 +182,13 @@ class Injection:
             return True
         return self._workers.exited(self._numbers.get(device, SERVER_NUMBER))
 
-    def closed(self, number: int | None) -> None:
-        """Note that the server has reported a connection's end, and with it all that came over it."""
-        self._workers.closed(number)
+    def closed(self, number: int | None, pushes: int = 0) -> None:
+        """Note that the server has reported a connection's end, and with it all that came over it.
+
+        Args:
+            pushes: those that came over it, as far as no row tells of them.
+        """
+        self._workers.closed(number, pushes)
 
     def explains(self, device: str | None) -> bool:
         """Return True if a kill of the device explains that a connection of it ended."""

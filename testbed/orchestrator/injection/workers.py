@@ -161,10 +161,15 @@ class Workers:
         worker.exited = self._now()
         return True
 
-    def closed(self, number: int | None) -> None:
-        """Note that the server has reported a connection's end, and with it all that came over it."""
+    def closed(self, number: int | None, pushes: int = 0) -> None:
+        """Note that the server has reported a connection's end, and with it all that came over it.
+
+        Args:
+            pushes: those that came over it, as far as no row tells of them.
+        """
         if number in self._workers:
             self._workers[number].closed = True
+            self._workers[number].applied += pushes
 
     def bring_back(self, server_kills: int) -> None:
         """Start the killed workers that are due to come back and whose process is gone."""

@@ -1,5 +1,7 @@
 """An aggregator's connection to its server, where it is a worker that asks."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
@@ -63,7 +65,8 @@ class Above:
         longest = max(self._exact.longest, self.parameters.nbytes)
         accepts = {Kind.PARAMETERS: longest, Kind.STOP: 0}
         self.connection = self._connections.called(greeted.connection, accepts)
-        self._ask(self.connection, [])
+        self._is_complete = False
+        self.ask()
 
     def check(self) -> None:
         """Raise an error if the connection has ended before training was over.
@@ -71,8 +74,24 @@ class Above:
         Raises:
             ConnectionError: it has.
         """
-        if self.connection is not None and self.connection not in self._connections.open:
+        if self.is_gone:
+            assert self.connection is not None
             raise ConnectionResetError(f"the server is gone: {self.connection.broken}")
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the connection has ended."""
+        return self.connection is not None and self.connection not in self._connections.open
+
+    def ask(self, before: Sequence[bytes | memoryview] = ()) -> None:
+        """Ask for parameters; only the lengths of answers that are whole vectors are known.
+
+        Args:
+            before: the message to send before, with the same call.
+        """
+        whole = self._settings.training.pulls == "full" or not self._is_complete
+        answer = HEADER.size + self.parameters.nbytes if whole else None
+        self._send([*before, header(Kind.PULL)], answer)
 
     def take(self, frame: Frame) -> None:
         """Take over parameters that have arrived.
@@ -89,18 +108,18 @@ class Above:
             raise WireError("changed parameters before there were any to change")
         self.parameters[changes.indices] = changes.values
 
-    def push(self) -> None:
+    def push(self) -> bool:
         """Push the combination that has closed, and ask for the next parameters.
 
-        Nothing is sent if there is nothing in it: no device is left, and the aggregator will end.
+        If there is nothing in it, as no device is left, only a report of that is sent.
 
-        Raises:
-            ConnectionError: the connection broke.
+        Returns:
+            False if there was nothing in it.
         """
-        assert self.connection is not None
         combined = self._half.take()
         if combined is None:
-            return
+            self._send([header(Kind.FINISHED, self._half.version)])
+            return False
         encoding, body = self._codec.encode(combined.update)
         head = header(
             Kind.PUSH,
@@ -110,20 +129,28 @@ class Above:
             count=combined.count,
             length=sum(map(len, body)),
         )
-        self._ask(self.connection, [head, *body])
+        self.ask([head, *body])
         if self._codec.lossy:
             self._half.lost(combined.update, self._codec.rounded(combined.update))
+        return True
 
-    def _ask(self, connection: Connection, pieces: list[bytes | memoryview]) -> None:
-        """Send ``pieces`` and a pull; only the lengths of answers that are whole vectors are known."""
-        whole = self._settings.training.pulls == "full" or not self._is_complete
+    def _send(self, pieces: list[bytes | memoryview], answer: int | None = None) -> None:
+        """Send what the kernel takes now; a connection that turns out to be broken is gone.
+
+        Args:
+            answer: the bytes of the answer, if they are known.
+        """
+        connection = self.connection
+        assert connection is not None
+        if self.is_gone:
+            return
         try:
-            if whole:
-                connection.wake_at(HEADER.size + self.parameters.nbytes)
-            connection.send([*pieces, header(Kind.PULL)])
+            if answer is not None:
+                connection.wake_at(answer)
+            connection.send(pieces)
+            self._connections.watch(connection)
         except BrokenConnectionError as error:
-            raise ConnectionResetError(f"the server is gone: {error}") from error
-        self._connections.watch(connection)
+            self._connections.close(connection, f"{error}")
 
     def close(self) -> None:
         """End the connection, once training is over."""

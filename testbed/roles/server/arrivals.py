@@ -193,6 +193,13 @@ class Arrivals:
             self._connections.watch(connection)
         return len(head) + length
 
+    def suspect_silent(self) -> None:
+        """Suspect workers that have been silent for too long; others may have waited for them."""
+        now = self._now()
+        for worker in self._service.overdue(now):
+            self._service.suspect(worker, now)
+            self.go_on()
+
     def go_on(self) -> None:
         """Go on with fewer workers, which may have led to an update."""
         if self._phase.began is not None:

@@ -18,6 +18,15 @@ TOO_LATE = 1.0
 DRAIN_TIMEOUT = 30.0
 """Seconds that workers have to close their connections after STOP."""
 
+SUSPECTED_TIMEOUT = 5.0
+"""Seconds that suspected workers have for that."""
+
+
+def patience_of(parts: Parts) -> Callable[[int], float]:
+    """Return the patience of a server under the wall clock, for ``drain``."""
+    suspected = parts.service.is_suspected
+    return lambda worker: SUSPECTED_TIMEOUT if suspected(worker) else DRAIN_TIMEOUT
+
 
 def drain(parts: Parts, patience: Callable[[int], float], *, others: bool = False) -> None:
     """Say STOP, read until all connections are closed, and report the result.

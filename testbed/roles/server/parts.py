@@ -82,10 +82,13 @@ class Parts:
         codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
         answer_to = Kind.PULL if half.protocol == "pull" else Kind.FINISHED
         size = len(half.parameters)
+        accepted = {Kind.PUSH: codec.longest, answer_to: 0}
+        if settings.aggregators and not index:  # one that has no devices reports that
+            accepted[Kind.FINISHED] = 0
         connections = Connections(
             settings,
             size,
-            {Kind.PUSH: codec.longest, answer_to: 0},
+            accepted,
             line=line,
             stamped=board.shared,
             report=report,

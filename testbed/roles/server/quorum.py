@@ -4,12 +4,14 @@ import math
 import time
 from collections.abc import Callable, Collection
 
+from testbed.device_names import server_number
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.reporting import Report
 from testbed.roles.server.connections import REPORT_PERIOD, Connections
 from testbed.roles.server.phase import Phase
 from testbed.telemetry.board import DeviceLine
+from testbed.training.aggregator_service import AggregatorService
 from testbed.training.parameter_service import ParameterService
 
 GREETING_TIMEOUT = 10.0
@@ -114,5 +116,10 @@ class Quorum:
         if there >= needed or time.monotonic() - self._last_departure < self._return_time:
             return  # a worker may come back
         left = f"{there} workers are left, and an update needs {needed}"
-        self._report.event("error", left if there else "no worker is left")
+        if isinstance(self._service, AggregatorService):
+            # The server and the other aggregators go on.
+            number = server_number(self._report.server)
+            self._report.event("warning", "no device of its cluster is left", number)
+        else:
+            self._report.event("error", left if there else "no worker is left")
         self._phase.over = True

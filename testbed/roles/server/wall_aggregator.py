@@ -2,7 +2,11 @@
 
 One thread takes in the devices' pushes and answers their pulls, as ``WallServer`` does, and it is a
 worker that asks of the server above. It asks there when all its devices are there, so that training
-begins when all devices of all clusters are ready.
+begins when all devices of all clusters are ready. An aggregator whose devices are all gone *rests*: it
+reports that to the server, which waits for it no longer, and asks again when a device is there.
+
+The server may be killed, and comes back with an earlier version: the aggregator greets it again. Its
+devices stay connected; what they compute meanwhile is dropped.
 """
 
 import time
@@ -10,7 +14,7 @@ import time
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.roles.server.above import Above
 from testbed.roles.server.connections import REPORT_PERIOD
-from testbed.roles.server.draining import DRAIN_TIMEOUT, drain
+from testbed.roles.server.draining import drain, patience_of
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
@@ -32,19 +36,21 @@ class WallAggregator:
         self._above = Above(
             serving.settings, serving.index, serving.half, serving.layout, parts.connections
         )
+        self._comes_back = serving.settings.faults.server_absence is not None
+        self._rests = False
 
     def serve(self) -> None:
         """Listen, connect to the server, train and drain; return when all connections are closed.
 
         Raises:
-            ConnectionError: the server is gone before training was over.
+            ConnectionError: the server is gone before training was over, and does not come back.
         """
         self._connections.listen()
         while not self._phase.over:
             self._connections.poll(self._patience)
             self._look_after()
         self._above.close()
-        drain(self.parts, lambda _: DRAIN_TIMEOUT)
+        drain(self.parts, patience_of(self.parts))
 
     def now(self) -> float:
         """Return the seconds since all devices were there; 0 before that."""
@@ -58,20 +64,38 @@ class WallAggregator:
         return min(REPORT_PERIOD, max(0.0, deadline - self.now()))
 
     def _look_after(self) -> None:
-        """Connect to the server when all devices are there; push what is due."""
+        """Connect to the server when all devices are there; push what is due, and ask again."""
         parts, half = self.parts, self._half
         if self._phase.over:
             return
-        self._above.check()
+        if self._above.is_gone:
+            self._greet_again()
         if self._phase.began is None and parts.quorum.is_complete:
             self._start()
         if half.deadline is not None and self.now() >= half.deadline:
             half.expire()
         if half.is_due:
-            self._above.push()
+            self._rests = not self._above.push()
+        elif self._rests and not self._service.is_deserted:
+            self._rests = False
+            self._above.ask()
         if parts.quorum.is_due:
             parts.quorum.look(self._start)
+            if self._phase.began is not None:
+                parts.arrivals.suspect_silent()
             parts.quorum.check()
+
+    def _greet_again(self) -> None:
+        """Wait for a server that was killed, and ask it.
+
+        Raises:
+            ConnectionError: it does not come back.
+        """
+        if not self._comes_back:
+            self._above.check()
+        self._service.lose_server()
+        self._rests = False
+        self._above.connect()
 
     def _start(self) -> None:
         self._phase.began = time.monotonic()

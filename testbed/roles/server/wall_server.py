@@ -16,7 +16,7 @@ killed: a server restored from it only has to say that training is over.
 import time
 
 from testbed.messages.reports import ServerRestored, TrainingBegun
-from testbed.roles.server.draining import DRAIN_TIMEOUT, drain
+from testbed.roles.server.draining import drain, patience_of
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.restoration import Restart
 from testbed.roles.server.serving import Serving
@@ -25,8 +25,6 @@ from testbed.wire.frames import Frame
 
 BACK_TIMEOUT = 2.0
 """Seconds without another worker coming back after which the connected workers go on."""
-SUSPECTED_TIMEOUT = 5.0
-"""Seconds that suspected workers have to close their connections after STOP."""
 OTHERS_TIMEOUT = 600.0
 """Seconds of silence after which a worker is not waited for that may still train with other servers.
 
@@ -61,7 +59,7 @@ class WallServer:
         if self.parts.settings.servers > 1:
             drain(self.parts, lambda _: OTHERS_TIMEOUT, others=True)
             return
-        drain(self.parts, self._drain_patience)
+        drain(self.parts, patience_of(self.parts))
 
     def now(self) -> float:
         """Return the seconds since training began; 0 before that."""
@@ -89,16 +87,9 @@ class WallServer:
             return
         self._quorum.look(self._start)
         if self._phase.began is not None and not self._phase.over:
-            self._suspect_silent()
+            self._arrivals.suspect_silent()
         self._quorum.check()
         self._report.flush()
-
-    def _suspect_silent(self) -> None:
-        """Suspect workers that have been silent for too long; others may have waited for them."""
-        now = self.now()
-        for worker in self._service.overdue(now):
-            self._service.suspect(worker, now)
-            self._arrivals.go_on()
 
     def _start(self) -> None:
         if self._phase.began is not None:
@@ -109,9 +100,6 @@ class WallServer:
             self._write_checkpoint()
         self._report.send(TrainingBegun(self._phase.began, self._report.server))
         self._arrivals.send_due()
-
-    def _drain_patience(self, worker: int) -> float:
-        return SUSPECTED_TIMEOUT if self._service.is_suspected(worker) else DRAIN_TIMEOUT
 
     # -- the connections' driver
 

@@ -38,6 +38,7 @@ class Connection:
         device: the other device's number; None before the greeting.
         received_bytes: bytes of all messages received.
         payload_bytes: bytes of the bodies of all pushes received.
+        pushes: the number of pushes received.
         sent_bytes: bytes that the kernel has taken for sending.
         pending: bytes to send that the kernel had no room for yet.
         ending: True if nothing is to be sent after ``pending``.
@@ -59,6 +60,7 @@ class Connection:
     device: int | None = None
     received_bytes: int = 0
     payload_bytes: int = 0
+    pushes: int = 0
     sent_bytes: int = 0
     pending: bytes | memoryview = b""
     ending: bool = False
@@ -115,6 +117,7 @@ class Connection:
             raise EOFError
         for frame in self.receiver.received(count):
             self.received_bytes += frame.size
+            self.pushes += frame.kind is Kind.PUSH
             yield frame
 
     def read_out(self) -> None:

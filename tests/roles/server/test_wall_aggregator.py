@@ -17,8 +17,17 @@ import pytest
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.hierarchical import Hierarchical, HierarchicalOptions
 from testbed.algorithms.interface import Conditions
+from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import EncodingChoice
-from testbed.messages.reports import ConnectionClosed, EventReported, ServerFinished, TrainingEnded
+from testbed.faults.fault import Fault
+from testbed.messages.reports import (
+    ConnectionClosed,
+    EventReported,
+    ServerFinished,
+    TrainingEnded,
+    WorkerSuspected,
+    WorkerWelcomed,
+)
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.transport import greeting
@@ -45,6 +54,14 @@ TREE = {
     "aggregator_of": [0, 0],
     "aggregator_addresses": ["127.0.0.1"],
 }
+
+KILLED = {
+    "stream": "faults 0",
+    "fault": Fault(0, "kill", 1.0).to_json(),
+    "devices": [0, 1],
+    "time": 1000.0,
+}
+SERVER_KILLED = KILLED | {"devices": [SERVER_NUMBER]}
 
 
 def half(options: dict[str, Any], devices: int = 2) -> AggregatorHalf:
@@ -202,9 +219,10 @@ def test_without_any_device_nothing_is_pushed_and_the_aggregator_ends(
     running = run()
     for device in begun(running, above):
         device.close()
-    running.until(EventReported, "no worker is left")
+    running.until(EventReported, "no device of its cluster is left")
     running.until(TrainingEnded)
-    assert above.connection.recv(1) == b""  # no push of nothing
+    assert receive(above.connection) == (Kind.FINISHED, 0, b"")  # in place of a push of nothing
+    assert above.connection.recv(1) == b""
 
 
 def test_a_server_that_is_gone_ends_the_aggregator(
@@ -240,6 +258,69 @@ def test_a_time_limit_closes_a_combination_of_what_is_there(run: Run, above: Ser
     b.sendall(dense(1, 8.0))
     pushed = above.push()
     assert (pushed.number, pushed.count, set(values(pushed))) == (1, 1, {8.0})
+
+
+def test_an_aggregator_without_devices_rests_until_one_comes_back(run: Run, above: Server) -> None:
+    running = run(rules=(KILLED,))
+    for device in begun(running, above):
+        device.close()
+    assert receive(above.connection) == (Kind.FINISHED, 0, b"")
+    above.hears_nothing()
+    back = running.connect(1)
+    assert receive(above.connection) == (Kind.PULL, 0, b"")
+    assert pull_after(above, back, 3) == 3
+    back.sendall(dense(3, 2.0))
+    pushed = above.push()
+    assert (pushed.number, pushed.count, set(values(pushed))) == (3, 1, {2.0})
+
+
+def test_a_silent_device_is_suspected_and_welcomed(run: Run, above: Server) -> None:
+    running = run(suspect_after=0.5)
+    a, b = begun(running, above)
+    a.sendall(dense(0, 2.0) + header(Kind.PULL))
+    assert running.until(WorkerSuspected).worker == 1
+    assert above.push().count == 1
+    b.sendall(dense(0, 8.0) + header(Kind.PULL))
+    assert running.until(WorkerWelcomed).worker == 1
+    above.send(1, 0.5)
+    assert [receive(device)[1] for device in (a, b)] == [1, 1]
+    for device in (a, b):
+        device.sendall(dense(1, 4.0))
+    assert above.push().count == 2
+
+
+def test_a_server_that_was_killed_is_greeted_again_and_devices_stay(
+    run: Run, above: Server
+) -> None:
+    running = run({"error_feedback": True, "ratio": 0.5}, rules=(SERVER_KILLED,), pulls="changed")
+    a, b = begun(running, above)
+    for version in range(1, 4):
+        for device in (a, b):
+            device.sendall(dense(version - 1, 2.0))
+        above.push()
+        above.send(version, version / 4)
+        for device in (a, b):
+            device.sendall(header(Kind.PULL))
+            assert receive(device)[:2] == (Kind.PARAMETERS, version)
+    a.sendall(dense(3, 2.0) + header(Kind.PULL))  # half of a combination, which is dropped
+    above.hears_nothing()
+    linger = struct.pack("ii", 1, 0)
+    above.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    above.connection.close()
+    assert above.accept() == 2
+    above.send(1, 7.0)
+    # The device that has pushed waits for the next version; the other one computes at a lost version.
+    kind, version, body = receive(a)
+    assert (kind, version, set(np.frombuffer(body, np.float32))) == (Kind.PARAMETERS, 1, {7.0})
+    a.sendall(dense(1, 2.0))
+    b.sendall(dense(3, 2.0) + header(Kind.PULL))
+    above.hears_nothing()
+    kind, version, body = receive(b)  # whole: it has nothing of which there are changes
+    assert (kind, version, set(np.frombuffer(body, np.float32))) == (Kind.PARAMETERS, 1, {7.0})
+    b.sendall(dense(1, 2.0))
+    pushed = above.push()
+    assert (pushed.number, pushed.count) == (1, 2)
+    assert not running.of(ConnectionClosed)
 
 
 @pytest.mark.parametrize("base", [1, 7])
