@@ -104,7 +104,15 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Push what an aggregator has combined, and ask for the next parameters."""
+    """Push what an aggregator has combined, and ask for the next parameters.
+
+    If that is nothing, it only reports so, and does not ask.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Let an aggregator that had no devices ask for parameters; the value is the message's bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +215,7 @@ Request: TypeAlias = (
     | Adopt
     | Expire
     | Combine
+    | Ask
     | Evaluate
     | LookAtEvaluator
     | Killed

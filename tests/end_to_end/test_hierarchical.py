@@ -8,7 +8,10 @@ import yaml
 
 from bench.agree import pairs
 from bench.command import execute
+from testbed.results.reading.journals import read_updates
+from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import Ledgers
+from tests.end_to_end.conftest import ENDLESS, CommandLine
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
@@ -52,6 +55,33 @@ def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
     assert len({pair.emulated["parameters_sha256"] for pair in found}) == 3
 
 
+def test_devices_under_faults_agree(tmp_path: Path) -> None:
+    def devices(*names: str) -> dict[str, list[str]]:
+        return {"devices": list(names)}
+
+    village = devices("worker-5", "worker-6", "worker-7")
+    faults = [
+        {"when": {"probability": 0.04}, "how": "freeze", "lasting": "200ms"},
+        {"who": devices("worker-0"), "when": {"iteration": 8}, "how": "freeze", "lasting": "3s"},
+        {"who": {"number": 2}, "when": {"mean_time": "1s"}, "how": "kill", "lasting": "300ms"},
+        {"who": village, "when": {"time": "800ms"}, "how": "kill", "lasting": "700ms"},
+        {"who": village, "when": {"time": "3s"}, "how": "partition", "lasting": "2500ms"},
+        {"when": {"mean_time": "3s"}, "how": {"kind": "slow", "factor": 3}, "lasting": "400ms"},
+    ]
+    path = written(
+        tmp_path,
+        training={"updates": 60},
+        devices={"workers": 8, "suspect_after": "1s"},
+        faults=faults,
+    )
+    for pair in pairs(path, tmp_path):
+        # What TCP sends again after an outage is measured, and not modelled.
+        found = [text for text in pair.differences() if not text.startswith("wire bytes")]
+        assert found == [], pair.emulated["algorithm"]
+        assert pair.emulated["faults"] == pair.simulated["faults"]
+        assert pair.emulated["updates"] == 60
+
+
 def assert_ledgers_agree(run: Path, summary: dict[str, Any]) -> None:
     """Assert that the ledgers agree at the server and at each aggregator, and are what they say."""
     assert summary["ended"] == "completed"
@@ -72,6 +102,60 @@ def assert_ledgers_agree(run: Path, summary: dict[str, Any]) -> None:
     devices = [{one.device for one in ledgers.connections} for ledgers in found.values()]
     assert [len(one) for one in devices] == [3, 2]
     assert devices[0].isdisjoint(devices[1])
+
+
+def strike(who: Any, iteration: int, how: Any, lasting: str = "300ms") -> dict[str, Any]:
+    return {"who": who, "when": {"iteration": iteration}, "how": how, "lasting": lasting}
+
+
+def test_devices_and_the_server_under_faults_by_the_wall_clock(tmp_path: Path) -> None:
+    faults = [
+        strike({"devices": ["worker-0"]}, 8, "freeze", "2s"),  # which its aggregator suspects
+        strike({"devices": ["worker-1"]}, 12, "kill"),
+        strike({"devices": ["worker-2"]}, 16, "partition"),
+        strike({"devices": ["worker-3", "worker-4"]}, 20, "kill"),  # all devices of a cluster
+        strike({"devices": ["worker-1"]}, 40, {"kind": "slow", "factor": 3}),
+        strike("server", 60, "kill"),
+    ]
+    path = written(
+        tmp_path,
+        clock="wall",
+        algorithms=[ALL, SPARSE],
+        devices={"workers": 5, "suspect_after": "700ms"},
+        network=UNSHAPED,
+        training={"updates": 90},
+        compute={"distribution": "constant", "mean": "5ms"},
+        waiting={"distribution": "constant", "mean": "10ms"},
+        evaluation={"every": 30, "images": 100},
+        checkpoints={"every": 10},
+        faults=faults,
+    )
+    done = execute("run", path, tmp_path / "out", ())
+    for summary in done.summaries:
+        assert (summary["ended"], summary["updates"]) == ("completed", 90), summary["reason"]
+        assert summary["workers_lost"] == 0
+        assert {"freeze", "kill", "partition", "slow"} == summary["faults"].keys()
+        assert summary["suspected"] >= 1
+        traffic = summary["traffic"]
+        # Only the killed server could not tell what it had received.
+        assert {one["reason"] for one in traffic["differences"]} == {SERVER_KILLED}
+        verdicts = {name: one["reconciled"] for name, one in traffic["servers"].items()}
+        assert verdicts == {"server": False, "aggregator-0": True, "aggregator-1": True}
+        rows = read_updates(done.directory / summary["algorithm"])
+        made = rows["iteration"].to_numpy()[rows["applied"].to_numpy()]
+        assert sorted(set(made.tolist())) == list(range(1, 91))
+
+
+def test_an_aggregator_that_dies_ends_the_run(command: CommandLine) -> None:
+    content = ENDLESS | {"algorithms": [ALL], "network": UNSHAPED}
+    started = command.start_run(content)
+    started.until_training()
+    _, aggregator, *_ = (
+        started.nodes().values()
+    )  # the server is started first, then the aggregators
+    aggregator.kill()
+    assert started.wait(60) == 1
+    assert "the aggregator aggregator-0 died: killed by SIGKILL" in started.said
 
 
 @pytest.mark.parametrize("network", [UNSHAPED, SHAPED], ids=["unshaped", "shaped"])

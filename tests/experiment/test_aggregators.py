@@ -78,29 +78,33 @@ def test_what_does_not_work_is_refused(
 
 
 FREEZE = {"when": {"time": "1s"}, "how": "freeze"}
-SIMULATED_ONLY: dict[str, dict[str, Any]] = {
-    "devices.suspect_after": {"devices": {"workers": 3, "suspect_after": "9s"}},
-    "devices.leaves": {"devices": {"workers": 3, "leaves": "9s"}},
-    "devices.classes.0.arrives": {
+FOR_ALL: dict[str, dict[str, Any]] = {
+    "suspect_after": {"devices": {"workers": 3, "suspect_after": "9s"}},
+    "leaves": {"devices": {"workers": 3, "leaves": "9s"}},
+    "arrives": {
         "devices": {"workers": 3, "classes": [{"name": "a", "number": 3, "arrives": "1s"}]}
     },
-    "devices.classes.0.faults": {
+    "faults of a class": {
         "devices": {"workers": 3, "classes": [{"name": "a", "number": 3, "faults": [FREEZE]}]}
     },
-    "checkpoints.every": {"checkpoints": {"every": 5}},
     "faults": {"faults": [FREEZE]},
 }
+WAYS = [{"engine": "simulation"}, {"engine": "emulation"}, {"engine": "emulation", "clock": "wall"}]
 
 
-@pytest.mark.parametrize("where", SIMULATED_ONLY)
-def test_what_only_a_simulation_does_with_aggregators_is_refused_in_an_emulation(
-    where: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("feature", FOR_ALL)
+def test_what_strikes_devices_works_with_aggregators(feature: str, tmp_path: Path) -> None:
     path = tmp_path / "tree.yaml"
-    path.write_text(yaml.safe_dump(SPEC | SIMULATED_ONLY[where]))
-    load(path)
-    path.write_text(yaml.safe_dump(SPEC | SIMULATED_ONLY[where] | {"engine": "emulation"}))
-    with pytest.raises(SpecError) as refused:
+    for way in WAYS:
+        path.write_text(yaml.safe_dump(SPEC | FOR_ALL[feature] | way))
         load(path)
-    assert where in str(refused.value)
-    assert "does not work with it in an emulation yet" in str(refused.value)
+
+
+def test_an_emulation_has_no_checkpoints_under_the_virtual_clock(tmp_path: Path) -> None:
+    path = tmp_path / "tree.yaml"
+    for way in (WAYS[0], WAYS[2]):
+        path.write_text(yaml.safe_dump(SPEC | {"checkpoints": {"every": 5}} | way))
+        load(path)
+    path.write_text(yaml.safe_dump(SPEC | {"checkpoints": {"every": 5}} | WAYS[1]))
+    with pytest.raises(SpecError, match="has no checkpoints under the virtual clock yet"):
+        load(path)

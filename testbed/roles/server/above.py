@@ -83,15 +83,17 @@ class Above:
         """True if the connection has ended."""
         return self.connection is not None and self.connection not in self._connections.open
 
-    def ask(self, before: Sequence[bytes | memoryview] = ()) -> None:
-        """Ask for parameters; only the lengths of answers that are whole vectors are known.
+    def ask(self, before: Sequence[bytes | memoryview] = ()) -> int:
+        """Ask for parameters; return the bytes of that message.
 
         Args:
             before: the message to send before, with the same call.
         """
+        # Only the lengths of answers that are whole vectors are known.
         whole = self._settings.training.pulls == "full" or not self._is_complete
         answer = HEADER.size + self.parameters.nbytes if whole else None
         self._send([*before, header(Kind.PULL)], answer)
+        return HEADER.size
 
     def take(self, frame: Frame) -> None:
         """Take over parameters that have arrived.

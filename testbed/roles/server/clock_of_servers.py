@@ -190,6 +190,11 @@ class ClockOfServers:
         index = self._numbers.server(conversation)
         return self._numbers.worker(conversation), index, self._servers[index]
 
+    def _called(self, worker: int) -> list[RemoteServer]:
+        """Return the servers, or the aggregator, that a worker talks to."""
+        numbers = self._numbers.of_worker(worker)
+        return [self._servers[self._numbers.server(number)] for number in numbers]
+
     # -- the clock's stage
 
     def answer(self, conversation: int) -> int:
@@ -217,8 +222,11 @@ class ClockOfServers:
         self._aggregators[index - 1].adopt(NOTHING, version, time)
 
     def ask(self, worker: int) -> int:
-        """Raise an error: the experiment file's conflicts allow no faults, so no aggregator rests."""
-        raise AssertionError(f"the aggregator with the number {worker} has rested")
+        """Let an aggregator that rested ask its server; return the message's bytes."""
+        index = self._numbers.below(worker)
+        assert index is not None
+        size: int = self._servers[index].ask(driving.Ask())
+        return size
 
     def finish(self, worker: int, late: bool) -> None:
         """Tell a worker that its computation is over, or an aggregator to push what it has combined."""
@@ -245,7 +253,7 @@ class ClockOfServers:
     def refuse(self, conversation: int, error: ValueError) -> None:
         """Close the connections of a worker that sent what it must not."""
         worker = self._numbers.worker(conversation)
-        for server in self._servers:
+        for server in self._called(worker):
             server.ask(driving.Refuse(worker, f"{error}"))
 
     # -- faults
@@ -269,10 +277,10 @@ class ClockOfServers:
     def killed(self, worker: int) -> None:
         """Note that a worker is killed: what its connections still bring is ignored."""
         self._active_faults.killed(worker)
-        for server in self._servers:
+        for server in self._called(worker):
             server.ask(driving.Killed(worker))
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
         """Wait until a killed worker has greeted all servers and, where workers ask, has asked."""
-        found = [server.ask(driving.Return(worker)) for server in self._servers]
+        found = [server.ask(driving.Return(worker)) for server in self._called(worker)]
         return None if any(one is None for one in found) else list(found[0])

@@ -33,6 +33,7 @@ class DrivenAggregator(DrivenServer):
             driving.Adopt: self._adopt,
             driving.Expire: lambda _: self._aggregating.expire(),
             driving.Combine: lambda _: self._above.push(),
+            driving.Ask: lambda _: self._above.ask(),
         }
 
     def _gather(self) -> None:

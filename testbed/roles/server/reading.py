@@ -21,7 +21,7 @@ class Reading:
 
         Args:
             buffer: the memory into which all connections are read.
-            expected: the number of frames in one message.
+            expected: the number of frames in one message; a report is one frame.
         """
         self.connection: Connection | None = None
         self._arrivals = arrivals
@@ -30,6 +30,7 @@ class Reading:
         self._apart = memoryview(bytearray(len(buffer)))
         self._keep = False
         self._push: Pushed | None = None
+        self._is_report = False
         self._sizes: list[int] = []
         # Frames of messages that came in one read with the message before them, by worker.
         self._read_ahead: dict[int, deque[Frame]] = {}
@@ -41,6 +42,7 @@ class Reading:
             keep: True if others' messages may be read before this one is used.
         """
         self._push, self._keep, self.connection = None, keep, connection
+        self._is_report = False
         self._sizes.clear()
         kept = self._read_ahead.pop(worker, None) or deque()
         while kept:  # frames beyond this message are kept again
@@ -54,6 +56,7 @@ class Reading:
         elif frame.kind is Kind.PULL:
             self._sizes.append(frame.size)
         else:
+            self._is_report = frame.kind is Kind.FINISHED
             self._push = self._arrivals.decode(self._kept(frame))
             self._sizes.insert(0, frame.size)
 
@@ -70,7 +73,7 @@ class Reading:
     @property
     def is_complete(self) -> bool:
         """True if the whole message was read."""
-        return len(self._sizes) >= self._expected
+        return len(self._sizes) >= (1 if self._is_report else self._expected)
 
     def end(self) -> Arrived | None:
         """Stop reading; return the message, or None if it has no push."""

@@ -178,6 +178,20 @@ def test_devices_that_are_gone_close_the_combination(drive: Drive, above: Server
     assert wrong.error is not None and "base version 7 is not between" in wrong.error
 
 
+def test_an_aggregator_without_devices_rests_and_asks_again(drive: Drive, above: Server) -> None:
+    running, clock = drive()
+    begun(running, clock, above)
+    above.send(0, 1.5)
+    clock.ask(driving.Adopt(0, 0.5))
+    assert not clock.ask(driving.Forget(0)).is_due
+    assert clock.ask(driving.Forget(1)).is_due
+    assert not clock.ask(driving.Combine()).is_due
+    assert receive(above.connection) == (Kind.FINISHED, 0, b"")
+    above.hears_nothing()
+    assert clock.ask(driving.Ask()).value == 32
+    assert receive(above.connection) == (Kind.PULL, 0, b"")
+
+
 def test_a_server_that_is_gone_ends_the_aggregator(
     drive: Drive, above: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
