@@ -94,21 +94,21 @@ def test_the_key_who_selects_the_devices() -> None:
     assert again[0]["devices"] != number["devices"]
 
 
-def test_one_of_several_servers_is_struck_or_each() -> None:
+def test_servers_are_struck_by_name_and_the_first_where_none_is_named() -> None:
     how = {"when": {"mean_time": "1s"}, "how": "kill"}
     devices = {"workers": 20, "servers": 3}
-    named, each = rules(
+    named, first = rules(
         how | {"who": {"devices": ["server-2", "server-1"]}},
         how | {"who": "server"},
         devices=devices,
     )
     assert named["devices"] == [SERVER_NUMBER - 1, SERVER_NUMBER - 2]
-    assert each["devices"] == [SERVER_NUMBER, SERVER_NUMBER - 1, SERVER_NUMBER - 2]
-    assert Fault(**each["fault"]).duration == 0
-    schedule = Schedule([each], 1, 20)
-    first = list(itertools.islice(schedule.timed(), 30))
-    assert {struck for _, struck, _ in first} == {(-1,), (-2,), (-3,)}
-    assert len({time for time, _, _ in first}) == 30  # each server has times of its own
+    assert first["devices"] == [SERVER_NUMBER]
+    assert Fault(**named["fault"]).duration == 0
+    schedule = Schedule([named], 1, 20)
+    timed = list(itertools.islice(schedule.timed(), 30))
+    assert {struck for _, struck, _ in timed} == {(-2,), (-3,)}
+    assert len({time for time, _, _ in timed}) == 30  # each server has times of its own
     assert schedule.longest_absence == 0.0  # of a worker
 
 
