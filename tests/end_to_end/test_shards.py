@@ -103,7 +103,7 @@ def test_each_server_suspects_a_silent_worker(command: CommandLine) -> None:
     freeze = {"who": {"devices": ["worker-2"]}, "when": {"iteration": 20}, "how": "freeze"}
     content = SHARDS | {
         "algorithms": ["sync-sgd"],
-        "training": {"updates": 100},
+        "training": {"updates": 500},  # which take longer than the freeze, also on a fast host
         "devices": {"workers": 4, "servers": 3, "suspect_after": "700ms"},
         "faults": [freeze | {"lasting": "2s"}],
     }
@@ -112,9 +112,8 @@ def test_each_server_suspects_a_silent_worker(command: CommandLine) -> None:
     summary = assert_whole(started)
     assert summary["suspected"] >= 3
     rows = pushes(started)
-    for server in range(
-        3
-    ):  # none of them waited for the frozen worker, whose pushes then count again
+    for server in range(3):
+        # None of them waited for the frozen worker, whose pushes then count again.
         own = rows["applied"] & (rows["server"] == server)
         times = np.sort(rows["time"][own])
         assert np.diff(times).max() < 1.9
