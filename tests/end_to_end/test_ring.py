@@ -60,7 +60,8 @@ def test_peers_in_a_ring_agree_and_have_two_connections_each(
     measured, modelled = map(over_links, (emulated.run_directory, simulated))
     assert measured.keys() == modelled.keys()
     for direction, size in measured.items():
-        assert modelled[direction] == pytest.approx(size, rel=0.01, abs=1000), direction
+        # Where only acknowledgements pass, some 50, the kernel's timers decide how many.
+        assert modelled[direction] == pytest.approx(size, rel=0.01, abs=2000), direction
 
 
 def over_links(run: Path) -> dict[tuple[int, str], int]:

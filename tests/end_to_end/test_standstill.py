@@ -168,7 +168,7 @@ from testbed.roles.transport import connection
 send_available, send_pending = connection.send_available, connection.Connection.send_pending
 updates, held = [], {}
 
-def send_late(socket, pieces):
+def send_late(socket, pieces, flags=0):
     if sum(map(len, pieces)) > 1000:
         updates.append(socket.fileno())
         if len(updates) == 1:
@@ -176,7 +176,7 @@ def send_late(socket, pieces):
         if len(updates) == 4:
             held[socket.fileno()] = time.monotonic() + 4
             return b"".join(pieces)
-    return send_available(socket, pieces)
+    return send_available(socket, pieces, flags)
 
 def send_pending_late(self):
     if time.monotonic() < held.get(self.socket.fileno(), 0):
