@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from testbed.algorithms import ALGORITHMS, algorithm_named, has, plugin_options
 from testbed.algorithms.interface import Conditions, Options
+from testbed.algorithms.learning_rate import Constant
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
@@ -179,15 +180,18 @@ class Contents(Section):
     def conditions(self, options: Options) -> Conditions:
         """Return the conditions of a run for the check of its options, before it has settings.
 
-        They equal those that ``testbed.training.conditions`` makes of its settings.
+        They equal those that ``testbed.training.conditions`` makes of its settings, but for a schedule.
         """
+        learning_rate = options.learning_rate or self.training.learning_rate
         return Conditions(
-            options.learning_rate or self.training.learning_rate,
+            learning_rate,
             self.devices.workers,
             self.training.batch_size,
             self.training.updates,
             self.link_of(None).up.rate,
             self.gradient_time,
+            # A schedule in epochs needs the number of images, which the file does not have.
+            Constant(learning_rate) if self.training.schedule is None else None,
         )
 
     def times_of(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
