@@ -46,7 +46,7 @@ class Combined:
 
 
 class CombiningHalf(ServerHalf):
-    """What decides about an aggregator's combinations.
+    """The decisions about an aggregator's combinations.
 
     Attributes:
         deadline: when ``expire`` is to be called, in seconds of the run's clock; None if a combination

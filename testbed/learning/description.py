@@ -1,4 +1,4 @@
-"""What a model is made of: its size, how its gradient is computed, and what it needs for that."""
+"""Descriptions of models: the size, the way to its gradient, and its buffers."""
 
 import functools
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ _INTERFACE_OFFSET = _HEADER.size + 4
 """Offset of the interface's index in a request about its queueing disciplines."""
 _ANSWERS = 65_536
 _MOST_BYTES, _MOST_ANSWERS = 65_536, 100
-"""Of requests in one call: a socket's buffers hold 200 kB, in which an answer takes up 1 kB."""
+"""The most requests in one call: a socket's buffers hold 200 kB, in which an answer takes up 1 kB."""
 
 
 class Requests:

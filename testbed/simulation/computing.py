@@ -25,7 +25,7 @@ ENOUGH_UPDATES = 10
 
 
 class Computing(Stateful):
-    """What all workers of a run compute.
+    """The computations of all workers of a run.
 
     Where a worker of one server is certain to send what it computes, and has its parameters as soon as
     they are sent, its gradient is computed immediately, at the server's own parameters, without a copy.

@@ -20,7 +20,7 @@ from testbed.learning.data.datasets import Dataset
 
 @dataclass(slots=True)
 class Draw:
-    """What is drawn for one gradient.
+    """The draws for one gradient.
 
     Attributes:
         images: int64, (b,), indices of the training images.

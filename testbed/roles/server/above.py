@@ -18,7 +18,7 @@ from testbed.wire.frames import HEADER, Frame, Kind, header
 
 
 class Above:
-    """What an aggregator is sent by its server, and pushes to it.
+    """The conversation of an aggregator with its server: parameters down, sums up.
 
     Nothing waits: what the kernel does not take is sent when it has room again.
 
