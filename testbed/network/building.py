@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from pyroute2 import IPRoute
 
-from testbed.network.fair_queues import SUPER_FRAME, share_fairly
+from testbed.network.fair_queues import share_fairly, super_frame
 from testbed.network.graph import Direction, Network
 from testbed.network.links import CORE, PREFIX_LENGTH, Link
 from testbed.network.netlink import Requests
@@ -218,10 +218,11 @@ class _Builder:
 def _super_frame(network: Network, queues: Queues) -> int | None:
     """Return the most bytes that a device may hand over at once; None for the kernel's own limit.
 
-    A queue drops a super-frame for which it has no room as a whole, so that several have to fit in.
+    The slowest shared link decides. A queue drops a super-frame for which it has no room as a whole, so
+    that several have to fit in.
     """
     asked = [shape.queue for link in network.links for shape in (link.uplink, link.downlink)]
-    limits = [SUPER_FRAME] * bool(queues.fair)
+    limits = [super_frame(network.shape(direction).rate) for direction in queues.fair]
     limits += [max(_LEAST_SUPER_FRAME, queue // 4) for queue in asked if queue is not None]
     return min(limits, default=None)
 

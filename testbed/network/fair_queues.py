@@ -7,7 +7,7 @@ have something to send, the kernel serves one after the other, each with the sam
 first: `make links` measures both.
 
 Segmentation offload hands a link up to 64 KiB at once, which is as much as many a message has. So
-devices that send over shared links have smaller super-frames (``SUPER_FRAME``).
+devices that send over slow shared links have smaller super-frames (``super_frame``).
 """
 
 import functools
@@ -31,16 +31,35 @@ from testbed.network.shaping import (
     set_class,
 )
 
-SUPER_FRAME = 16_000
-"""Bytes of a super-frame on its way to a shared link, at most.
+_LEAST_SUPER_FRAME = 16_000
+"""Bytes of a super-frame on its way to a slow shared link, at most.
 
 With up to 64 KiB, flows of 212 kB took up to 46 % more or less time than with exactly fair shares; with
 this, up to 12 %.
+"""
+_LARGEST_SUPER_FRAME = 65_536
+"""The kernel's own limit."""
+_LONGEST = 1.28e-3
+"""Seconds for which a super-frame above the least may occupy a link.
+
+A host that emulates hundreds of devices wakes its processes no more exactly than that, so that a smaller
+share of the time would not be seen; each super-frame costs the same, however small.
 """
 FIRST = 0x0001_1000
 """The class of what belongs to no pair; those of the pairs follow."""
 _FIRST_NETEM, _FIRST_QUEUE = 0x1000_0000, 0x4000_0000
 _NEXT = 0x0001_0000
+
+
+def super_frame(rate: int | None) -> int:
+    """Return the bytes of a super-frame on its way to a shared link, at most.
+
+    Args:
+        rate: of the link in bit/s, None for no limit.
+    """
+    if rate is None:
+        return _LARGEST_SUPER_FRAME
+    return min(_LARGEST_SUPER_FRAME, max(_LEAST_SUPER_FRAME, int(rate / 8 * _LONGEST)))
 
 
 def share_fairly(
@@ -124,6 +143,7 @@ def _set_shares(netlink: IPRoute, how: How, interface: int, rate: int | None, pa
     The kernel lets a class have its ``rate`` whatever the class above it has, so all change together.
     """
     most = rate // 8 if rate else UNLIMITED
+    at_once = super_frame(rate)
     for number in range(pairs + 1):
         netlink.tc(
             f"{how}-class",
@@ -134,9 +154,9 @@ def _set_shares(netlink: IPRoute, how: How, interface: int, rate: int | None, pa
             rate=max(1, most // (pairs + 1)),
             ceil=most,
             # A class alone may send as much at once as the link, and no more than the others may.
-            burst=SUPER_FRAME,
-            cburst=SUPER_FRAME,
-            quantum=SUPER_FRAME,
+            burst=at_once,
+            cburst=at_once,
+            quantum=at_once,
         )
 
 

@@ -11,7 +11,7 @@ from pyroute2 import IPRoute
 
 from testbed.network import building
 from testbed.network.building import Queues
-from testbed.network.fair_queues import FIRST, SUPER_FRAME, FairEgress, share_fairly
+from testbed.network.fair_queues import FIRST, FairEgress, share_fairly, super_frame
 from testbed.network.graph import Network
 from testbed.network.links import MOST_PAIRS, Link, Shape
 from testbed.network.netlink import Requests
@@ -48,6 +48,15 @@ def received(connections: Sequence[tuple[socket.socket, socket.socket]]) -> list
     return bytes_of
 
 
+@pytest.mark.parametrize(
+    ("rate", "most"),
+    [(RATE, 16_000), (100_000_000, 16_000), (200_000_000, 32_000), (10**10, 65_536), (None, 65_536)],
+)
+def test_super_frames_are_as_large_as_a_fast_link_allows(rate: int | None, most: int) -> None:
+    """None is larger than the kernel's limit."""
+    assert super_frame(rate) == most
+
+
 @real
 def test_pairs_of_addresses_have_equal_shares_whatever_their_connections() -> None:
     """One device with three connections gets as much as another one with one."""
@@ -65,7 +74,7 @@ def test_pairs_of_addresses_have_equal_shares_whatever_their_connections() -> No
         for namespace in namespaces.values():
             with inside_network(namespace), IPRoute() as netlink:
                 (interface,) = netlink.get_links(building.DEVICE_INDEX)
-                assert interface.get_attr("IFLA_GSO_MAX_SIZE") == SUPER_FRAME
+                assert interface.get_attr("IFLA_GSO_MAX_SIZE") == super_frame(RATE)
         with inside_network(namespaces["device-0"]):
             listener = socket.create_server((receiver, PORT))
 
