@@ -42,8 +42,8 @@ _LARGEST_SUPER_FRAME = 65_536
 _LONGEST = 1.28e-3
 """Seconds for which a super-frame above the least may occupy a link.
 
-A host that emulates hundreds of devices wakes its processes no more exactly than that, so that a smaller
-share of the time would not be seen; each super-frame costs the same, however small.
+A host that emulates hundreds of devices wakes its processes no more exactly than that, so that a
+smaller share of the time would not be seen; each super-frame costs the same, however small.
 """
 FIRST = 0x0001_1000
 """The class of what belongs to no pair; those of the pairs follow."""

@@ -50,7 +50,13 @@ def received(connections: Sequence[tuple[socket.socket, socket.socket]]) -> list
 
 @pytest.mark.parametrize(
     ("rate", "most"),
-    [(RATE, 16_000), (100_000_000, 16_000), (200_000_000, 32_000), (10**10, 65_536), (None, 65_536)],
+    [
+        (RATE, 16_000),
+        (100_000_000, 16_000),
+        (200_000_000, 32_000),
+        (10**10, 65_536),
+        (None, 65_536),
+    ],
 )
 def test_super_frames_are_as_large_as_a_fast_link_allows(rate: int | None, most: int) -> None:
     """None is larger than the kernel's limit."""
