@@ -11,7 +11,9 @@ from pathlib import Path
 
 from reproduction.driver import ENGINES, Order, carry_out_missing
 from reproduction.paper import load_paper
+from testbed.display.many import ManyRuns
 from testbed.errors import SpecError, TestbedError
+from testbed.sweeps.missing import Means
 
 COMMITTED = Path()
 """Stands for the folder of the paper's committed pages."""
@@ -23,7 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         order = _order(given)
         if given.what != "pages":
-            caught = carry_out_missing(order, lambda text: print(text, flush=True))
+            means = Means(lambda text: print(text, flush=True), ManyRuns, given.at_once)
+            caught = carry_out_missing(order, means)
             if caught is not None:
                 print("interrupted; started again, it goes on where it stopped", file=sys.stderr)
                 return 128 + caught
@@ -50,7 +53,7 @@ def _order(given: argparse.Namespace) -> Order:
         raise SpecError(f"--only {unknown[0]}: there are {', '.join(sorted(series))}")
     out = given.out or Path("runs") / paper.name
     seeds = given.seeds or scale.seeds
-    return Order(paper, parts, scale, seeds, given.engine, out, only, given.at_once)
+    return Order(paper, parts, scale, seeds, given.engine, out, only)
 
 
 def _seeds(text: str) -> tuple[int, ...]:

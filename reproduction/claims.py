@@ -6,12 +6,13 @@ holds is given too. A claim that only one paper makes is a class of its own besi
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from reproduction.measures import Lines, Target, both_reaching, common
+from reproduction.measures import Line, Lines, Target, both_reaching, common
 from testbed.quantities import as_bytes, as_count, as_duration
 
 
@@ -41,29 +42,41 @@ class Claim(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class EndsAbove:
-    """The greatest accuracy of one line is above that of another."""
+class Exceeds:
+    """A measure of one line, such as its greatest accuracy, is greater than another line's.
 
-    better: str
-    worse: str
+    Attributes:
+        greater, lesser: names of lines.
+        measure: from a line to its value for each seed.
+        says: the claim in words, between the titles of the two lines.
+        in_each_seed: True if it has to hold with every seed, and not only in the mean.
+    """
+
+    greater: str
+    lesser: str
+    measure: Callable[[Line], dict[int, float]] = Line.greatest
+    says: str = "ends above"
+    in_each_seed: bool = False
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare the means over the seeds that both lines have."""
-        better, worse = lines[self.better], lines[self.worse]
-        text = f"{better.series.title} ends above {worse.series.title}"
-        ours, theirs = common(better.greatest(), worse.greatest())
+        """Compare the two over the seeds that both lines have."""
+        greater, lesser = lines[self.greater], lines[self.lesser]
+        each = " with every seed" if self.in_each_seed else ""
+        text = f"{greater.series.title} {self.says} {lesser.series.title}{each}"
+        ours, theirs = common(self.measure(greater), self.measure(lesser))
         if not ours:
             return Verdict(text)
-        a, b = (mean(finals) for finals in (ours, theirs))
+        a, b = (mean(values) for values in (ours, theirs))
         seeds = sum(ours[seed] > theirs[seed] for seed in ours)
+        holds = seeds == len(ours) if self.in_each_seed else a > b
         return Verdict(
-            text, a > b, f"{a:.2f} and {b:.2f} ({a - b:+.2f}); in {seeds} of {len(ours)} seeds"
+            text, holds, f"{a:.2f} and {b:.2f} ({a - b:+.2f}); in {seeds} of {len(ours)} seeds"
         )
 
 
-def descending(*names: str) -> tuple[EndsAbove, ...]:
+def descending(*names: str) -> tuple[Exceeds, ...]:
     """Return the claims that each of the lines ends above the next."""
-    return tuple(EndsAbove(a, b) for a, b in itertools.pairwise(names))
+    return tuple(Exceeds(a, b) for a, b in itertools.pairwise(names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reproduction.records import Record, Records
-from reproduction.runs import identity
-from reproduction.series import Scale, Series, load_run
+from reproduction.runs import Setting, of_lines
+from reproduction.series import Scale, Series
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 COSTS = ("iteration", "time", "payload_bytes", "wire_bytes")
@@ -215,14 +215,12 @@ def lines_of(
     Raises:
         SpecError: an experiment file cannot be used.
     """
-    found = {}
-    for one in series:
-        runs: list[Record] = []
-        twins: dict[int, Record] = {}
-        for seed in seeds:
-            known = records.of(identity(load_run(one, scale, seed)))
-            runs += known[:1]
-            if simulated := [record for record in known[1:] if record.simulated]:
-                twins[seed] = simulated[0]
-        found[one.name] = Line(one, tuple(runs), twins)
-    return found
+    lines = tuple(series)
+    runs: dict[str, list[Record]] = {one.name: [] for one in lines}
+    twins: dict[str, dict[int, Record]] = {one.name: {} for one in lines}
+    for needed in of_lines(lines, Setting(scale, tuple(seeds))):
+        known = records.of(needed.identity)
+        runs[needed.series.name] += known[:1]
+        if simulated := [record for record in known[1:] if record.simulated]:
+            twins[needed.series.name][needed.seed] = simulated[0]
+    return {one.name: Line(one, tuple(runs[one.name]), twins[one.name]) for one in lines}

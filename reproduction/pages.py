@@ -15,7 +15,7 @@ from reproduction.driver import Order
 from reproduction.measures import Lines, lines_of
 from reproduction.paper import Part, Section
 from reproduction.records import Records
-from reproduction.runs import Folder, wanted
+from reproduction.runs import Folder, Setting, different, of_lines
 from testbed.errors import TestbedError
 from testbed.runs.versions import commit
 
@@ -53,8 +53,9 @@ def write_pages(order: Order, folder: Path) -> list[Path]:
     """
     records = Records(folder)
     paper, scale = order.paper, order.scale
-    seeds = sorted({*order.seeds, *scale.seeds})
-    records.take(wanted(paper.series, scale, seeds), Folder(order.out), paper.suffix(scale))
+    seeds = tuple(sorted({*order.seeds, *scale.seeds}))
+    runs = different(of_lines(paper.series, Setting(scale, seeds)))
+    records.take(runs, Folder(order.out), paper.suffix(scale))
     checked = [_check(part, order, records) for part in paper.parts]
     try:
         folder.mkdir(parents=True, exist_ok=True)

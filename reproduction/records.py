@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from reproduction.runs import Folder, Identity, Wanted, identity
+from reproduction.runs import Folder, Identity, Needed, identity
 from reproduction.series import Series
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump, load_resolved
 from testbed.experiment.spec import Spec
+from testbed.experiment.sweep import text_of
 from testbed.results.reading.faults import crashed
 from testbed.results.reading.run import Run
 from testbed.results.tables.verdict import verdict
@@ -134,7 +135,7 @@ class Records:
             key = identity(record.spec), record.result.engine
             self._found[key] = path.parent.name, record
 
-    def take(self, runs: Iterable[Wanted], folder: Folder, suffix: str = "") -> None:
+    def take(self, runs: Iterable[Needed], folder: Folder, suffix: str = "") -> None:
         """Record the newest complete run of each identity and engine, in place of an earlier record.
 
         Args:
@@ -145,11 +146,11 @@ class Records:
         """
         for one in runs:
             newest: dict[str, Run] = {}
-            for run in folder.complete(one.identity):
+            for run in folder.of(one.identity):
                 if len(run.evaluations):
                     newest.setdefault(engine(run), run)
             for name, run in newest.items():
-                stem = f"{_stem(one.series)}{suffix}-seed{one.spec.seed}-{name}"
+                stem = f"{_stem(one.series)}{suffix}-seed{one.seed}-{name}"
                 record = _of(run)
                 _write(self._root / stem, record)
                 self._found[one.identity, name] = stem, record
@@ -165,8 +166,9 @@ class Records:
 
 
 def _stem(series: Series) -> str:
-    """Return the beginning of a record's name: file, algorithm and the line's own options."""
-    parts = (series.experiment.stem, series.label, *series.options)
+    """Return the beginning of a record's name: file, algorithm and the line's own values."""
+    values = [f"{key}-{text_of(value)}" for key, value in series.values.items()]
+    parts = (series.study.experiment.stem, series.label, *values)
     return "-".join(re.sub(r"[^\w.+-]+", "-", part) for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""Identifies runs by what determines their result, and finds them in a folder.
+"""The runs that lines need, and which runs of a folder serve them.
 
 Two runs are the same if their resolved specs and seeds are equal, except for keys that change no
 parameter, no payload byte and no accuracy: names and labels, the engine, the devices' runtime, image
@@ -8,17 +8,19 @@ equal to the bit, so that a figure may take either, and one run may serve two fi
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from reproduction.series import Scale, Series, load_run
+from reproduction.series import Scale, Series, Study
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.experiment.spec import Spec
+from testbed.experiment.sweep import describe
 from testbed.results.reading.finding import find
 from testbed.results.reading.run import Run
+from testbed.sweeps.wanted import Wanted, wanted
 
 Identity: TypeAlias = str
 _OF_NO_EFFECT = ("name", "engine", "traffic", "checkpoints")
@@ -49,70 +51,112 @@ def identity(spec: Spec) -> Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A run that has to exist.
+class Needed:
+    """The run of a line with a seed.
 
     Attributes:
-        spec: a resolved spec with one algorithm.
-        series: the first line that needs the run; others may need it too.
-        identity: the spec's identity.
+        run: the run, as a sweep wants it.
+        series: the line.
+        seed: the seed.
+        identity: that of the run's spec.
     """
 
-    spec: Spec
+    run: Wanted
     series: Series
+    seed: int
     identity: Identity
 
-    @property
-    def title(self) -> str:
-        """The name that is shown."""
-        return f"{self.spec.name}/{self.series.label}, seed {self.spec.seed}"
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The size, the seeds and the engine of runs, and the folder that they are in.
+
+    Attributes:
+        engine: the ``--set`` options that choose the engine; empty if it does not matter.
+    """
+
+    scale: Scale
+    seeds: tuple[int, ...]
+    folder: Path = Path("runs")
+    engine: tuple[str, ...] = ()
+
+    def options(self, spec: Spec) -> Sequence[str]:
+        """Return the ``--set`` options of the scale and the engine."""
+        return (*self.scale.options(spec), *self.engine)
 
 
-def wanted(series: Iterable[Series], scale: Scale, seeds: Sequence[int]) -> list[Wanted]:
-    """Return the runs that lines need, each once, seed after seed.
+def of_lines(series: Iterable[Series], setting: Setting) -> list[Needed]:
+    """Return the run of each line with each seed, seed after seed; several may have one identity.
 
     Raises:
-        SpecError: an experiment file cannot be used.
+        SpecError: an experiment file cannot be used, or lacks a line's run.
     """
     lines = tuple(series)
-    found: dict[Identity, Wanted] = {}
-    for seed in seeds:
-        for one in lines:
-            spec = load_run(one, scale, seed)
-            key = identity(spec)
-            found.setdefault(key, Wanted(spec, one, key))
+    of_study: list[tuple[Study, list[Wanted]]] = []
+    found: dict[tuple[int, int], Needed] = {}
+    for place, one in enumerate(lines):
+        runs = next((runs for study, runs in of_study if study == one.study), None)
+        if runs is None:
+            runs = wanted(one.study.sweep(setting.seeds, setting.options), setting.folder)
+            of_study.append((one.study, runs))
+        for turn, seed in enumerate(setting.seeds):
+            run = _of_line(one, seed, runs)
+            run = replace(run, title=f"{run.spec.name}/{run.title}")
+            found[turn, place] = Needed(run, one, seed, identity(run.spec))
+    return [found[key] for key in sorted(found)]
+
+
+def _of_line(series: Series, seed: int, runs: Sequence[Wanted]) -> Wanted:
+    """Return the run of a line with a seed."""
+    values = {"seed": seed, **series.values}
+    for run in runs:
+        if series.label in (run.algorithm, run.label) and values in map(dict, run.points):
+            return run
+    labels = ", ".join(dict.fromkeys(run.algorithm for run in runs))
+    swept = f" with {describe(series.values)}" if series.values else ""
+    raise SpecError(
+        f"{series.study.experiment}: has no {series.label}{swept}, of which the line {series.name} "
+        f"is: there are {labels}"
+    )
+
+
+def different(needed: Iterable[Needed]) -> list[Needed]:
+    """Return runs of different identities: of those with one identity, the first."""
+    found: dict[Identity, Needed] = {}
+    for one in needed:
+        found.setdefault(one.identity, one)
     return list(found.values())
 
 
 class Folder:
-    """The runs in a folder, by identity, without those whose spec cannot be read."""
+    """The complete runs in a folder, by identity."""
 
     def __init__(self, runs_root: Path) -> None:
         self._runs: dict[Identity, list[Run]] = defaultdict(list)
-        self.all: list[tuple[Spec, Run]] = []
-        for execution in find(runs_root):
-            for run in execution.runs:
-                try:
-                    spec = load_resolved(run.directory / "spec.yaml")
-                except SpecError:  # killed before it was written, or of a later version
-                    continue
-                if len(spec.algorithms) == 1:
-                    self.all.append((spec, run))
-                    self._runs[identity(spec)].append(run)
+        self.complete: list[tuple[Spec, Run]] = list(_complete(runs_root))
+        for spec, run in self.complete:
+            self._runs[identity(spec)].append(run)
 
-    def complete(self, key: Identity) -> list[Run]:
-        """Return the complete runs, emulations first, the newest of each kind first."""
-        runs = [run for run in reversed(self._runs[key]) if run.ended == "completed"]
-        return sorted(runs, key=lambda run: run.manifest.engine != "emulation")
+    def of(self, key: Identity) -> list[Run]:
+        """Return the runs of an identity, emulations first, the newest of each kind first."""
+        newest_first = sorted(self._runs[key], key=lambda run: run.manifest.started, reverse=True)
+        return sorted(newest_first, key=lambda run: run.manifest.engine != "emulation")
 
     def serves(self, key: Identity, engine: str) -> bool:
-        """Return True if a complete run serves; an emulation's engine needs measured wire bytes."""
-        complete = self.complete(key)
-        emulated = any(run.manifest.engine == "emulation" for run in complete)
-        return emulated or (bool(complete) and engine == "simulation")
+        """Return True if a run serves; an emulation's engine needs measured wire bytes."""
+        runs = self.of(key)
+        emulated = any(run.manifest.engine == "emulation" for run in runs)
+        return emulated or (bool(runs) and engine == "simulation")
 
-    def begun(self, key: Identity, engine: str) -> Run | None:
-        """Return the newest incomplete run on this kind of engine, or None."""
-        kind = "simulation" if engine == "simulation" else "emulation"
-        runs = [run for run in reversed(self._runs[key]) if run.manifest.engine == kind]
-        return next((run for run in runs if run.ended != "completed"), None)
+
+def _complete(runs_root: Path) -> Iterator[tuple[Spec, Run]]:
+    for execution in find(runs_root):
+        for run in execution.runs:
+            if run.ended != "completed":
+                continue
+            try:
+                spec = load_resolved(run.directory / "spec.yaml")
+            except SpecError:  # written by a later version
+                continue
+            if len(spec.algorithms) == 1:
+                yield spec, run

@@ -6,13 +6,14 @@ every paper; a paper may have columns of its own.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from reproduction.claims import Verdict, as_cost
 from reproduction.measures import Line, Lines, Reached, Spread, Target, both_reaching
 from reproduction.records import Record
+from testbed.experiment.sweep import text_of
 from testbed.quantities import UNKNOWN, as_count, as_decimal, as_duration, as_fraction
 
 Cell: TypeAlias = Callable[[Line, Lines], str]
@@ -64,6 +65,20 @@ class Grid:
     columns: tuple[str, ...]
     rows: Mapping[str, tuple[str, ...]]
     cell: Cell
+
+    @classmethod
+    def of(cls, curves: Mapping[str, Mapping[Any, str]], heading: str, cell: Cell) -> "Grid":
+        """Return the table of the curves of a sweep.
+
+        Args:
+            curves: by the heading of a column the names of its lines by value, as
+                ``Study.across`` gives them; all have the same values.
+        """
+        values = list(next(iter(curves.values())))
+        rows = {
+            text_of(value): tuple(names[value] for names in curves.values()) for value in values
+        }
+        return cls(heading, tuple(curves), rows, cell)
 
     def markdown(self, lines: Lines) -> str:
         """Return the table."""

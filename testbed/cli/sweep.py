@@ -44,8 +44,10 @@ def sweep(
     goes on where it stopped: complete runs are kept, and new values of a key only add runs. The results
     are one table (results.parquet, results.csv) and figures, beside the run directories.
     """
+    from testbed.display.many import ManyRuns
     from testbed.experiment.sweep import load_sweep
     from testbed.sweeps import sweep as sweeping
+    from testbed.sweeps.missing import Means
     from testbed.sweeps.wanted import wanted
 
     loaded = load_sweep(spec, set_ or (), seed)
@@ -57,7 +59,7 @@ def sweep(
         for one in wanted(loaded, out):
             say(one.title)
         return
-    swept = sweeping.carry_out(loaded, out, say, at_once, figures=figures)
+    swept = sweeping.carry_out(loaded, out, Means(say, ManyRuns, at_once), figures=figures)
     show(swept, as_json)
     if swept.caught is not None:
         done = f"{swept.complete} of {len(swept.wanted)} runs are complete"

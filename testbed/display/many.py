@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -15,6 +16,23 @@ from testbed.runs.watching import Progress
 
 PLAIN_PERIOD = 5.0
 """Seconds between two lines in a pipe."""
+
+
+class Screen(Protocol):
+    """A place where the progress of many runs is shown; a context manager."""
+
+    def __enter__(self) -> "Screen": ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def count(self, *, completed: bool) -> None:
+        """Count a run that has ended."""
+
+    def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
+        """Show how far all runs are: titles and progress of those going on, seconds left for all."""
+
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
 
 
 class ManyRuns:

@@ -4,7 +4,7 @@ Combinations are in the order of the file: the first key's value changes last, s
 first, all of one seed comes before the next. A key replaces the file's value as ``--set`` does.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -24,6 +24,8 @@ from testbed.experiment.spec import Spec
 
 Values: TypeAlias = Mapping[str, Any]
 """The value of each swept key in one combination, as written in the file."""
+_Replaced: TypeAlias = tuple[Any, list[Override], Spec]
+"""A file's data with other values, the overrides that gave them, and the spec of these data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +55,63 @@ class Sweep:
 
 
 def load_sweep(
-    path: Path | str, overrides: Sequence[str | Override] = (), seed: int | None = None
+    path: Path | str,
+    overrides: Sequence[str | Override] = (),
+    seed: int | None = None,
+    scaled: Callable[[Spec], Sequence[str]] = lambda _: (),
 ) -> Sweep:
     """Read an experiment file with a ``sweep`` section and check every combination.
 
     Args:
         path, overrides, seed: as for ``load.load``; a swept key replaces what they set.
+        scaled: from a combination's spec to overrides of it, which replace swept values as well; the
+            combination's ``values`` stay those of the file.
 
     Raises:
         SpecError: the file has no such section, or it or a combination cannot be used.
     """
     path = Path(path)
-    document, data, applied = load.read(load.read_text(path), path, overrides, seed)
+    return parse_sweep(load.read_text(path), path, overrides, seed, scaled)
+
+
+def parse_sweep(
+    text: str,
+    path: Path,
+    overrides: Sequence[str | Override] = (),
+    seed: int | None = None,
+    scaled: Callable[[Spec], Sequence[str]] = lambda _: (),
+) -> Sweep:
+    """Read the text of an experiment file with a ``sweep`` section.
+
+    Args:
+        text, path: as for ``load.parse``.
+        overrides, seed, scaled: as for ``load_sweep``.
+
+    Raises:
+        SpecError: as for ``load_sweep``.
+    """
+    document, data, applied = load.read(text, path, overrides, seed)
     section = _section(path, document, data, applied)
     keys = dict(section.__pydantic_extra__)
     excluded = [_excluded(path, document, i, one, keys) for i, one in enumerate(section.exclude)]
     folders = load.folders(path, applied)
     rest = {key: value for key, value in data.items() if key != "sweep"}
+
+    def with_(data: Any, before: list[Override], new: Sequence[str | Override]) -> _Replaced:
+        changed, replaced = replacing.apply(data, new)
+        every = [*before, *replaced]
+        return changed, every, load.check(path, document, changed, every, folders)
+
     points: list[Point] = []
     for combination in product(*keys.values()):
         values = dict(zip(keys, combination, strict=True))
         if any(all(values[key] in of for key, of in one.items()) for one in excluded):
             continue
         swept = [_override(path, document, key, value) for key, value in values.items()]
-        changed, replaced = replacing.apply(rest, swept)
         try:
-            spec = load.check(path, document, changed, [*applied, *replaced], folders)
+            changed, every, spec = with_(rest, applied, swept)
+            if more := scaled(spec):
+                _, _, spec = with_(changed, every, more)
         except SpecError as error:
             # The first combination's error is most likely that of all.
             where = f" (with {describe(values)})" if points else ""

@@ -1,22 +1,28 @@
-"""Estimates how long runs take, from a short run of each kind that this host carries out first.
+"""Estimates how long runs take: from this host's earlier runs of their kind, or from a short one.
 
 Runs of a kind have the engine, the algorithm, the dataset, the model, the number of workers and the
-mini-batch in common; other settings change the speed by less than hosts differ in a day.
+mini-batch in common; other settings change the speed by less than hosts differ in a day. A kind is
+measured only if its runs together are much longer than the run that measures it.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+import platform
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
+from testbed.results.reading.run import Run
 from testbed.sweeps.carrying_out import Result
 from testbed.sweeps.pool import Job
 
 LEAST, MOST = 100, 300
 """Updates of a run that measures a kind; within these limits, as many as between two evaluations."""
+WORTH = 4
+"""The least ratio of the updates of a kind's runs to those of the run that measures the kind."""
 Kind: TypeAlias = tuple[object, ...]
 
 
@@ -39,13 +45,34 @@ def kind(spec: Spec) -> Kind:
     return spec.engine, algorithm.name, spec.dataset.name, spec.model.name, *of_devices
 
 
-def measuring(specs: Sequence[Spec], folder: Path) -> dict[Kind, Job]:
-    """Return a short run of each kind, to be carried out in a folder that is then removed."""
-    jobs: dict[Kind, Job] = {}
+def of_runs(runs: Iterable[tuple[Spec, Run]]) -> dict[Kind, Speed]:
+    """Return the speeds of complete runs that this host made in one session; later runs count."""
+    found = {}
+    for spec, run in runs:
+        manifest, seconds = run.manifest, run.summary.host_seconds
+        here = manifest.host.name == platform.node()
+        if here and not manifest.resumed and manifest.finished is not None and seconds:
+            whole = (manifest.finished - manifest.started).total_seconds()
+            found[kind(spec)] = Speed(run.summary.updates / seconds, max(0.0, whole - seconds))
+    return found
+
+
+def measuring(specs: Sequence[Spec], folder: Path, known: Mapping[Kind, Speed]) -> dict[Kind, Job]:
+    """Return a short run of each kind, to be carried out in a folder that is then removed.
+
+    Args:
+        known: the kinds whose speeds are known.
+    """
+    of_kind: dict[Kind, list[Spec]] = defaultdict(list)
     for spec in specs:
-        if (key := kind(spec)) not in jobs:
+        of_kind[kind(spec)].append(spec)
+    jobs: dict[Kind, Job] = {}
+    for key, alike in of_kind.items():
+        short = _short(alike[0])
+        together = sum(spec.training.updates for spec in alike)
+        if key not in known and together >= WORTH * short.training.updates:
             words = " ".join(str(part) for part in (*key[1:4], f"{key[4]} workers"))
-            jobs[key] = Job(f"measuring {words}", dump(_short(spec)), folder / str(len(jobs)))
+            jobs[key] = Job(f"measuring {words}", dump(short), folder / str(len(jobs)))
     return jobs
 
 

@@ -28,17 +28,20 @@ class Wanted:
         algorithm: the algorithm's name in tables and figures, the same for all values of its options.
         points: the combinations that it serves; several if a swept key has no effect on it.
         directory: its run directory.
+        title: the name that is shown.
     """
 
     spec: Spec
     algorithm: str
     points: tuple[Values, ...]
     directory: Path
+    title: str
 
     @property
-    def title(self) -> str:
-        """The name that is shown."""
-        return f"{self.algorithm}, {describe(self.points[0])}"
+    def label(self) -> str:
+        """The algorithm's label."""
+        (label,) = self.spec.runs()
+        return label
 
 
 def wanted(sweep: Sweep, runs_root: Path) -> list[Wanted]:
@@ -59,7 +62,8 @@ def wanted(sweep: Sweep, runs_root: Path) -> list[Wanted]:
                 continue
             digest = hashlib.sha256(f"{code}\n{text}".encode()).hexdigest()
             directory = folder / _name(label, point.values, digest)
-            found[text] = Wanted(spec, name, (point.values,), directory)
+            title = f"{name}, {describe(point.values)}"
+            found[text] = Wanted(spec, name, (point.values,), directory, title)
     return list(found.values())
 
 

@@ -35,7 +35,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reproduction")
     ran = reproduce(folder, "all", "--engine", "simulation")
     assert ran.returncode == 0, ran.stderr
-    assert "31 runs at scale tiny: 0 complete" in ran.stdout
+    assert "31 runs at scale tiny, 0 of them complete" in ran.stdout
     return folder
 
 
@@ -71,7 +71,7 @@ def test_complete_runs_are_not_carried_out_again(out: Path) -> None:
     before = len(find(out))
     ran = reproduce(out, "fig3", "--engine", "simulation")
     assert ran.returncode == 0, ran.stderr
-    assert "5 runs at scale tiny: 5 complete" in ran.stdout
+    assert "5 runs at scale tiny, 5 of them complete" in ran.stdout
     assert len(find(out)) == before
 
 
@@ -96,7 +96,7 @@ def test_an_interrupted_reproduction_goes_on(tmp_path: Path) -> None:
             stderr=stderr,
             start_new_session=True,
         )
-    until(lambda: "asgd, seed 1: training" in errors.read_text(), "training", 120)
+    until(lambda: "adacomp tiny: 0 of 2 runs" in errors.read_text(), "the runs", 120)
     children = driver.children(recursive=True)
     assert children
     os.killpg(driver.pid, signal.SIGINT)

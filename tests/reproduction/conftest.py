@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 import pytest
 
+from reproduction.runs import Setting, of_lines
+from reproduction.series import Scale, Series
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
@@ -15,6 +17,12 @@ from testbed.telemetry.run_log import RunLog
 WriteRun: TypeAlias = Callable[..., Path]
 PUSH = 1_000
 """Payload bytes of an update; the wire takes a tenth more."""
+
+
+def spec_of(series: Series, scale: Scale, seed: int) -> Spec:
+    """Return the spec of one run of a line."""
+    (needed,) = of_lines((series,), Setting(scale, (seed,)))
+    return needed.run.spec
 
 
 @pytest.fixture
@@ -50,6 +58,7 @@ def write_run(tmp_path: Path) -> WriteRun:
                 "ended": ended,
                 "parameters_sha256": f"{spec.seed:064x}",
                 "updates_per_second": 100.0,
+                "host_seconds": spec.training.updates / 100.0,
                 "setup_seconds": 5.0,
                 "traffic": {"modelled": simulated, "reconciled": None if simulated else True},
             },

@@ -13,9 +13,8 @@ from reproduction.papers.adacomp import PAPER
 from reproduction.papers.adacomp.parts import FIG3, FIG4, GOAL, PARTS, PER_TENSOR, WINDOW
 from reproduction.papers.adacomp.scales import FULL, TINY
 from reproduction.records import Records
-from reproduction.runs import Folder, wanted
-from reproduction.series import load_run
-from tests.reproduction.conftest import PUSH, WriteRun
+from reproduction.runs import Folder, Setting, of_lines
+from tests.reproduction.conftest import PUSH, WriteRun, spec_of
 
 # 97 % after 5, 6, never, 2, 3 evaluations of 1,000 updates; at the end in the paper's order.
 CURVES = {
@@ -39,7 +38,7 @@ def runs(order: Order, tmp_path: Path, write_run: WriteRun) -> dict[str, Line]:
     for series in FIG3.series:
         for seed in order.seeds:
             accuracies = [value + (seed - 1) / 2 for value in CURVES[series.name]]
-            spec = load_run(series, FULL, seed).model_copy(update={"engine": "simulation"})
+            spec = spec_of(series, FULL, seed).model_copy(update={"engine": "simulation"})
             write_run(spec, accuracies, push=PUSHES.get(series.name, PUSH))
     records = Records(tmp_path / "recorded")
     records.take(order.runs(), Folder(order.out))
@@ -156,10 +155,10 @@ def test_the_lead_of_one_class_is_compared_on_equal_seeds(
         for name, final in finals:
             if series.name == name:
                 for seed in (1, 2) if "three" in name and "60000" in name else (1,):
-                    spec = load_run(series, FULL, seed).model_copy(update={"engine": "simulation"})
+                    spec = spec_of(series, FULL, seed).model_copy(update={"engine": "simulation"})
                     write_run(spec, [50, final - 10 * (seed - 1)])
     records = Records(order.out.parent / "recorded")
-    records.take(wanted(part.series, FULL, (1, 2)), Folder(order.out))
+    records.take(of_lines(part.series, Setting(FULL, (1, 2))), Folder(order.out))
     lines = lines_of(part.series, FULL, (1, 2), records)
     assert len(lines["60000-three-0.01"].runs) == 2
     lead = next(one for one in part.check(lines, FULL) if "lead over three" in one.text)

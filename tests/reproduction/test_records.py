@@ -18,11 +18,12 @@ from reproduction.papers.adacomp.parts import FIG1, FIG3, FIG4, PARTS
 from reproduction.papers.adacomp.scales import FULL, QUICK
 from reproduction.records import Records, wall_seconds
 from reproduction.runs import Folder, identity
-from reproduction.series import Scale, load_run
+from reproduction.series import Scale
 from reproduction.tables import runs
 from testbed.errors import TestbedError
 from testbed.results.reading.run import Run
-from tests.reproduction.conftest import PUSH, WriteRun
+from testbed.sweeps.estimate import kind, of_runs
+from tests.reproduction.conftest import PUSH, WriteRun, spec_of
 
 ADACOMP = FIG3.series[-1]
 CURVE = [10.0, 90.0, 98.0]
@@ -35,7 +36,7 @@ def _told(directory: Path, **fields: object) -> Run:
 
 
 def test_the_time_between_the_sessions_of_a_run_does_not_count(write_run: WriteRun) -> None:
-    directory = write_run(load_run(FIG1.series[0], QUICK, 1), [10.0, 90.0])
+    directory = write_run(spec_of(FIG1.series[0], QUICK, 1), [10.0, 90.0])
     day = "2026-11-01T"
     moments = {"started": f"{day}08:00:00+00:00", "finished": f"{day}08:10:00+00:00"}
     assert wall_seconds(_told(directory, **moments)) == 600
@@ -60,7 +61,7 @@ def _take(order: Order, pages: Path) -> Records:
 def test_a_record_is_read_as_it_was_written(
     order: Order, tmp_path: Path, write_run: WriteRun
 ) -> None:
-    spec = load_run(ADACOMP, FULL, 1)
+    spec = spec_of(ADACOMP, FULL, 1)
     write_run(spec, [*CURVE, float("nan")])
     (taken,) = _take(order, tmp_path).of(identity(spec))
     (read,) = Records(tmp_path).of(identity(spec))
@@ -79,7 +80,7 @@ def test_a_record_is_read_as_it_was_written(
 def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
     order: Order, tmp_path: Path, write_run: WriteRun
 ) -> None:
-    spec = load_run(ADACOMP, FULL, 1)
+    spec = spec_of(ADACOMP, FULL, 1)
     write_run(spec, CURVE)
     write_run(spec.model_copy(update={"engine": "simulation"}), CURVE)
     records = _take(order, tmp_path)
@@ -106,7 +107,7 @@ def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
 def test_emulation_and_simulation_are_compared_on_equal_processors(
     order: Order, tmp_path: Path, write_run: WriteRun, change: dict[str, Any], told: str
 ) -> None:
-    spec = load_run(ADACOMP, FULL, 1)
+    spec = spec_of(ADACOMP, FULL, 1)
     write_run(spec, CURVE)
     write_run(spec.model_copy(update={"engine": "simulation"}), CURVE)
     line = lines_of((ADACOMP,), FULL, (1,), _take(order, tmp_path))[ADACOMP.name]
@@ -124,14 +125,14 @@ def test_emulation_and_simulation_are_compared_on_equal_processors(
 def test_pages_are_made_again_without_the_runs(
     order: Order, tmp_path: Path, write_run: WriteRun
 ) -> None:
-    write_run(load_run(ADACOMP, FULL, 1), [*CURVE] * 3)
+    write_run(spec_of(ADACOMP, FULL, 1), [*CURVE] * 3)
     folder = tmp_path / "pages"
     before = [path.read_text() for path in write_pages(order, folder)]
     assert any("98.00 (1 seed)" in page for page in before)
     elsewhere = replace(order, out=tmp_path / "none")
     assert [path.read_text() for path in write_pages(elsewhere, folder)] == before
     # A new run is added to them.
-    write_run(load_run(FIG1.series[0], FULL, 1), [*CURVE] * 3)
+    write_run(spec_of(FIG1.series[0], FULL, 1), [*CURVE] * 3)
     page = next(path for path in write_pages(order, folder) if path.stem == "fig3").read_text()
     assert "runs of 2 of 5 lines are complete" in page
 
@@ -155,7 +156,7 @@ def test_the_committed_pages_are_those_of_the_committed_records(
 def test_a_later_run_replaces_an_earlier_one(
     order: Order, tmp_path: Path, write_run: WriteRun
 ) -> None:
-    spec = load_run(ADACOMP, FULL, 1)
+    spec = spec_of(ADACOMP, FULL, 1)
     for best in (97.0, 96.0):
         write_run(spec, [10.0, best])
         (record,) = _take(order, tmp_path).of(identity(spec))
@@ -164,7 +165,7 @@ def test_a_later_run_replaces_an_earlier_one(
 
 def test_each_scale_has_its_own_records(order: Order, tmp_path: Path, write_run: WriteRun) -> None:
     for scale in (FULL, QUICK):
-        write_run(load_run(ADACOMP, scale, 1), CURVE)
+        write_run(spec_of(ADACOMP, scale, 1), CURVE)
         _take(replace(order, scale=scale), tmp_path)
     assert len(list((tmp_path / "records").iterdir())) == 2
 
@@ -201,6 +202,18 @@ def test_a_folder_that_is_no_record_is_refused(
 @pytest.fixture
 def recorded(order: Order, tmp_path: Path, write_run: WriteRun) -> Path:
     """A folder of pages with a record."""
-    write_run(load_run(ADACOMP, FULL, 1), CURVE)
+    write_run(spec_of(ADACOMP, FULL, 1), CURVE)
     _take(order, tmp_path)
     return tmp_path
+
+
+def test_speeds_are_known_from_complete_runs_of_this_host(
+    tmp_path: Path, write_run: WriteRun
+) -> None:
+    spec = spec_of(FIG1.series[0], FULL, 1).model_copy(update={"engine": "simulation"})
+    write_run(spec, [10.0, 20.0])
+    other = spec.model_copy(update={"engine": "emulation"})
+    _told(write_run(other, [10.0]), host={"name": "elsewhere"})
+    speeds = of_runs(Folder(tmp_path / "runs").complete)
+    assert list(speeds) == [kind(spec)]
+    assert speeds[kind(spec)].updates == pytest.approx(100.0)

@@ -3,19 +3,23 @@
 from dataclasses import replace
 from pathlib import Path
 
-from reproduction.series import Series
+from reproduction.series import Series, Study
 
 REPOSITORY = Path(__file__).parents[3]
 _EXPERIMENTS = REPOSITORY / "experiments" / "adacomp"
 
 
+def _study(file: str) -> Study:
+    return Study(_EXPERIMENTS / f"{file}.yaml")
+
+
 def _line(name: str, title: str, file: str, label: str, accuracy: float) -> Series:
-    return Series(name, title, _EXPERIMENTS / f"{file}.yaml", label, accuracy)
+    return Series(name, title, _study(file), label, accuracy)
 
 
 def lines_of_fig3(file: str) -> tuple[Series, ...]:
     """Return the lines of Fig. 3, from its own experiment file or from one like it."""
-    return tuple(replace(one, experiment=_EXPERIMENTS / f"{file}.yaml") for one in FIG3)
+    return tuple(replace(one, study=_study(file)) for one in FIG3)
 
 
 FIG1 = (_line("asgd", "ASGD", "fig1", "asgd", 97.85),)

@@ -1,6 +1,6 @@
 """AdaComp's figures and table: what is shown of each, and what the paper says of it."""
 
-from reproduction.claims import Cheaper, Claim, EndsAbove, FallsShort, Near, descending
+from reproduction.claims import Cheaper, Claim, Exceeds, FallsShort, Near, descending
 from reproduction.drawing import UPDATES, WIRE, Against, Curve
 from reproduction.measures import Averaged, Target
 from reproduction.paper import Part, Section
@@ -194,9 +194,9 @@ def _claims_of_fig4(ratio: str) -> tuple[Claim, ...]:
         (f"{images}-one-{ratio}", f"{images}-three-{ratio}") for images in ("60000", "12000")
     )
     return (
-        EndsAbove(*large),
-        EndsAbove(*small),
-        EndsAbove(large[0], small[0]),
+        Exceeds(*large),
+        Exceeds(*small),
+        Exceeds(large[0], small[0]),
         WiderLead(large, small, ratio),
         FasterEarly(large[1], large[0], WINDOW),
     )

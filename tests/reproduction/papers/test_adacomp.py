@@ -6,7 +6,8 @@ from reproduction.papers.adacomp import PAPER
 from reproduction.papers.adacomp.baseline import PICKLED, pickled_ingress
 from reproduction.papers.adacomp.parts import EVEN, PARTS, TABLE2
 from reproduction.papers.adacomp.scales import FULL, QUICK, TINY
-from reproduction.series import Scale, load_run
+from reproduction.series import Scale
+from tests.reproduction.conftest import spec_of
 
 UPDATES = {"full": 250_000, "quick": 20_000, "tiny": 100}
 
@@ -20,10 +21,10 @@ def test_the_papers_baseline_is_its_460_gigabytes() -> None:
 def test_each_experiment_file_has_the_papers_settings(scale: Scale) -> None:
     for part in PARTS:
         for series in part.series:
-            spec = load_run(series, scale, 2)
+            spec = spec_of(series, scale, 2)
             assert spec.seed == 2
             assert spec.clock == "virtual"
-            smaller = series.experiment.stem in ("fig3-rate", "fig3-per-tensor-rate")
+            smaller = series.study.experiment.stem in ("fig3-rate", "fig3-per-tensor-rate")
             rate = 0.03 if smaller else 0.1
             assert (spec.training.batch_size, spec.training.learning_rate) == (10, rate)
             law = "gamma" if smaller or part is EVEN else "uniform"
@@ -37,6 +38,6 @@ def test_each_experiment_file_has_the_papers_settings(scale: Scale) -> None:
 
 def test_half_of_the_workers_crash_at_every_scale() -> None:
     for scale, probability in ((FULL, 0.0004), (QUICK, 0.005), (TINY, 0.05)):
-        spec = load_run(TABLE2.series[1], scale, 1)
+        spec = spec_of(TABLE2.series[1], scale, 1)
         assert "crashes" in spec.name
         assert getattr(spec.faults[0].when, "probability", None) == pytest.approx(probability)

@@ -1,0 +1,177 @@
+"""Carries out runs that are missing: checks the host, estimates the time, then runs them all.
+
+It is what a sweep and a paper's reproduction have in common. Each run has a directory of its own, in
+which it goes on if it ended early.
+"""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from testbed import execution
+from testbed.display.many import Screen
+from testbed.errors import RunError, SpecError
+from testbed.experiment.load import dump
+from testbed.experiment.spec import Spec
+from testbed.planning.plan import Plan, plan
+from testbed.quantities import as_duration, as_number
+from testbed.sweeps import estimate
+from testbed.sweeps.estimate import Kind, Speed
+from testbed.sweeps.pool import Job, Pool
+from testbed.sweeps.shown import Shown
+from testbed.sweeps.wanted import Wanted
+
+_LISTED = 20
+"""Runs that are named one by one before they are carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """The means by which runs are carried out and shown.
+
+    Attributes:
+        say: is called with lines of text: what will run, and how long it will take.
+        screen: makes the display of some runs from a title and their number.
+        at_once: simulations at a time; None for one per core. Emulations run one after the other.
+    """
+
+    say: Callable[[str], None]
+    screen: Callable[[str, int], Screen]
+    at_once: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """What became of the missing runs.
+
+    Attributes:
+        failed: the runs that failed, with the reason.
+        caught: the number of the signal that ended the work early; None if it was finished.
+    """
+
+    failed: tuple[Job, ...] = ()
+    caught: int | None = None
+
+
+def carry_out_missing(
+    name: str,
+    missing: Sequence[Wanted],
+    folder: Path,
+    means: Means,
+    known: Mapping[Kind, Speed],
+) -> CarriedOut:
+    """Carry out runs, in their order.
+
+    Args:
+        name: is shown before the progress of all.
+        missing: the runs, at least one, all on the same engine.
+        folder: the folder that their directories are below; one process at a time works in it.
+        known: the speeds of earlier runs.
+
+    Raises:
+        SpecError, DataError, HostError: they cannot be begun.
+        RunError: another process is carrying out runs in the folder.
+    """
+    size = _at_once([one.spec for one in missing], means.at_once)
+    _announce(missing, size, means.say)
+    _check(missing, folder, size)
+    with _alone(folder), Pool(size) as pool:
+        caught, expected = _foresee(pool, missing, means, known)
+        if caught is not None:
+            return CarriedOut(caught=caught)
+        _tell(missing, expected, size, means.say)
+        jobs = [Job(one.title, dump(one.spec), one.directory) for one in missing]
+        with means.screen(name, len(jobs)) as screen:
+            caught = pool.carry_out(jobs, Shown(screen, expected, size))
+    failed = tuple(job for job in jobs if job.result and job.result.ended == "failed")
+    return CarriedOut(failed, caught)
+
+
+def _announce(missing: Sequence[Wanted], size: int, say: Callable[[str], None]) -> None:
+    for one in missing[:_LISTED]:
+        say(f"  {one.title}")
+    if len(missing) > _LISTED:
+        say(f"  and {len(missing) - _LISTED} more")
+    how = "one after the other" if size == 1 else f"{size} at a time"
+    say(f"{missing[0].spec.engine}, {how}")
+
+
+def _tell(
+    missing: Sequence[Wanted], expected: Mapping[Path, float], size: int, say: Callable[[str], None]
+) -> None:
+    """Say how long the runs will take together."""
+    if not any(expected.values()):
+        return
+    together = estimate.altogether([expected.get(one.directory, 0.0) for one in missing], size)
+    unknown = len(missing) - len(expected)
+    others = f", and {as_number(unknown, 'run')} not worth measuring" if unknown else ""
+    say(f"about {as_duration(together)} altogether{others}")
+
+
+def _foresee(
+    pool: Pool, missing: Sequence[Wanted], means: Means, known: Mapping[Kind, Speed]
+) -> tuple[int | None, dict[Path, float]]:
+    """Measure a short run of each kind whose speed is not known.
+
+    Returns:
+        The signal that ended the measuring early, if any; the seconds of each run by its directory.
+    """
+    caught = None
+    with tempfile.TemporaryDirectory(prefix="testbed-speed-") as folder:
+        jobs = estimate.measuring([one.spec for one in missing], Path(folder), known)
+        if jobs:
+            with means.screen("measuring", len(jobs)) as screen:
+                caught = pool.carry_out(list(jobs.values()), Shown(screen, {}, pool.size))
+    speeds = {**known, **estimate.speeds(jobs)}
+    found = ((one, speeds.get(estimate.kind(one.spec))) for one in missing)
+    return caught, {one.directory: speed.seconds(one.spec) for one, speed in found if speed}
+
+
+def _check(missing: Sequence[Wanted], folder: Path, size: int) -> None:
+    """Check the host and the data once, before any run is started."""
+    different: dict[object, Plan] = {}
+    for one in missing:
+        (planned,) = plan(one.spec)
+        settings = planned.settings
+        data = (settings.data.dataset, settings.data.train_images, str(settings.data.partition))
+        key = (one.spec.engine, *data, planned.computing, settings.training.batch_size)
+        different.setdefault(key, planned)
+    for planned in different.values():
+        execution.check([planned] * size, folder)
+
+
+def _at_once(specs: Sequence[Spec], wanted: int | None) -> int:
+    """Return the number of runs at a time: an emulation takes the host, a simulation a core."""
+    if any(spec.engine == "emulation" for spec in specs):
+        return 1
+    largest = max(specs, key=lambda spec: spec.devices.workers)
+    each = max(one.memory for one in plan(largest))
+    room = max(1, psutil.virtual_memory().available // each)
+    return min(wanted or len(os.sched_getaffinity(0)), len(specs), room)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """In the body, keep other processes from carrying out runs in the same folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SpecError(
+            f"{folder} cannot be made ({error.strerror}): name another folder by --out"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise RunError(
+            f"another process is carrying out runs in {folder}: wait for it, or end it"
+        ) from None
+    finally:
+        os.close(descriptor)
