@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from testbed.library.figure import Figure
     from testbed.library.results import Run, Runs, open_run, open_runs
     from testbed.library.running import run, simulate
+    from testbed.library.sweeping import Swept, sweep
 
 __version__ = VERSION
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Figure",
     "Run",
     "Runs",
+    "Swept",
     "TestbedError",
     "__version__",
     "compare",
@@ -39,6 +41,7 @@ __all__ = [
     "open_runs",
     "run",
     "simulate",
+    "sweep",
 ]
 
 _MODULES = {
@@ -47,12 +50,14 @@ _MODULES = {
     "Figure": "testbed.library.figure",
     "Run": "testbed.library.results",
     "Runs": "testbed.library.results",
+    "Swept": "testbed.library.sweeping",
     "TestbedError": "testbed.errors",
     "compare": "testbed.library.comparison",
     "open_run": "testbed.library.results",
     "open_runs": "testbed.library.results",
     "run": "testbed.library.running",
     "simulate": "testbed.library.running",
+    "sweep": "testbed.library.sweeping",
 }
 
 

@@ -27,6 +27,7 @@ API = {
     "library": (
         "testbed.library.experiment",
         "testbed.library.running",
+        "testbed.library.sweeping",
         "testbed.library.results",
         "testbed.library.comparison",
         "testbed.library.figure",

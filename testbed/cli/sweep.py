@@ -67,12 +67,7 @@ def sweep(
             f"interrupted; {done}: `testbed sweep {spec}` goes on where it stopped", swept.caught
         )
     if swept.failed:
-        first = swept.failed[0]
-        reason = first.result.reason if first.result else None
-        raise RunError(
-            f"{len(swept.failed)} of {len(swept.wanted)} runs failed; {first.title}: {reason}; "
-            f"`testbed sweep {spec}` tries them once more"
-        )
+        raise RunError(f"{swept.failures}; `testbed sweep {spec}` tries them once more")
 
 
 def show(swept: "Swept", as_json: bool) -> None:

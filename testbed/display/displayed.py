@@ -1,10 +1,11 @@
-"""The display of runs that are carried out one after the other, on the screen that there is."""
+"""The display of runs, one after the other or many at once, on the screen that there is."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from testbed.display.notebook import NotebookDisplay, in_notebook
+from testbed.display.many import ManyRuns, Screen
+from testbed.display.notebook import NotebookDisplay, NotebookRuns, in_notebook
 from testbed.display.terminal import TerminalDisplay
 from testbed.planning.plan import Plan
 
@@ -28,3 +29,8 @@ def displayed() -> Iterator[Callable[[Plan, int, int], Display]]:
     finally:
         for display in displays:
             display.close()
+
+
+def many_runs(title: str, count: int) -> Screen:
+    """Make the display of ``count`` runs that go on at once."""
+    return NotebookRuns(title, count) if in_notebook() else ManyRuns(title, count)

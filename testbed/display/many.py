@@ -35,18 +35,61 @@ class Screen(Protocol):
         """Show a line that stays."""
 
 
-class ManyRuns:
-    """Shows runs on standard error; a context manager, because it must restore the terminal.
+class Counted:
+    """Runs that have ended, and how far all are in words.
 
     Attributes:
+        title: is shown before the words.
         done, failed: the runs that have ended, and those of them that are not complete.
     """
 
     def __init__(self, title: str, count: int) -> None:
-        """Make a display for ``count`` runs in all."""
+        """Count ``count`` runs in all."""
+        self.title = title
         self.done = self.failed = 0
-        self._title = title
         self._count = count
+
+    def count(self, *, completed: bool) -> None:
+        """Count a run that has ended."""
+        self.done += 1
+        self.failed += not completed
+
+    def share(self, running: Sequence[tuple[str, Progress | None]]) -> float:
+        """Return the share of all runs that is done, from 0 to 1."""
+        whole = self.done + sum(share_done(at) for _, at in running if at is not None)
+        return whole / max(self._count, 1)
+
+    def words(self, left: float | None) -> str:
+        """Return how far all runs are; ``left`` is seconds, None if unknown."""
+        parts = [f"{self.done} of {self._count} runs"]
+        if self.failed:
+            parts.append(f"{self.failed} not complete")
+        if left is not None and self.done < self._count:
+            parts.append(f"about {as_duration(left)} left")
+        return ", ".join(parts)
+
+
+class QuietRuns(Counted):
+    """Shows nothing; a ``Screen``."""
+
+    def __enter__(self) -> "QuietRuns":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
+        """Show nothing."""
+
+    def say(self, text: str) -> None:
+        """Show nothing: run directories and tables have it."""
+
+
+class ManyRuns(Counted):
+    """Shows runs on standard error; a ``Screen``, which restores the terminal."""
+
+    def __init__(self, title: str, count: int) -> None:
+        """Make a display for ``count`` runs in all."""
+        super().__init__(title, count)
         self._console = Console(stderr=True)
         self._live = (
             Live(console=self._console, auto_refresh=False, transient=True)
@@ -64,11 +107,6 @@ class ManyRuns:
         if self._live:
             self._live.stop()
 
-    def count(self, *, completed: bool) -> None:
-        """Count a run that has ended."""
-        self.done += 1
-        self.failed += not completed
-
     def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
         """Show how far all runs are, if the last picture was long enough ago.
 
@@ -81,13 +119,11 @@ class ManyRuns:
             return
         self._last = now
         if not self._live:
-            print(f"{self._title}: {self._all(left)}", file=sys.stderr, flush=True)
+            print(f"{self.title}: {self.words(left)}", file=sys.stderr, flush=True)
             return
         table = Table.grid(padding=(0, 1))
-        whole = self.done + sum(share_done(at) for _, at in running if at is not None)
-        table.add_row(
-            Text(self._title, style="bold"), _bar(whole / max(self._count, 1)), self._all(left)
-        )
+        bar = _bar(self.share(running))
+        table.add_row(Text(self.title, style="bold"), bar, self.words(left))
         for title, at in running:
             share = share_done(at) if at is not None else 0.0
             table.add_row(Text(title), _bar(share), describe(at) if at is not None else "starting")
@@ -99,14 +135,6 @@ class ManyRuns:
             self._console.print(Text(text))
         else:
             print(text, file=sys.stderr, flush=True)
-
-    def _all(self, left: float | None) -> str:
-        parts = [f"{self.done} of {self._count} runs"]
-        if self.failed:
-            parts.append(f"{self.failed} not complete")
-        if left is not None and self.done < self._count:
-            parts.append(f"about {as_duration(left)} left")
-        return ", ".join(parts)
 
 
 def _bar(share: float) -> Text:

@@ -1,11 +1,13 @@
-"""A run's progress in a notebook: one line with a bar, which is replaced as the run goes on."""
+"""The progress of runs in a notebook: lines with bars, which are replaced as the runs go on."""
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from testbed.display.many import Counted
 from testbed.display.words import describe, share_done, title
 from testbed.planning.plan import Plan
 from testbed.runs.watching import Progress
@@ -40,14 +42,35 @@ class Picture:
         )
 
 
+class _Output:
+    """A place in the output of a cell, whose content is replaced."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._shown = 0.0
+
+    @property
+    def due(self) -> bool:
+        """True if the last picture was long enough ago."""
+        return time.monotonic() - self._shown >= PERIOD
+
+    def put(self, picture: object) -> None:
+        from IPython.display import display
+
+        self._shown = time.monotonic()
+        if self._handle is None:
+            self._handle = display(picture, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(picture)
+
+
 class NotebookDisplay:
     """Shows the progress of one run in the output of a cell; a ``testbed.runs.watching.Watcher``."""
 
     def __init__(self, plan: Plan, number: int, count: int) -> None:
         self._title = title(plan, number, count)
-        self._handle: Any = None
+        self._output = _Output()
         self._last: Picture | None = None
-        self._shown = 0.0
 
     def close(self) -> None:
         """Show the last progress, which stays in the notebook."""
@@ -56,7 +79,7 @@ class NotebookDisplay:
     def progress(self, progress: Progress) -> None:
         """Show the progress of the run, if the last picture was long enough ago."""
         self._last = Picture(self._title, share_done(progress), describe(progress))
-        if time.monotonic() - self._shown >= PERIOD:
+        if self._output.due:
             self._show()
 
     def event(self, level: str, text: str) -> None:
@@ -64,13 +87,49 @@ class NotebookDisplay:
         print(f"{self._title}: {level}: {text}", file=sys.stderr, flush=True)
 
     def _show(self) -> None:
-        from IPython.display import display
+        if self._last is not None:
+            self._output.put(self._last)
+            self._last = None
 
-        if self._last is None:
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Several pictures, one below the other."""
+
+    pictures: tuple[Picture, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.pictures))
+
+    def _repr_html_(self) -> str:
+        return "".join(one._repr_html_() for one in self.pictures)
+
+
+class NotebookRuns(Counted):
+    """Shows many runs in the output of a cell: a line for all, one for each that is going on."""
+
+    def __init__(self, title: str, count: int) -> None:
+        super().__init__(title, count)
+        self._output = _Output()
+
+    def __enter__(self) -> "NotebookRuns":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Show how far all came, which stays in the notebook."""
+        self._output.put(Pictures((Picture(self.title, self.share(()), self.words(None)),)))
+
+    def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
+        """Show how far all runs are, if the last picture was long enough ago."""
+        if not self._output.due:
             return
-        self._shown = time.monotonic()
-        if self._handle is None:
-            self._handle = display(self._last, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(self._last)
-        self._last = None
+        of_all = Picture(self.title, self.share(running), self.words(left))
+        each = (
+            Picture(name, share_done(at), describe(at)) if at else Picture(name, 0.0, "starting")
+            for name, at in running
+        )
+        self._output.put(Pictures((of_all, *each)))
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        print(text, file=sys.stderr, flush=True)

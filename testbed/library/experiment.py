@@ -73,6 +73,11 @@ class Experiment:
         return cls(load.parse(text, path, overrides), text, path, overrides)
 
     @property
+    def source(self) -> tuple[str, Path, tuple[Override, ...]]:
+        """What it was read from: the text, the path that names it, and the values that replace some."""
+        return self._text, self._path, self._overrides
+
+    @property
     def name(self) -> str:
         """The experiment's name, which is also that of its folder of runs."""
         return self.spec.name

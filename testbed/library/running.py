@@ -45,11 +45,7 @@ def run(
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.load(experiment)
-    if threading.current_thread() is not threading.main_thread():
-        raise RunError(
-            "runs are carried out in the main thread, the only one that Ctrl-C reaches: call this "
-            "there, or start `testbed run` as a process"
-        )
+    in_main_thread()
     spec, out = experiment.spec, Path(out)
     began = time.monotonic()
     execution.check(plan(spec), out)
@@ -82,6 +78,15 @@ def simulate(
         experiment = Experiment.load(experiment)
     simulated = experiment.with_(engine="simulation", clock="virtual")
     return run(simulated, out=out, report=report, progress=progress)
+
+
+def in_main_thread() -> None:
+    """Raise RunError in any other thread."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RunError(
+            "runs are carried out in the main thread, the only one that Ctrl-C reaches: call this "
+            "there, or start `testbed run` as a process"
+        )
 
 
 class _Quiet(Watcher):

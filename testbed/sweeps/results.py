@@ -4,12 +4,15 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed.errors import RunError
 from testbed.experiment.sweep import Values, text_of
 from testbed.results.reading.run import Run
 from testbed.sweeps.wanted import Wanted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TABLE = "results"
 """The name of the table's files."""
@@ -40,8 +43,8 @@ def rows(wanted: Sequence[Wanted]) -> list[Row]:
     ]
 
 
-def write_table(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]], folder: Path) -> list[Path]:
-    """Write the table as Parquet and CSV; return the paths.
+def table_of(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]]) -> "pa.Table":
+    """Return the rows as a table of Arrow.
 
     Columns: run, algorithm, label, seed; a column for each swept key; how the run ended and why;
     updates, accuracies in percent, bytes of ingress, seconds by the run's clock and by the host's, the
@@ -49,15 +52,21 @@ def write_table(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]], folder: 
 
     Args:
         keys: the swept keys with their values, which give the columns their types.
-        folder: where the files go.
+    """
+    import pyarrow as pa
+
+    return pa.Table.from_pylist([_record(row, keys) for row in rows], _schema(keys))
+
+
+def write_table(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]], folder: Path) -> list[Path]:
+    """Write the table of ``table_of`` as Parquet and CSV into a folder; return the paths.
 
     Raises:
         RunError: they cannot be written.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
-    table = pa.Table.from_pylist([_record(row, keys) for row in rows], _schema(keys))
+    table = table_of(rows, keys)
     paths = [folder / f"{TABLE}.parquet", folder / f"{TABLE}.csv"]
     try:
         parquet.write_table(table, paths[0])

@@ -42,6 +42,13 @@ class Swept:
         """The number of complete runs."""
         return sum(_complete(one) is not None for one in self.wanted)
 
+    @property
+    def failures(self) -> str:
+        """A sentence on the runs that failed."""
+        first = self.failed[0]
+        reason = first.result.reason if first.result else None
+        return f"{len(self.failed)} of {len(self.wanted)} runs failed; {first.title}: {reason}"
+
 
 def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = True) -> Swept:
     """Carry out every run of a sweep that is not complete, and write the results of all.

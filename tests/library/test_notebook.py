@@ -54,6 +54,8 @@ def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: P
         "try:\n    testbed.simulate(experiment.with_(training__updates=10**6))\n"
         "except KeyboardInterrupt as interrupt:\n    print('ended:', interrupt)",
         "print(threading.active_count())",
+        "short = experiment.with_(engine='simulation', algorithms=['asgd'], training__updates=20)\n"
+        "testbed.sweep(short, {'seed': [1, 2]})",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
     client: Any = NotebookClient(
@@ -71,6 +73,10 @@ def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: P
         client.execute_cell(notebook.cells[1], 1)
         other.join()
         client.execute_cell(notebook.cells[2], 2)
+        client.execute_cell(notebook.cells[3], 3)
     said = "".join(one.get("text", "") for one in notebook.cells[1].outputs)
     assert "ended: asgd interrupted: stopped by SIGINT" in said
     assert notebook.cells[2].outputs[0]["text"].strip().isdecimal()
+    (shown,) = outputs(notebook.cells[3], "text/html")  # replaced as the sweep went on
+    assert "2 of 2 runs" in shown and "<progress" in shown
+    assert "<Sweep in" in outputs(notebook.cells[3], "text/plain")[-1]
