@@ -14,7 +14,7 @@ _PATHS = {"fast": "on the fast path", "autograd": "by autograd"}
 def describe(plan: Plan) -> list[str]:
     """Return the line about the model."""
     model = plan.spec.model
-    described = description.describe(chosen(model), inputs_of(plan.spec.dataset.name))
+    described = description.describe(chosen(model), inputs_of(plan.spec.dataset.choice))
     parameters = as_number(described.parameters, "parameter")
     text = f"model {model.name}: {parameters}, gradients {_PATHS[described.path]}"
     if described.buffers:
@@ -28,4 +28,4 @@ def describe(plan: Plan) -> list[str]:
 def layout_of(plan: Plan) -> Layout:
     """Return the positions of the model's tensors in the flat vector."""
     model = plan.spec.model
-    return layout(chosen(model), inputs_of(plan.spec.dataset.name), model.buffers)
+    return layout(chosen(model), inputs_of(plan.spec.dataset.choice), model.buffers)

@@ -151,10 +151,12 @@ class OrOwn:
         key: the key of its name.
         model: returns the model of a plug-in's mapping, or None if the name is built in or that of
             nothing; raises SpecError if the plug-in cannot be used.
+        also: those of its models that are built in, for the JSON schema.
     """
 
     key: str
     model: Callable[[str], type[BaseModel] | None]
+    also: tuple[type[BaseModel], ...] = ()
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -191,7 +193,8 @@ class OrOwn:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         own = {"type": "object", "properties": {self.key: OWN}, "required": [self.key]}
-        return {"anyOf": [handler(schema), own]}
+        also = [handler(model.__pydantic_core_schema__) for model in self.also]
+        return {"anyOf": [handler(schema), *also, own]}
 
 
 @dataclass(frozen=True)

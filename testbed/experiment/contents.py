@@ -12,14 +12,13 @@ from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_name
 from testbed.experiment.profiles.hardware import HARDWARE
+from testbed.experiment.sections.datasets import DATASETS, DatasetSpec, TextSpec, function_section
 from testbed.experiment.sections.device_classes import DeviceClassSpec, mean_over_devices
 from testbed.experiment.sections.devices import SUSPECT_AFTER, DevicesSpec
 from testbed.experiment.sections.execution import CheckpointSpec, SimulationSpec
 from testbed.experiment.sections.faults import FaultSpec
 from testbed.experiment.sections.learning import (
-    DATASETS,
     MODELS,
-    DatasetSpec,
     EvaluationSpec,
     ModelSpec,
     TrainingSpec,
@@ -70,9 +69,11 @@ class Contents(Section):
         "`algorithms`; default: none. What is installed needs no entry here.",
         examples=[["rules.py"]],
     )
-    dataset: Annotated[DatasetSpec, ShortForm(DATASETS, open_ended=True)] = Field(
-        description="The dataset: a name or a directory, or a mapping.", examples=["digits"]
-    )
+    dataset: Annotated[
+        DatasetSpec,
+        OrOwn("name", function_section, also=(TextSpec,)),
+        ShortForm(DATASETS, open_ended=True),
+    ] = Field(description="The dataset: a name or a directory, or a mapping.", examples=["digits"])
     model: Annotated[ModelSpec, OrOwn("name", plugin_model), ShortForm(MODELS, own=True)] = Field(
         description="The model: a name or a mapping.", examples=["cnn"]
     )

@@ -17,7 +17,7 @@ from testbed.experiment.document import FLOAT, Document, KeyPath
 from testbed.experiment.document import parse as parse_document
 from testbed.experiment.overrides import Override
 from testbed.experiment.problems import problems
-from testbed.experiment.sections.learning import FOLDER
+from testbed.experiment.sections.section import FOLDER
 from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.spec import Spec
 

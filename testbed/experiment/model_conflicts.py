@@ -20,7 +20,7 @@ def of_model(contents: Contents) -> list[Conflict]:
     model, simulation = contents.model, contents.simulation
     found: list[Conflict] = []
     try:
-        inputs = inputs_of(contents.dataset.name)
+        inputs = inputs_of(contents.dataset.choice)
     except TestbedError:
         # A resolved spec outlives its dataset; a run that needs it reports the error itself.
         return [*_of_optimisation(contents), *_of_stream(contents)]

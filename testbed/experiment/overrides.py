@@ -20,8 +20,8 @@ from testbed.experiment.document import KeyPath, parse
 from testbed.experiment.problems import did_you_mean
 
 _SHORT_FORMS = (("dataset",), ("model",))
-_TRACE_KEYS = ("file", "trace")
-"""The keys whose values are paths of traces."""
+_TRACE_KEYS = ("file", "trace", "path")
+"""The keys whose values are paths: of traces, plug-ins, and of what a dataset is read from."""
 
 
 @dataclass(frozen=True)

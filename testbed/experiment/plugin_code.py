@@ -12,6 +12,8 @@ from testbed.durations import laws
 from testbed.durations.laws import LAWS
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections import plugin_models
+from testbed.learning.data import choice
+from testbed.learning.data.choice import FUNCTIONS
 from testbed.plugins.names import is_plugin, module_digest
 
 _Path: TypeAlias = tuple[Any, ...]
@@ -19,6 +21,7 @@ _Path: TypeAlias = tuple[Any, ...]
 
 def _names(contents: Contents) -> Iterator[tuple[_Path, str, Mapping[str, Any], str]]:
     """Yield what may be a plug-in: its place, its name, what is built in, and the entry points."""
+    yield ("dataset",), contents.dataset.name, FUNCTIONS, choice.ENTRY_POINTS
     yield ("model",), contents.model.name, plugin_models.BUILT_IN, plugin_models.ENTRY_POINTS
     for i, options in enumerate(contents.algorithms):
         yield ("algorithms", i), options.name, ALGORITHMS, algorithms.ENTRY_POINTS

@@ -17,6 +17,7 @@ from testbed.algorithms.interface import Options
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.alternatives import ShortForm, alternatives, keys, tags
 from testbed.experiment.document import KeyPath
+from testbed.experiment.sections.datasets import DatasetSpec, function_section
 from testbed.experiment.sections.learning import ModelSpec
 from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.timing import DurationSpec, plugin_section
@@ -46,6 +47,7 @@ _PLUGINS: dict[type[BaseModel], Callable[[str], type[BaseModel] | None]] = {
     Options: plugin_options,
     DurationSpec: plugin_section,
     ModelSpec: plugin_model,
+    DatasetSpec: function_section,
 }
 """By the base of the alternatives: the function that returns the model of a plug-in of some name."""
 

@@ -19,7 +19,7 @@ def of_servers(contents: Contents) -> list[Conflict]:
     found: list[Conflict] = []
     if peers:
         found.append((path, f"peers ({peers[0]}) have no server: take it out"))
-    total = describe(chosen(contents.model), inputs_of(contents.dataset.name)).vector("none")
+    total = describe(chosen(contents.model), inputs_of(contents.dataset.choice)).vector("none")
     if servers > total:
         text = (
             f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"

@@ -51,14 +51,17 @@ def describe(model: str | Model, inputs: Inputs) -> Description:
         # What is known of the models here need not be found out, which takes a second of each command.
         name = str(model)
         is_fast = name in FAST if name in BUILT_IN else _found_out(module, inputs)
-        if min(inputs.image[1:]) < SMALLEST and name in BUILT_IN:
+        if name in BUILT_IN and not inputs.are_images:
+            raise ValueError("it takes images only")
+        if name in BUILT_IN and min(inputs.image[1:]) < SMALLEST:
             raise ValueError(f"it needs {SMALLEST} × {SMALLEST} pixels")
     except SpecError:
         raise
     except Exception as error:  # a plug-in's function may raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        what = "images of" if inputs.are_images else "examples of"
         raise SpecError(
-            f"model {model} does not take images of {inputs}: {reason}; use another model or dataset"
+            f"model {model} does not take {what} {inputs}: {reason}; use another model or dataset"
         ) from error
     return Description(
         sum(parameter.numel() for parameter in module.parameters()),

@@ -15,13 +15,12 @@ because the last bit of the matrix library's result may depend on it.
 
 import copy
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
 from testbed.learning import buffers as rules
 from testbed.learning.buffers import Buffers
+from testbed.learning.data.raw import Array
 from testbed.learning.fast import inference
 from testbed.learning.fast.chain import Chain, build
 from testbed.learning.fast.inference import Inference
@@ -149,8 +148,8 @@ class Learner:
 
     def gradient(
         self,
-        images: npt.NDArray[np.float32],
-        labels: npt.NDArray[np.int64],
+        images: Array,
+        labels: Array,
         seed: int | None = None,
     ) -> tuple[FloatVector, float]:
         """Return the gradient of the mean cross-entropy at ``parameters``, and that loss.
@@ -181,8 +180,8 @@ class Learner:
 
     def _by_autograd(
         self,
-        images: npt.NDArray[np.float32],
-        labels: npt.NDArray[np.int64],
+        images: Array,
+        labels: Array,
         seed: int | None,
     ) -> float:
         self._flat_gradient.zero_()  # backward adds to existing gradients
@@ -205,8 +204,8 @@ class Learner:
 
     def evaluate(
         self,
-        images: npt.NDArray[np.float32],
-        labels: npt.NDArray[np.int64],
+        images: Array,
+        labels: Array,
         batch: int = 50,
     ) -> tuple[float, float]:
         """Return the accuracy in percent and the mean cross-entropy at ``parameters``.

@@ -1,6 +1,7 @@
 """Check, before anything is started, that a run can use its dataset and its traces."""
 
 from testbed.errors import SpecError
+from testbed.learning.data import datasets
 from testbed.planning import images
 from testbed.planning.mean_times import class_means
 from testbed.planning.plan import Plan
@@ -15,6 +16,8 @@ def check_data(plan: Plan) -> None:
         SpecError: a worker's part is smaller than a mini-batch, or a trace cannot be used.
     """
     settings = plan.settings
+    data = plan.spec.dataset
+    datasets.check(data.choice, data.train_images, data.scaling)
     means = zip(*(class_means(plan, purpose) for purpose in PURPOSES), strict=True)
     for i, (device, seconds) in enumerate(zip(settings.kinds_of_devices, means, strict=True)):
         rates = device.uplink, device.downlink, device.up_trace, device.down_trace

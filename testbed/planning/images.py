@@ -41,18 +41,21 @@ def share_out(plan: Plan) -> Shared:
     partition, looks = settings.data.partition, settings.data.partition["kind"] != "equal"
     if looks:
         labels = datasets.training_labels(
-            settings.data.dataset, settings.data.train_images, settings.seed
+            settings.data.chosen, settings.data.train_images, settings.seed
         )
     else:
         labels = np.zeros(
-            datasets.check(settings.data.dataset, settings.data.train_images), np.uint8
+            datasets.check(settings.data.chosen, settings.data.train_images), np.uint8
         )
     parts = partitions.parts(
         partition, labels, plan.computing, settings.seed, settings.training.batch_size
     )
+    images = np.array([len(part) for part in parts])
+    if not looks or labels.ndim != 1 or labels.dtype.kind == "f":
+        return Shared(images, None)
     count = max(LABELS, int(labels.max()) + 1)
     by_label = np.array([np.bincount(labels[part], minlength=count) for part in parts])
-    return Shared(np.array([len(part) for part in parts]), by_label if looks else None)
+    return Shared(images, by_label)
 
 
 def check(plan: Plan) -> None:

@@ -34,7 +34,7 @@ def needed(spec: Spec) -> int:
 
 def per_device(spec: Spec) -> int:
     """Return the bytes of memory that one more device takes in a run of one algorithm."""
-    vector = 4 * describe(chosen(spec.model), inputs_of(spec.dataset.name)).vector(
+    vector = 4 * describe(chosen(spec.model), inputs_of(spec.dataset.choice)).vector(
         spec.model.buffers
     )
     (algorithm,) = spec.algorithms

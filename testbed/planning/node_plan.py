@@ -100,6 +100,8 @@ def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
         if folder is None:
             return False, mounts
         return True, mounts | {str(folder.absolute()): f"{DATA}/{settings.data.dataset}"}
+    if settings.data.chosen.is_function:
+        return False, mounts | {str(path): str(path) for path in settings.data.chosen.paths}
     if Path(settings.data.dataset).is_absolute():
         mounts[settings.data.dataset] = settings.data.dataset
     return False, mounts

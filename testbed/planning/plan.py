@@ -17,10 +17,10 @@ from testbed.device_names import (
     server_names,
     worker_name,
 )
-from testbed.errors import SpecError
+from testbed.errors import SpecError, TestbedError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
-from testbed.learning.data import datasets
+from testbed.learning.data import catalogue, datasets
 from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
 from testbed.planning import capacity, memory
@@ -258,9 +258,18 @@ def _schedule(spec: Spec) -> dict[str, Any] | None:
         algorithm = algorithm_named(options.name)
         gradients = algorithm.gradients_per_update(options, spec.conditions(options))
         assert gradients is not None, "the file's conflicts refuse epochs then"
-        images = datasets.check(spec.dataset.name, spec.dataset.train_images)
+        images = datasets.check(spec.dataset.choice, spec.dataset.train_images)
         epoch = images / (spec.training.batch_size * gradients)
     return schedule.in_updates(epoch, spec.training.updates)
+
+
+def _digest(spec: Spec) -> str | None:
+    """Return the digest of a dataset that a function returns; None of any other."""
+    try:
+        facts = catalogue.facts_of(spec.dataset.choice)
+    except TestbedError:
+        return None  # a plan is shown without its data; ``check_data`` reports the error
+    return None if facts is None else facts.digest
 
 
 def _plan_one(spec: Spec, label: str) -> Plan:
@@ -318,6 +327,8 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 device=spec.simulation.device,
                 buffers=spec.model.buffers,
                 model_options=spec.model.options,
+                dataset_options=spec.dataset.options,
+                dataset_digest=_digest(spec),
             ),
             timing=TimingSettings(
                 clock=spec.clock,

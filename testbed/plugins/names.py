@@ -53,7 +53,7 @@ def is_plugin(name: str, built_in: Mapping[str, Any], group: str) -> bool:
 
 def _path(name: str, group: str) -> str | None:
     """Return the module and the attribute of a plug-in; None if the name is none."""
-    if ":" in name:
+    if ":" in name and "/" not in name:  # a path may have a colon
         return name
     points = entry_points(group=group, name=name)
     return next((point.value for point in points), None)

@@ -317,7 +317,7 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
     settings = Settings.from_json(arguments[SETTINGS])
     settings.install_plugins()
     contents = datasets.contents(
-        settings.data.dataset, settings.data.scaling, settings.data.train_images, settings.seed
+        settings.data.chosen, settings.data.scaling, settings.data.train_images, settings.seed
     )
     parts = computation.parts(settings, contents.train[1])
     learner = computation.learner(settings, contents.inputs)

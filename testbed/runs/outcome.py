@@ -121,6 +121,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "versions": versions(),
         "code": package_digest(),
         **({"plugins": plugins} if (plugins := plugin_digests(plan.spec)) else {}),
+        **({"data": digest} if (digest := plan.settings.data.dataset_digest) else {}),
         "commit": commit(),
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),

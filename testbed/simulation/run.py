@@ -124,7 +124,7 @@ class SimulatedRun:
         self._report_progress()
         torch.set_num_threads(1)
         self._dataset = datasets.load(
-            settings.data.dataset, settings.data.scaling, settings.data.train_images, settings.seed
+            settings.data.chosen, settings.data.scaling, settings.data.train_images, settings.seed
         )
         self._images = self._dataset.test_images[: settings.data.evaluation_images]
         self._labels = self._dataset.test_labels[: settings.data.evaluation_images]

@@ -139,7 +139,7 @@ def _check(missing: Sequence[Wanted], folder: Path, size: int) -> None:
     for one in missing:
         (planned,) = plan(one.spec)
         settings = planned.settings
-        data = (settings.data.dataset, settings.data.train_images, str(settings.data.partition))
+        data = (settings.data.chosen.key, settings.data.train_images, str(settings.data.partition))
         key = (one.spec.engine, *data, planned.computing, settings.training.batch_size)
         different.setdefault(key, planned)
     for planned in different.values():

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
+from testbed.learning.data.choice import DatasetChoice
 from testbed.plugins.sources import PluginSource, install
 from testbed.rate_trace import RateTrace
 
@@ -54,8 +55,10 @@ class DataSettings:
     """The data and the model.
 
     Attributes:
-        dataset: a dataset's name or path.
-        scaling: the scaling of images.
+        dataset: a dataset's name or path, or the name of a function.
+        dataset_options: the function's arguments.
+        dataset_digest: of what the function returned when the run was planned; None: not known.
+        scaling: the scaling of images; None: standardised, of bytes.
         train_images: use only this many of the training images; None: all.
         partition: how the training images are shared out, as ``testbed.learning.data.partitions.parts``
             takes it.
@@ -69,7 +72,7 @@ class DataSettings:
     """
 
     dataset: str
-    scaling: Literal["standardised", "unit", "per-channel"]
+    scaling: Literal["standardised", "unit", "per-channel"] | None
     train_images: int | None
     partition: Mapping[str, Any]
     evaluation_images: int | None
@@ -79,6 +82,13 @@ class DataSettings:
     device: str
     buffers: Literal["none", "shared"] = "none"
     model_options: Mapping[str, Any] = field(default_factory=dict)
+    dataset_options: Mapping[str, Any] = field(default_factory=dict)
+    dataset_digest: str | None = None
+
+    @property
+    def chosen(self) -> DatasetChoice:
+        """The dataset, with the arguments of its function."""
+        return DatasetChoice(self.dataset, self.dataset_options, self.dataset_digest)
 
 
 @dataclass(frozen=True, slots=True)

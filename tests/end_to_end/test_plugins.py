@@ -1,4 +1,4 @@
-"""A run with an algorithm of a plug-in is resumed with the code that it began with."""
+"""A run with plug-ins is resumed with the code and the data that it began with."""
 
 import json
 import shutil
@@ -12,11 +12,11 @@ from tests.end_to_end.conftest import REPOSITORY, CommandLine, assert_one_senten
 EXAMPLE = REPOSITORY / "examples" / "plugin"
 
 
-def experiment(folder: Path, **change: object) -> Path:
+def experiment(folder: Path, file: str = "momentum.yaml", **change: object) -> Path:
     shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
-    data = yaml.safe_load((folder / "momentum.yaml").read_text())
+    path = folder / file
+    data = yaml.safe_load(path.read_text())
     data |= {"engine": "simulation", "algorithms": ["rules:Momentum"], "checkpoints": {"every": 50}}
-    path = folder / "momentum.yaml"
     path.write_text(yaml.safe_dump(data | change))
     return path
 
@@ -55,3 +55,16 @@ def test_an_installed_module_that_has_changed_is_noticed(
         file.write("# Changed.\n")
     told = assert_one_sentence(command.do("resume", directory), 2)
     assert "was begun with other code of the plug-in rules" in told
+
+
+def test_data_that_have_changed_are_noticed(command: CommandLine, tmp_path: Path) -> None:
+    directory = interrupted(command, experiment(tmp_path, "pictures.yaml"))
+    before = (directory / "parameters.npy").read_bytes()
+    stripes = (tmp_path / "stripes.csv").read_text()
+    (tmp_path / "stripes.csv").write_text(stripes.replace("200", "210"))
+    told = assert_one_sentence(command.do("resume", directory), 2)
+    assert "was begun with other data than pictures:stripes returns here" in told
+    (tmp_path / "stripes.csv").write_text(stripes)
+    done = command.do("resume", directory)
+    assert done.returncode == 0, done.stderr
+    assert (directory / "parameters.npy").read_bytes() == before

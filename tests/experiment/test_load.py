@@ -327,8 +327,8 @@ def test_a_dataset_is_relative_to_the_file_or_in_options_to_the_cwd(
         folder.mkdir(parents=True)
     monkeypatch.chdir(here)
     good.write_text(GOOD.replace("dataset: digits", "dataset: ./beside"))
-    assert load(good).dataset.directory == (good.parent / "beside").resolve()
-    assert load(good, ["dataset=mine"]).dataset.directory == (here / "mine").resolve()
+    assert load(good).dataset.name == str((good.parent / "beside").resolve())
+    assert load(good, ["dataset=mine"]).dataset.name == str((here / "mine").resolve())
     (line,) = refusal(good, "dataset=beside")
     assert line.startswith("--set dataset=beside: dataset: 'beside' is neither")
 

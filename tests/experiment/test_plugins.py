@@ -11,10 +11,13 @@ import pytest
 import yaml
 
 from testbed.algorithms import algorithm_named
-from testbed.errors import SpecError
+from testbed.errors import DataError, SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
+from testbed.learning.data import datasets
 from testbed.learning.inputs import GREY_28
+from testbed.planning import node_plan
+from testbed.planning.data_check import check_data
 from testbed.planning.plan import plan
 from testbed.training import computation
 from testbed.training.settings import Settings
@@ -232,3 +235,73 @@ def test_a_mistake_in_a_model_is_named(folder: Path, section: dict[str, Any], te
     with pytest.raises(SpecError) as refused:
         load(of_model(folder, **section))
     assert text in str(refused.value)
+
+
+def of_dataset(folder: Path, **section: Any) -> Path:
+    whole = yaml.safe_load((folder / "pictures.yaml").read_text())
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump(whole | {"dataset": whole["dataset"] | section}))
+    return path
+
+
+def test_a_dataset_of_ones_own_has_its_functions_arguments_as_options(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = of_dataset(folder, train=50)
+    spec = load(path)
+    stripes = str(folder / "stripes.csv")
+    assert spec.dataset.options == {"path": stripes, "train": 50, "test": 100, "noise": 40.0}
+    assert spec.dataset.scaling is None
+    (one,) = plan(spec)
+    settings = Settings.from_json(json.loads(json.dumps(one.settings.to_json())))
+    check_data(one)
+    loaded = datasets.load(settings.data.chosen, settings.data.scaling)
+    assert loaded.train_images.shape == (50, 3, 32, 32)
+    assert loaded.inputs.classes == 5
+    assert node_plan.chosen(plan(load(path, ["devices.runtime=docker"]))[0])["mounts"] == {
+        stripes: stripes
+    }
+    resolved = folder / "spec.yaml"
+    resolved.write_text(dump(spec))
+    jsonschema.validate(yaml.safe_load(dump(spec)), json_schema())
+    assert dump(load_resolved(resolved)) == dump(spec)
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / "other.csv").write_text("1,0,0,0,9,9,9\n3,9,9,9,0,0,0\n")
+    other = load(path, ["dataset.path=other.csv"])
+    assert plan(other)[0].settings.data.dataset_digest != settings.data.dataset_digest
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ({"train": "x"}, "dataset.train: must be a whole number, not 'x'"),
+        ({"trian": 3}, "dataset.trian: unknown key; did you mean 'train'?"),
+        ({"path": "none.csv"}, "dataset.path: there is no file or folder 'none.csv'"),
+        (
+            {"name": "pictures:other"},
+            "dataset: 'pictures:other': the module pictures has no 'other'",
+        ),
+        ({"name": "pictures:SIDE"}, "'pictures:SIDE' is no dataset: it must be a function"),
+        ({"scaling": "x"}, "dataset.scaling: 'x' is not one of standardised, unit, per-channel"),
+        ({"name": "text", "train": 3}, "dataset.train: unknown key"),
+    ],
+)
+def test_a_mistake_in_a_dataset_is_named(folder: Path, section: dict[str, Any], text: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        load(of_dataset(folder, **section))
+    assert text in str(refused.value)
+
+
+def test_a_function_that_fails_is_reported_before_anything_is_started(folder: Path) -> None:
+    (one,) = plan(load(of_dataset(folder, train=-1)))
+    with pytest.raises(DataError, match=r"^dataset pictures:stripes: ValueError: "):
+        check_data(one)
+
+
+def test_an_installed_dataset_is_code_of_the_experiment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "installed_data.py").write_text((folder / "pictures.py").read_text())
+    monkeypatch.syspath_prepend(folder)
+    spec = load(of_dataset(folder, name="installed_data:stripes"))
+    assert list(plugin_digests(spec)) == ["installed_data"]

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from testbed.algorithms import ALGORITHMS, has
 from testbed.experiment.alternatives import alternatives, tags
-from testbed.experiment.sections.learning import DatasetSpec
+from testbed.experiment.sections.datasets import DatasetSpec
 from testbed.experiment.spec import Spec
 from testbed.network.links import Shape
 
@@ -174,13 +174,13 @@ def test_a_dataset_may_be_an_existing_directory(tmp_path: Path) -> None:
     (tmp_path / "data" / "mine").mkdir(parents=True)
     context = {"folder": tmp_path / "data"}
     read = DatasetSpec.model_validate({"name": "mine"}, context=context)
-    assert read.directory == (tmp_path / "data" / "mine").resolve()
-    assert DatasetSpec.model_validate({"name": "mnist"}, context=context).directory is None
+    assert read.name == str((tmp_path / "data" / "mine").resolve())
+    assert DatasetSpec.model_validate({"name": "mnist"}, context=context).name == "mnist"
     for name in ("other", "/no/such/directory", ""):
         with pytest.raises(ValidationError, match="nor an existing directory"):
             DatasetSpec.model_validate({"name": name}, context=context)
     # Without a folder no directory is sought, and a relative path is refused.
-    assert DatasetSpec(name="/no/such/directory").directory == Path("/no/such/directory")
+    assert DatasetSpec(name="/no/such/directory").name == "/no/such/directory"
     with pytest.raises(ValidationError, match="did you mean 'fashion-mnist'"):
         DatasetSpec(name="fashion_mnist")
 

@@ -1,5 +1,6 @@
 """The wheel: installed by pip in an environment of its own, it works outside of the repository."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -80,18 +81,15 @@ def test_a_program_outside_of_the_repository_uses_the_wheel(
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
-def test_the_command_of_the_wheel_emulates(installed: Path, tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+def test_code_and_data_of_ones_own_run_with_the_wheel(installed: Path, tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "examples" / "plugin", tmp_path, dirs_exist_ok=True)
     command = installed / "bin" / "testbed"
-    said = do(
-        command,
-        "run",
-        "small.yaml",
-        "--no-report",
-        "--set",
-        "algorithms=[asgd]",
-        "--set",
-        "training.updates=20",
-        cwd=tmp_path,
-    )
-    assert "the three ledgers agree in 1 of 1 run" in said
+    digests = []
+    for engine in ("run", "simulate"):
+        options = ("--no-report", "--set", "training.updates=20", "--out", engine)
+        said = do(command, engine, "pictures.yaml", *options, cwd=tmp_path)
+        if engine == "run":
+            assert "the three ledgers agree in 1 of 1 run" in said
+        (summary,) = (tmp_path / engine).glob("*/*/*/summary.json")
+        digests.append(json.loads(summary.read_bytes())["parameters_sha256"])
+    assert digests[0] == digests[1]

@@ -1,67 +1,18 @@
-"""The experiment file's sections on learning: dataset, model, training, evaluation."""
+"""The experiment file's sections on learning: model, training, evaluation."""
 
-import difflib
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from testbed.experiment.sections.functions import FunctionSection
 from testbed.experiment.sections.section import Section, as_tuple
 
-DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar10-jpeg")
 MODELS = ("cnn", "mlp", "mlp-large", "cnn-small", "resnet20")
 OF_ADACOMP = ("cnn", "mlp", "mlp-large")
 """The models whose parameters are drawn as AdaComp's authors do, unless the file says otherwise."""
-FOLDER = "folder"
-"""Key of the validation context: the folder against which relative directories are resolved."""
 
 
-class DatasetSpec(Section):
-    """The dataset that the model learns."""
-
-    name: str = Field(
-        description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, cifar10, "
-        "cifar10-jpeg (CIFAR-10 re-encoded as JPEG), or a path: a directory of idx files, a directory "
-        "or tar archive of images in train/<class>/ and test/<class>/, or a file of numpy's arrays "
-        "(.npz); a relative one is in the experiment file's folder.",
-        examples=list(DATASETS),
-    )
-    scaling: Literal["standardised", "unit", "per-channel"] = Field(
-        default="standardised",
-        description="standardised: (x − mean) / max(std, 1/√D) per image of D values, as AdaComp's "
-        "authors do (1/28); unit: x / 255, from 0 to 1; per-channel: (x − mean) / std of each channel "
-        "over all training images that are used.",
-    )
-    train_images: int | None = Field(
-        default=None,
-        ge=1,
-        description="Train on this many images only, the first of a shuffle by the seed; "
-        "default (null): all.",
-    )
-
-    @property
-    def directory(self) -> Path | None:
-        """The directory or file of the dataset; None for one known by its name."""
-        return None if self.name in DATASETS else Path(self.name)
-
-    @field_validator("name")
-    @classmethod
-    def _known_or_directory(cls, name: str, info: ValidationInfo) -> str:
-        folder: Path | None = (info.context or {}).get(FOLDER)
-        if name in DATASETS or (folder is None and Path(name).is_absolute()):
-            return name
-        if folder is not None:
-            path = (folder / Path(name).expanduser()).resolve()
-            if name and path.exists():
-                return str(path)
-        near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
-        raise ValueError(
-            f"'{name}' is neither a dataset ({', '.join(DATASETS)}) nor an existing directory or file"
-            + (f"; did you mean '{near[0]}'?" if near else "")
-        )
-
-
-class ModelSpec(Section):
+class ModelSpec(FunctionSection):
     """The model, and how its parameters are initialised."""
 
     name: Literal["cnn", "mlp", "mlp-large", "cnn-small", "resnet20"] = Field(
@@ -91,16 +42,6 @@ class ModelSpec(Section):
             known = data.get("name") in OF_ADACOMP
             return data | {"initialisation": "paper" if known else "module"}
         return data
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of a plug-in's model besides those that every model has."""
-        return {key: getattr(self, key) for key in type(self).own_keys()}
-
-    @classmethod
-    def own_keys(cls) -> list[str]:
-        """Return the keys that only a plug-in's model has."""
-        return [key for key in cls.model_fields if key not in ModelSpec.model_fields]
 
 
 class ScheduleSpec(Section):

@@ -10,6 +10,10 @@ Conflict: TypeAlias = tuple[tuple[Any, ...], str]
 """A path from the top of the file, and a sentence: what is wrong there and what to do."""
 
 
+FOLDER = "folder"
+"""Key of the validation context: the folder against which relative paths of data are resolved."""
+
+
 class Section(BaseModel):
     """A frozen mapping that refuses unknown keys."""
 

@@ -16,6 +16,7 @@ from testbed.errors import SpecError
 from testbed.learning.data import dealing
 from testbed.learning.data.augmentation import NONE, Augmentation
 from testbed.learning.data.datasets import Dataset
+from testbed.learning.data.raw import Array
 
 
 @dataclass(slots=True)
@@ -86,8 +87,9 @@ class Batches:
         }
         if memory is None:
             shape = (batch_size, *dataset.train_images.shape[1:])
-            self._images = np.empty(shape, dtype=np.float32)
-            self._labels = np.empty(batch_size, dtype=np.int64)
+            labels = dataset.train_labels
+            self._images = np.empty(shape, dataset.train_images.dtype)
+            self._labels = np.empty((batch_size, *labels.shape[1:]), labels.dtype)
         else:
             self._images, self._labels = memory._images, memory._labels
 
@@ -132,8 +134,8 @@ class Batches:
             own.bit_generator.state = of_images.pop(purpose)
         self._generator.bit_generator.state = of_images
 
-    def gather(self, draw: Draw) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the images, float32 (b, channels, height, width), and the labels, int64 (b,).
+    def gather(self, draw: Draw) -> tuple[Array, Array]:
+        """Return b images and their labels, of the dataset's shapes and types.
 
         Both arrays are overwritten by the next call.
         """
@@ -145,6 +147,6 @@ class Batches:
             self._augmentation.apply(self._images, draw.moves)
         return self._images, self._labels
 
-    def next(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def next(self) -> tuple[Array, Array]:
         """Draw a batch and return its images and labels."""
         return self.gather(self.draw())

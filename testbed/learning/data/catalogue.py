@@ -1,35 +1,49 @@
 """The datasets: their names, where they are, and how their images and labels are read.
 
-A dataset is one of ``NAMES``, or a path: a directory of idx files, a directory or tar archive of images
-in a folder for each class (``image_folders``), or a file of arrays (``arrays``). It is read as uint8.
+A dataset is one of ``NAMES``; a path: a directory of idx files, a directory or tar archive of images
+in a folder for each class (``image_folders``), a file of arrays (``arrays``); or what a function
+returns (``own``). Images are read as uint8.
 """
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import DataError, SpecError
-from testbed.learning.data import arrays, cifar, digits, image_folders, sources
+from testbed.learning.data import arrays, cifar, digits, image_folders, own, sources
+from testbed.learning.data.choice import DatasetChoice, Named, as_choice
+from testbed.learning.data.raw import Array, Raw
 from testbed.learning.inputs import COLOUR_32, GREY_28, Inputs
 
 DIGITS, CIFAR10, CIFAR10_JPEG = "digits", "cifar10", "cifar10-jpeg"
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-Choice: TypeAlias = Callable[[Bytes], npt.NDArray[np.int64] | None]
+Choice: TypeAlias = Callable[[Array], npt.NDArray[np.int64] | None]
 """Returns, from the labels of all training images, those that are used; None for all."""
 
 
-class Raw(NamedTuple):
-    """A dataset as it is read: images (N, channels, height, width) and labels (N,), all uint8."""
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What planning a run needs of a dataset that a function returns.
 
-    train_images: Bytes
-    train_labels: Bytes
-    test_images: Bytes
-    test_labels: Bytes
+    Attributes:
+        inputs: the shape of its examples, and the number of classes.
+        labels: of the training examples, (N, …).
+        test: the number of test examples.
+        digest: the SHA-256 of all its arrays.
+        is_scaled: True if its examples are bytes.
+    """
+
+    inputs: Inputs
+    labels: Array
+    test: int
+    digest: str
+    is_scaled: bool
 
 
 def names() -> tuple[str, ...]:
@@ -60,13 +74,54 @@ def place_of(name: str) -> Path | None:
     )
 
 
-def inputs_of(name: str) -> Inputs:
+def facts_of(choice: DatasetChoice) -> Facts | None:
+    """Return what planning needs of a dataset that a function returns; None of any other.
+
+    Raises:
+        DataError: the function fails, or does not return a dataset.
+        SpecError: it cannot be imported.
+    """
+    if not choice.is_function:
+        return None
+    paths = choice.paths
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        raise DataError(f"dataset {choice}: there is no {missing[0]}")
+    return _facts(_Call(choice), choice.function, tuple(map(_modified, paths)))
+
+
+class _Call:
+    """A choice as a key of a cache: its options need not be hashable."""
+
+    def __init__(self, choice: DatasetChoice) -> None:
+        self.choice = choice
+
+    def __hash__(self) -> int:
+        return hash(self.choice.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Call) and other.choice.key == self.choice.key
+
+
+@functools.lru_cache(maxsize=8)
+def _facts(call: _Call, _function: Callable[..., object], _at: tuple[object, ...]) -> Facts:
+    """Call the function; its arrays are not kept."""
+    raw = own.read(call.choice)
+    is_scaled = raw.train_images.dtype == np.uint8
+    return Facts(raw.inputs, raw.train_labels, len(raw.test_labels), raw.digest, is_scaled)
+
+
+def inputs_of(named: Named) -> Inputs:
     """Return the images' shape and the number of classes; of a named dataset, without reading it.
 
     Raises:
         DataError: it cannot be read.
         SpecError: there is no such dataset.
     """
+    choice = as_choice(named)
+    if (facts := facts_of(choice)) is not None:
+        return facts.inputs
+    name = choice.name
     if name in (CIFAR10, CIFAR10_JPEG):
         return COLOUR_32
     if name in names() or _is_idx(Path(name)):
@@ -94,16 +149,21 @@ def _inputs_at(path: Path, _at: tuple[int, ...]) -> Inputs:
     return Inputs((channels, height, width), len(found.classes))
 
 
-def read(name: str, choose: Choice = lambda _: None) -> Raw:
+def read(named: Named, choose: Choice = lambda _: None) -> Raw:
     """Read a dataset.
 
     Args:
         choose: the training images that are used.
 
     Raises:
-        DataError: it is missing, incomplete or damaged.
+        DataError: it is missing, incomplete or damaged; or a function returns other data than when the
+            run was planned.
         SpecError: there is no such dataset.
     """
+    choice = as_choice(named)
+    if choice.is_function:
+        return _returned(choice, choose)
+    name = choice.name
     if (folders := _folders(name)) is not None:
         train, test = folders.labels()
         chosen = choose(train)
@@ -116,12 +176,31 @@ def read(name: str, choose: Choice = lambda _: None) -> Raw:
     return Raw(_with_channels(images), train, _with_channels(test_images), test)
 
 
-def training_labels(name: str) -> Bytes:
+def _returned(choice: DatasetChoice, choose: Choice) -> Raw:
+    raw = own.read(choice)
+    if choice.digest is not None and raw.digest != choice.digest:
+        raise DataError(
+            f"dataset {choice}: its function returns other data than when the run was planned: it must "
+            "return the same each time, so seed what it draws, and do not change its files"
+        )
+    raw = raw._replace(classes=raw.inputs.classes)  # fewer may occur among those that are chosen
+    chosen = choose(raw.train_labels)
+    if chosen is None:
+        return raw
+    images, labels = raw.train_images[chosen], raw.train_labels[chosen]
+    return raw._replace(train_images=images, train_labels=labels)
+
+
+def training_labels(named: Named) -> Array:
     """Return the labels of all training images, without torch.
 
     Raises:
         DataError, SpecError: as ``read``.
     """
+    choice = as_choice(named)
+    if (facts := facts_of(choice)) is not None:
+        return facts.labels
+    name = choice.name
     if name == DIGITS:  # enlarging them would import torch
         return digits.training_labels()
     if (folders := _folders(name)) is not None:

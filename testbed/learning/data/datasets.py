@@ -1,14 +1,13 @@
 """Datasets in the form that the models take.
 
-Every dataset is images of one shape with values from 0 to 255, split into training and test images by
-its publisher (``catalogue``). The experiment's seed chooses only the training images that are used, and
-the device that gets each (``partitions``). Arrays are made once, before the devices are forked, and
-shared by all devices.
+Every dataset is examples of one shape, split into training and test examples by its publisher
+(``catalogue``); most are images with values from 0 to 255, which are scaled. The experiment's seed
+chooses only the training images that are used, and the device that gets each (``partitions``). Arrays
+are made once, before the devices are forked, and shared by all devices.
 """
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +16,8 @@ import numpy.typing as npt
 from testbed.errors import DataError
 from testbed.learning.data import catalogue, digits
 from testbed.learning.data.catalogue import DIGITS, inputs_of
+from testbed.learning.data.choice import Named, as_choice
+from testbed.learning.data.raw import Array
 from testbed.learning.inputs import GREY_28, Inputs
 from testbed.streams import stream
 
@@ -30,22 +31,21 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Images and labels; all arrays contiguous.
+    """Images, or other examples, and labels; all arrays contiguous.
 
     Attributes:
         name: the name in the experiment file.
-        train_images: float32, (N, channels, height, width).
-        train_labels: int64, (N,), from 0.
-        test_images: float32, (M, channels, height, width).
-        test_labels: int64, (M,).
-        inputs: the images' shape and the number of classes.
+        train_images: float32, of images (N, channels, height, width); of tokens int64, (N, positions).
+        train_labels: int64, (N,), from 0; of tokens (N, positions); of other targets float32, (N, …).
+        test_images, test_labels: likewise, of M examples.
+        inputs: the examples' shape and the number of classes.
     """
 
     name: str
-    train_images: npt.NDArray[np.float32]
-    train_labels: npt.NDArray[np.int64]
-    test_images: npt.NDArray[np.float32]
-    test_labels: npt.NDArray[np.int64]
+    train_images: Array
+    train_labels: Array
+    test_images: Array
+    test_labels: Array
     inputs: Inputs = GREY_28
 
     def take(self, train: npt.NDArray[np.int64], *, test: bool) -> "Dataset":
@@ -54,19 +54,19 @@ class Dataset:
 
 
 def load(
-    name_or_directory: str | Path,
-    scaling: Scaling = "standardised",
+    named: Named,
+    scaling: Scaling | None = "standardised",
     train_images: int | None = None,
     seed: int = 0,
 ) -> Dataset:
     """Load a dataset.
 
     Args:
-        name_or_directory: a name of the catalogue, or a path.
+        named: a name of the catalogue, a path, or a function with its arguments.
         scaling: ``"standardised"``: each image by itself, (x - mean) / max(std, 1/√D) with x in
             [0, 1] and std over the D values of the image (the AdaComp authors', for whose images
             1/√D is 1/28); ``"unit"``: x; ``"per-channel"``: (x - mean) / std, with the mean and the std
-            of each channel over all training images that are used.
+            of each channel over all training images that are used. None: the first, of bytes.
         train_images: how many training images to use, the first of a shuffle by the seed; None
             uses all, in the order of the file.
         seed: the experiment's seed.
@@ -75,20 +75,22 @@ def load(
         DataError: the files are missing, incomplete or corrupt, or hold too few training images.
         SpecError: there is no such dataset.
     """
-    return contents(name_or_directory, scaling, train_images, seed).whole()
+    return contents(named, scaling, train_images, seed).whole()
 
 
 def contents(
-    name_or_directory: str | Path,
-    scaling: Scaling = "standardised",
+    named: Named,
+    scaling: Scaling | None = "standardised",
     train_images: int | None = None,
     seed: int = 0,
 ) -> "Contents":
     """Read a dataset without scaling it; arguments and errors are those of ``load``."""
-    name = str(name_or_directory)
-    raw = catalogue.read(name, lambda labels: _chosen(name, len(labels), train_images, seed))
+    name = str(named)
+    raw = catalogue.read(named, lambda labels: _chosen(name, len(labels), train_images, seed))
     train, test = (raw.train_images, raw.train_labels), (raw.test_images, raw.test_labels)
-    return Contents(name, scaling, train, test, inputs_of(name))
+    # The chosen images may not show all classes.
+    inputs = raw.inputs if raw.classes is not None else inputs_of(named)
+    return Contents(name, scaling or "standardised", train, test, inputs)
 
 
 def _chosen(name: str, images: int, wanted: int | None, seed: int) -> npt.NDArray[np.int64] | None:
@@ -105,15 +107,15 @@ class Contents:
 
     Attributes:
         name: the name in the experiment file.
-        scaling: the scaling to apply.
-        train, test: images, uint8 (N, channels, height, width), and labels, uint8 (N,).
-        inputs: the images' shape and the number of classes.
+        scaling: the scaling to apply to bytes.
+        train, test: images and labels, as ``Raw`` has them.
+        inputs: the examples' shape and the number of classes.
     """
 
     name: str
     scaling: Scaling
-    train: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
-    test: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
+    train: tuple[Array, Array]
+    test: tuple[Array, Array]
     inputs: Inputs = GREY_28
 
     def whole(self) -> Dataset:
@@ -131,13 +133,15 @@ class Contents:
             The dataset; images that are not needed are zeros, which take neither time nor memory.
         """
         images, labels = self.train
+        if images.dtype != np.uint8:  # shared, and never written to
+            return Dataset(self.name, images, labels, *self.test, self.inputs)
         statistics = channel_statistics(images) if self.scaling == "per-channel" else None
         return Dataset(
             self.name,
             _scaled(images, self.scaling, statistics, train),
-            labels.astype(np.int64),
+            _targets(labels),
             _scaled(self.test[0], self.scaling, statistics, None if test else np.arange(0)),
-            self.test[1].astype(np.int64),
+            _targets(self.test[1]),
             self.inputs,
         )
 
@@ -147,6 +151,10 @@ class Contents:
         nothing = (np.empty((0, *self.inputs.image), np.uint8), np.empty(0, np.uint8))
         self.train = self.test = nothing
         return taken
+
+
+def _targets(labels: Array) -> Array:
+    return labels if labels.dtype.kind == "f" else labels.astype(np.int64)
 
 
 def _scaled(
@@ -163,15 +171,27 @@ def _scaled(
     return result
 
 
-def check(name: str, train_images: int | None) -> int:
+def check(named: Named, train_images: int | None, scaling: Scaling | None = None) -> int:
     """Check that a dataset can be loaded; return how many training images will be used.
+
+    Args:
+        scaling: what is to be scaled must be bytes, and in channels for ``"per-channel"``.
 
     Raises:
         DataError: as ``load``.
         SpecError: as ``load``.
     """
+    name, facts = str(named), catalogue.facts_of(as_choice(named))
+    if facts is not None and scaling is not None:
+        if not facts.is_scaled:
+            raise DataError(
+                f"dataset {name}: its examples are no bytes, and are not scaled: take "
+                "dataset.scaling out"
+            )
+        if scaling == "per-channel" and not facts.inputs.are_images:
+            raise DataError(f"dataset {name}: its examples have no channels: use another scaling")
     # The bundled digits are not read here, because enlarging them would import torch.
-    size = digits.TRAINING_IMAGES if name == DIGITS else len(catalogue.training_labels(name))
+    size = digits.TRAINING_IMAGES if name == DIGITS else len(catalogue.training_labels(named))
     if train_images is not None and train_images > size:
         raise DataError(
             f"dataset {name} has {size} training images, {train_images} were asked for "
@@ -180,15 +200,15 @@ def check(name: str, train_images: int | None) -> int:
     return size if train_images is None else train_images
 
 
-def training_labels(name: str, train_images: int | None, seed: int) -> npt.NDArray[np.uint8]:
+def training_labels(named: Named, train_images: int | None, seed: int) -> Array:
     """Return the labels of the training images that ``contents`` will use, without torch.
 
     Raises:
         DataError: as ``load``.
         SpecError: as ``load``.
     """
-    labels = catalogue.training_labels(name)
-    chosen = _chosen(name, len(labels), train_images, seed)
+    labels = catalogue.training_labels(named)
+    chosen = _chosen(str(named), len(labels), train_images, seed)
     return labels if chosen is None else labels[chosen]
 
 

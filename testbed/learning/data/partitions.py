@@ -18,6 +18,8 @@ from testbed.streams import stream
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
+BY_LABEL = ("dirichlet", "shards")
+"""The kinds of partition that depend on labels."""
 REDRAWS = 10
 """The most draws of Dirichlet shares, which are repeated until every worker has enough images."""
 
@@ -46,6 +48,11 @@ def parts(
         SpecError: there are not enough images.
     """
     images = len(labels)
+    if partition["kind"] in BY_LABEL and (labels.ndim != 1 or labels.dtype.kind == "f"):
+        raise SpecError(
+            f"partition: {partition['kind']} goes by the labels of the training examples, and these "
+            "have none: use equal, sizes, same or stream"
+        )
     match partition["kind"]:
         case "dirichlet":
             return dirichlet(labels, devices, partition["alpha"], seed, least)

@@ -85,17 +85,15 @@ class Chain:
             self.layers[i].backward(into_input=i > 0)
 
 
-def build(
-    module: nn.Module, shape: tuple[int, int, int, int], slots: Mapping[str, Slot]
-) -> Chain | None:
+def build(module: nn.Module, shape: tuple[int, ...], slots: Mapping[str, Slot]) -> Chain | None:
     """Translate a module into a chain, or return None if a layer of it is not supported.
 
     Args:
         module: the module to translate; only its structure is read.
-        shape: of the images, (batch, channels, height, width).
+        shape: of the images, (batch, channels, height, width); other examples have no chain.
         slots: the parameters' values and gradients, by name.
     """
-    if not isinstance(module, nn.Sequential):
+    if not isinstance(module, nn.Sequential) or len(shape) != 4:
         return None
     batch, channels, height, width = shape
     current: tuple[int, ...] = (batch, height, width, channels)

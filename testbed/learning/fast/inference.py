@@ -48,17 +48,16 @@ class Inference:
         return x
 
 
-def build(
-    module: nn.Module, shape: tuple[int, int, int, int], slots: Mapping[str, Slot]
-) -> Inference | None:
+def build(module: nn.Module, shape: tuple[int, ...], slots: Mapping[str, Slot]) -> Inference | None:
     """Translate a module, or return None if a layer of it is not supported.
 
     Args:
         module: the module to translate; only its structure is read.
-        shape: of the largest batch of images, (batch, channels, height, width).
+        shape: of the largest batch of images, (batch, channels, height, width); other examples have
+            no such pass.
         slots: the parameters' values, by name.
     """
-    if not isinstance(module, nn.Sequential):
+    if not isinstance(module, nn.Sequential) or len(shape) != 4:
         return None
     parts = pool_first(list(module.named_children()))
     steps: list[Step] = []
@@ -90,7 +89,7 @@ def build(
     return None if images else Inference(steps)
 
 
-def _exact_windows(parts: list[tuple[str, nn.Module]], shape: tuple[int, int, int, int]) -> int:
+def _exact_windows(parts: list[tuple[str, nn.Module]], shape: tuple[int, ...]) -> int:
     """Return the side of the next layer's windows if it is a max-pool that fits exactly, else 1."""
     match parts:
         case [(_, nn.MaxPool2d() as pool), *_] if plain_pool(pool):

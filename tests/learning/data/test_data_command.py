@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from testbed.cli.data import app
 from testbed.errors import SpecError
-from testbed.experiment.sections.learning import DATASETS
+from testbed.experiment.sections.datasets import DATASETS
 
 Writer = Callable[[Path, int, int], None]
 

@@ -1,0 +1,103 @@
+"""Sections about functions of one's own: a function's further arguments are the section's keys."""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import AfterValidator, ValidationInfo, create_model
+
+from testbed.errors import SpecError
+from testbed.experiment.sections.section import FOLDER, Section
+
+
+class FunctionSection(Section):
+    """A section whose first key names what is built in, or a function.
+
+    A class derived from this one has the keys that all functions of its kind have. One that is derived
+    from it has a function's own keys, too.
+    """
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the function, as plain data."""
+        return {key: getattr(self, key) for key in type(self).own_keys()}
+
+    @classmethod
+    def own_keys(cls) -> list[str]:
+        """Return the keys that only this function has."""
+        return [key for key in cls.model_fields if key not in _general(cls).model_fields]
+
+
+def _general(section: type[FunctionSection]) -> type[FunctionSection]:
+    """Return the section of a kind that a section is derived from."""
+    general = next(one for one in section.__mro__ if FunctionSection in one.__bases__)
+    assert issubclass(general, FunctionSection)
+    return general
+
+
+S = TypeVar("S", bound=FunctionSection)
+
+
+@functools.cache
+def section_of(name: str, function: Callable[..., Any], base: type[S], given: int) -> type[S]:
+    """Return the section of a function.
+
+    Args:
+        base: the section of its kind.
+        given: the number of its first arguments, which it is called with and which are no keys.
+
+    Raises:
+        SpecError: an argument has the name of a key that all sections of the kind have.
+    """
+    own: dict[str, Any] = {}
+    try:
+        parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+    except (TypeError, ValueError, NameError) as error:
+        raise SpecError(f"'{name}': its arguments cannot be read: {error}") from error
+    for parameter in parameters[given:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        known = parameter.annotation is not parameter.empty
+        default = ... if parameter.default is parameter.empty else parameter.default
+        if isinstance(default, Path):
+            default = str(default)
+        own[parameter.name] = (_plain(parameter.annotation) if known else Any, default)
+    taken = sorted(own.keys() & base.model_fields)
+    if taken:
+        what = _general(base).__name__.removesuffix("Spec").lower()
+        raise SpecError(
+            f"'{name}': the argument {taken[0]} is a key that every {what} has: give it another name"
+        )
+    return create_model(base.__name__, __base__=base, name=(str, ...), **own)
+
+
+def _plain(annotation: Any) -> Any:
+    """Return an annotation with paths as texts that are checked, since settings are plain data."""
+    if annotation is Path:
+        return PathBeside
+    if get_origin(annotation) in (Union, types.UnionType):
+        return Union[tuple(map(_plain, get_args(annotation)))]  # noqa: UP007 - of a tuple
+    return annotation
+
+
+def path_beside(path: str, info: ValidationInfo) -> str:
+    """Return an absolute path; a relative one is in the folder that the context names.
+
+    Raises:
+        ValueError: there is no such file or folder.
+    """
+    folder: Path | None = (info.context or {}).get(FOLDER)
+    if folder is None and Path(path).is_absolute():
+        return path
+    if folder is not None:
+        found = (folder / Path(path).expanduser()).resolve()
+        if found.exists():
+            return str(found)
+    raise ValueError(f"there is no file or folder '{path}'")
+
+
+PathBeside = Annotated[str, AfterValidator(path_beside)]
+"""The path of a file or folder, which is there; in the experiment file relative to its folder."""
