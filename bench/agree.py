@@ -21,10 +21,13 @@ from testbed.quantities import as_bytes
 
 _EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SPEC = _EXPERIMENTS / "agree.yaml"
-_OTHERS = ("clusters", "graph", "servers", "co-located", "hierarchical", "peers-in-clusters")
+_OTHERS = (
+    *("clusters", "graph", "servers", "co-located", "hierarchical", "peers-in-clusters"),
+    "rules",
+)
 SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in _OTHERS))
 """The experiments: each shape of algorithm, links that workers or peers share, several servers, which
-may be on the machines of workers, and aggregators."""
+may be on the machines of workers, aggregators, and one rule of each family of paper 002."""
 WIRE_TOLERANCE = 0.005
 _COUNTED = ("payload_bytes", "message_bytes")
 _LOCAL = tuple(f"local_{key}" for key in _COUNTED)

@@ -18,15 +18,22 @@ class Layout:
     Attributes:
         names: the tensors' names, in their order in the vector.
         sizes: the number of parameters in each tensor; their sum is the length of the vector.
+        buffers: how many entries at the end are shared buffers, and no parameters.
     """
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
+    buffers: int = 0
 
     @property
     def total(self) -> int:
         """Length of the flat parameter vector, |Θ|."""
         return sum(self.sizes)
+
+    @property
+    def parameters(self) -> int:
+        """The number of entries that are parameters: those before the shared buffers."""
+        return self.total - self.buffers
 
     @property
     def slices(self) -> tuple[slice, ...]:

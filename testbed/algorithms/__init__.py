@@ -11,12 +11,18 @@ import inspect
 from pydantic import create_model
 
 from testbed.algorithms.adacomp import AdaComp
+from testbed.algorithms.adam import Adam, AdamGa, AdamSa
 from testbed.algorithms.all_to_all import AllToAll
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.comp_asgd import CompAsgd
+from testbed.algorithms.dana import Dana, DanaGa, DanaSa
+from testbed.algorithms.dc_asgd import DcAsgd
+from testbed.algorithms.gap_aware import Ga
 from testbed.algorithms.hierarchical import Hierarchical
 from testbed.algorithms.interface import Algorithm, Options
+from testbed.algorithms.momentum_asgd import MomentumAsgd, NagAsgd
 from testbed.algorithms.parts import Part
+from testbed.algorithms.staleness_aware import Sa, SaGradient
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
 from testbed.errors import SpecError
 from testbed.plugins.names import find, is_plugin
@@ -25,6 +31,18 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "asgd": Asgd,
     "comp-asgd": CompAsgd,
     "adacomp": AdaComp,
+    "momentum-asgd": MomentumAsgd,
+    "nag-asgd": NagAsgd,
+    "sa": Sa,
+    "sa-gradient": SaGradient,
+    "ga": Ga,
+    "dana": Dana,
+    "dana-sa": DanaSa,
+    "dana-ga": DanaGa,
+    "adam": Adam,
+    "adam-sa": AdamSa,
+    "adam-ga": AdamGa,
+    "dc-asgd": DcAsgd,
     "sync-sgd": SynchronousSgd,
     "hierarchical": Hierarchical,
     "all-to-all": AllToAll,

@@ -24,9 +24,9 @@ from pydantic import Field
 from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
 from testbed.algorithms.interface import Conditions, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate, as_rate
+from testbed.algorithms.outstanding import Outstanding
 from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
-from testbed.counted_copies import CountedCopies
 from testbed.updates import FloatVector, Layout, SparseUpdate, Update
 
 
@@ -50,24 +50,15 @@ class AdaptiveStaleness(AsynchronousServer):
         super().__init__(parameters)
         self.learning_rate = as_rate(learning_rate)
         self._contained = np.zeros(len(parameters), dtype=np.uint32)
-        self._pulled: dict[int, int] = {}
         # Copies of the counters at the versions of outstanding pulls.
-        self._contained_at: CountedCopies[npt.NDArray[np.uint32]] = CountedCopies()
+        self._at_pull: Outstanding[npt.NDArray[np.uint32]] = Outstanding()
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
-        self.forget(worker)
-        self._contained_at.hold(self.version, self._contained)
-        self._pulled[worker] = self.version
+        self._at_pull.hold(worker, self.version, self._contained)
         return self.version
 
     def _apply(self, worker: int, update: Update, delay: int) -> None:
-        version = self.version - delay
-        if self._pulled.get(worker) != version:
-            raise ValueError(
-                f"worker {worker} pushed an update of version {version}, which is not the version "
-                "that it pulled last"
-            )
-        at_pull = self._contained_at[version]
+        at_pull = self._at_pull.at(worker, self.version - delay)
         k: npt.NDArray[np.intp] | slice
         if isinstance(update, SparseUpdate):
             # Converted once: otherwise numpy would convert the indices at each of the four uses.
@@ -86,9 +77,7 @@ class AdaptiveStaleness(AsynchronousServer):
         self.forget(worker)
 
     def forget(self, worker: int) -> None:
-        version = self._pulled.pop(worker, None)
-        if version is not None:
-            self._contained_at.release(version)
+        self._at_pull.release(worker)
 
 
 class AdaComp(ServedAlgorithm):
@@ -96,6 +85,10 @@ class AdaComp(ServedAlgorithm):
 
     options_type = AdaCompOptions
     scheduled = True
+
+    @classmethod
+    def vectors_per_worker(cls, options: AdaCompOptions) -> int:
+        return 1  # the counters at the version that it computes at
 
     @staticmethod
     def worker(options: AdaCompOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.error_feedback import ErrorFeedback
 from testbed.algorithms.interface import Options
 from testbed.algorithms.selection import Largest, kept
@@ -25,15 +26,15 @@ def scopes(layout: Layout, scope: Scope) -> Sequence[slice]:
     return (slice(0, layout.total),) if scope == "model" else layout.slices
 
 
-class CompressionOptions(Options):
-    """The options of every algorithm whose workers push a part of the gradient."""
+class SelectionOptions(Options):
+    """The options of every algorithm whose workers may push a part of the gradient."""
 
-    ratio: float = Field(
-        default=0.01,
+    ratio: float | None = Field(
+        default=None,
         gt=0,
         le=1,
         description="Compression ratio c: fraction of the gradient's entries that a worker pushes, "
-        "the largest in magnitude. 1 pushes all of them.",
+        "the largest in magnitude. 1 pushes all of them. Default (null): whole gradients.",
     )
     error_feedback: bool = Field(
         default=False,
@@ -47,6 +48,35 @@ class CompressionOptions(Options):
         description="Factor β on what was kept, at each gradient (memory decay: Xu et al. 2021, Wu "
         "et al. 2018); default (null): 1, all of it stays until pushed. Needs error_feedback.",
     )
+
+    @field_validator("error_decay")
+    @classmethod
+    def _of_error_feedback(cls, value: float | None, info: ValidationInfo) -> float | None:
+        return of_error_feedback(value, info)
+
+
+def of_error_feedback(value: float | None, info: ValidationInfo) -> float | None:
+    """Return the value of an option that is only about error feedback, if there is some.
+
+    Raises:
+        ValueError: there is none.
+    """
+    # Where error_feedback itself is invalid there is nothing to compare with.
+    if value is not None and not info.data.get("error_feedback", True):
+        raise ValueError("needs error feedback: add `error_feedback: true` beside it")
+    return value
+
+
+class CompressionOptions(SelectionOptions):
+    """The options of every algorithm whose workers push a part of the gradient."""
+
+    ratio: float = Field(
+        default=0.01,
+        gt=0,
+        le=1,
+        description="Compression ratio c: fraction of the gradient's entries that a worker pushes, "
+        "the largest in magnitude. 1 pushes all of them.",
+    )
     momentum: float | None = Field(
         default=None,
         ge=0,
@@ -55,13 +85,10 @@ class CompressionOptions(Options):
         "momentum m; default (null): 0, none. Needs error_feedback.",
     )
 
-    @field_validator("error_decay", "momentum")
+    @field_validator("momentum")
     @classmethod
-    def _of_error_feedback(cls, value: float | None, info: ValidationInfo) -> float | None:
-        # Where error_feedback itself is invalid there is nothing to compare with.
-        if value is not None and not info.data.get("error_feedback", True):
-            raise ValueError("needs error feedback: add `error_feedback: true` beside it")
-        return value
+    def _momentum_of_error_feedback(cls, value: float | None, info: ValidationInfo) -> float | None:
+        return of_error_feedback(value, info)
 
 
 class LargestEntries(WorkerHalf):
@@ -86,10 +113,13 @@ class LargestEntries(WorkerHalf):
         return SparseUpdate(chosen.astype(np.uint32), gradient.take(chosen))
 
 
-def compressing_worker(options: CompressionOptions, layout: Layout, scope: Scope) -> WorkerHalf:
+def compressing_worker(options: SelectionOptions, layout: Layout, scope: Scope) -> WorkerHalf:
     """Make one worker's half: the selection, wrapped in error feedback if the options ask for it."""
-    selection = LargestEntries(layout, options.ratio, scope)
+    selection: WorkerHalf = WholeGradient()
+    if options.ratio is not None:
+        selection = LargestEntries(layout, options.ratio, scope)
     if not options.error_feedback:
         return selection
     decay = 1.0 if options.error_decay is None else options.error_decay
-    return ErrorFeedback(selection, layout, options.momentum or 0.0, decay)
+    momentum = options.momentum if isinstance(options, CompressionOptions) else None
+    return ErrorFeedback(selection, layout, momentum or 0.0, decay)

@@ -134,11 +134,17 @@ class Algorithm(ABC):
 
     @classmethod
     def averages(cls, options: Any) -> bool:
-        """Return True if each entry of Θ moves by −α times a mean of whole gradients.
+        """Return True if each shared buffer moves by −α times a mean of whole gradients of it.
 
-        It may be divided by a staleness. Only such algorithms can share a model's buffers.
+        It may be divided by a staleness. Only such algorithms can share a model's buffers: the
+        last ``Layout.buffers`` entries of Θ.
         """
         return False
+
+    @classmethod
+    def vectors_per_worker(cls, options: Any) -> int:
+        """Return how many vectors as long as Θ its servers together keep for each worker."""
+        return 0
 
     @classmethod
     def gradients_per_update(cls, options: Any, conditions: Conditions) -> int | None:

@@ -99,7 +99,8 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         *plan_presence.describe(plans[0]),
         *(line for plan in kinds for line in plan_network.describe(plan)),
         *([] if simulated else [_traffic(spec)]),
-        f"about {plans[0].memory / 2**30:.1f} GiB of memory"
+        *plan_model.at_server(plans),
+        f"about {max(plan.memory for plan in plans) / 2**30:.1f} GiB of memory"
         + ("" if simulated else f", {max(plan.open_files for plan in plans)} open files"),
     ]
 

@@ -96,8 +96,8 @@ def _of_shared_buffers(contents: Contents, values: int) -> list[Conflict]:
     if not values:
         return [(path, f"{contents.model.name} has no buffers: take it out")]
     text = (
-        "does not move every entry by −α times a mean of whole gradients, as shared buffers need it to "
-        "be averaged: use `buffers: none`"
+        "does not move buffers by −α times a mean of whole gradients, as shared buffers need it to be "
+        "averaged: use `buffers: none`"
     )
     return [
         (path, f"{options.name} {text}")

@@ -118,8 +118,10 @@ def layout(model: str | Model, inputs: Inputs = GREY_28, buffers: Buffers = "non
 
 def layout_of(module: nn.Module, buffers: Buffers = "none") -> Layout:
     """Return the position of each of a module's parameters, and shared buffers, in a flat vector."""
-    tensors = {**dict(module.named_parameters()), **rules.shared_by(module, buffers)}
-    return Layout(tuple(tensors), tuple(tensor.numel() for tensor in tensors.values()))
+    shared = rules.shared_by(module, buffers)
+    tensors = {**dict(module.named_parameters()), **shared}
+    sizes = tuple(tensor.numel() for tensor in tensors.values())
+    return Layout(tuple(tensors), sizes, sum(one.numel() for one in shared.values()))
 
 
 def initialise(

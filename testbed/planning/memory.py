@@ -7,6 +7,8 @@ A simulation: the peak of its resident memory by the number of its workers (docs
 Memory that grows with the model is counted in vectors of its parameters, of four bytes each.
 """
 
+from testbed.algorithms import algorithm_named
+from testbed.algorithms.compression import CompressionOptions
 from testbed.experiment.model_conflicts import chosen
 from testbed.experiment.spec import Spec
 from testbed.learning.data.catalogue import inputs_of
@@ -37,23 +39,28 @@ def per_device(spec: Spec) -> int:
     vector = 4 * describe(chosen(spec.model), inputs_of(spec.dataset.choice)).vector(
         spec.model.buffers
     )
-    (algorithm,) = spec.algorithms
-    # AdaComp's server keeps a copy of its counters for each version that a worker computes at.
-    counters = vector * (algorithm.name == "adacomp")
+    at_server = vector * at_server_per_worker(spec)
     if spec.engine == "simulation":
         # The version that the worker computes at, and the vectors that it keeps or sends.
-        return SIMULATED + vector + counters + vector * _kept(spec)
+        return SIMULATED + vector + at_server + vector * _kept(spec)
     alone = spec.devices.runtime == "docker" and spec.devices.launched == "image"
     # The parameters on their way to the worker, and those that it holds; of several servers also the
     # slices that came before the last ones.
     held = 2 + (spec.devices.servers > 1)
-    return (STARTED if alone else NODE) + held * vector + counters
+    return (STARTED if alone else NODE) + held * vector + at_server
+
+
+def at_server_per_worker(spec: Spec) -> int:
+    """Return the number of vectors that the servers together keep for each worker."""
+    (algorithm,) = spec.algorithms
+    return algorithm_named(algorithm.name).vectors_per_worker(algorithm)
 
 
 def _kept(spec: Spec) -> int:
     """Return the number of vectors of a simulated worker besides the version that it computes at."""
     (algorithm,) = spec.algorithms
     if getattr(algorithm, "error_feedback", False):
-        return 1 + (getattr(algorithm, "momentum", None) is not None)
+        by_worker = isinstance(algorithm, CompressionOptions) and algorithm.momentum is not None
+        return 1 + by_worker
     # A dense gradient is kept until it has arrived; a compressed one is only a part of a vector.
-    return int(not hasattr(algorithm, "ratio"))
+    return int(getattr(algorithm, "ratio", None) is None)

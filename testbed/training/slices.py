@@ -88,4 +88,5 @@ def _within(layout: Layout, start: int, stop: int) -> Layout:
         for name, tensor in zip(layout.names, layout.slices, strict=True)
         if tensor.start < stop and tensor.stop > start
     ]
-    return Layout(tuple(name for name, _ in found), tuple(size for _, size in found))
+    buffers = max(0, stop - max(start, layout.parameters))
+    return Layout(tuple(name for name, _ in found), tuple(size for _, size in found), buffers)

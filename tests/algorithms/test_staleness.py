@@ -112,16 +112,16 @@ def test_adacomp_keeps_one_copy_of_each_outstanding_version() -> None:
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     for worker in range(200):
         server.pull(worker)
-    assert len(server._contained_at) == 1
+    assert len(server._at_pull) == 1
     one = DenseUpdate(np.ones(SIZE, np.float32))
     for _ in range(50):
-        server.push(0, one, server._pulled[0])
+        server.push(0, one, server.version)
         server.pull(0)
-    assert len(server._contained_at) == 2
+    assert len(server._at_pull) == 2
     for worker in range(200):
         server.forget(worker)
-    assert len(server._contained_at) == 0
-    assert len(server._contained_at._spare) == 2
+    assert len(server._at_pull) == 0
+    assert len(server._at_pull._copies._spare) == 2
 
 
 def test_counters_wrap_without_harm() -> None:

@@ -101,6 +101,7 @@ def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
     """The emulation really freezes, kills, restarts and cuts off; the simulator only computes it."""
     spec["training"]["updates"] = 60
     spec["algorithms"] = [one for one in spec["algorithms"] if one["name"] != "all-to-all"]
+    spec["algorithms"].append({"name": "dana-ga", "learning_rate": 0.02})
     spec["devices"]["suspect_after"] = "3s"
     spec["faults"] = [
         {"when": {"probability": 0.05}, "how": "freeze", "lasting": "200ms"},

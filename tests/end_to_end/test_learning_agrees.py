@@ -30,8 +30,10 @@ SPEC: dict[str, Any] = {
 
 
 def test_shared_statistics_and_dropout_agree_with_several_servers(tmp_path: Path) -> None:
-    digests = agree(tmp_path, SPEC | {"devices": {"workers": 5, "servers": 2}})
-    assert len(set(digests)) == 2
+    rules = [{"name": "ga", "gap": "layer"}, {"name": "adam-sa", "learning_rate": 0.01}]
+    spec = SPEC | {"algorithms": [*SPEC["algorithms"], *rules]}
+    digests = agree(tmp_path, spec | {"devices": {"workers": 5, "servers": 2}})
+    assert len(set(digests)) == 4
 
 
 def test_augmentation_schedule_decay_clipping_and_equal_data_agree(tmp_path: Path) -> None:

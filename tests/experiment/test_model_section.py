@@ -51,12 +51,12 @@ SHARED = "model: {name: cnn-small, buffers: shared}\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (SHARED + "algorithms: [asgd, {name: adacomp}]", "adacomp does not move every entry"),
-        (SHARED + "algorithms: [all-to-all]", "all-to-all does not move every entry"),
+        (SHARED + "algorithms: [asgd, {name: adacomp}]", "adacomp does not move buffers"),
+        (SHARED + "algorithms: [all-to-all]", "all-to-all does not move buffers"),
         (
             SHARED + "network: {clusters: [{name: a, share: 100%}]}\n"
             "algorithms: [{name: hierarchical, ratio: 0.1}]",
-            "hierarchical does not move every entry",
+            "hierarchical does not move buffers",
         ),
         ("model: {name: mlp, buffers: shared}\nalgorithms: [asgd]", "mlp has no buffers"),
         (

@@ -38,6 +38,10 @@ def _plan(folder: Path, workers: int, algorithm: Any, *overrides: str) -> Plan:
         ({"name": "comp-asgd", "ratio": 0.01, "error_feedback": True}, 2),
         (ADACOMP, 2),  # the server's counters at that version
         ({"name": "adacomp", "ratio": 0.01, "error_feedback": True, "momentum": 0.9}, 4),
+        ({"name": "sa", "momentum": 0.9}, 2),  # the server's momentum is one for all workers
+        ("ga", 3),  # and what the worker was sent, θ^i
+        ({"name": "dana", "ratio": 0.01, "error_feedback": True}, 3),
+        ("dana-ga", 4),  # v^i and θ^i
     ],
 )
 def test_a_simulated_worker_takes_the_vectors_of_its_algorithm(
@@ -56,7 +60,7 @@ def test_an_emulated_worker_takes_the_memory_that_the_docs_give(
     page = (REPOSITORY / "docs/scale.md").read_text(encoding="utf-8")
     node, started = (size // memory.MIB for size in (memory.NODE, memory.STARTED))
     assert (
-        f"| memory | {node} MiB, and 2 to 3 vectors of the model's parameters; {started} MiB"
+        f"| memory | {node} MiB, and 2 to 4 vectors of the model's parameters; {started} MiB"
         in page
     )
 

@@ -92,7 +92,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "network": SHAPED,
     },
     "everything goes wrong": {
-        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "algorithms": [{"name": "dana-ga", "ratio": 0.05, "error_feedback": True}],
         "network": SHAPED,
         "faults": FAULTS,
     },

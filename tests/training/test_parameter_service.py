@@ -325,7 +325,7 @@ def test_late_gradients_have_rows_with_the_current_version() -> None:
 def test_a_worker_that_left_is_due_nothing_and_the_half_forgets_it() -> None:
     half = AdaptiveStaleness(np.zeros(SIZE, np.float32), 0.5)
     one, _ = started(half)
-    assert len(half._contained_at) == 1
+    assert len(half._at_pull) == 1
     one.asked(1)
     one.leave(1)
     one.leave(1)
@@ -335,7 +335,7 @@ def test_a_worker_that_left_is_due_nothing_and_the_half_forgets_it() -> None:
     with pytest.raises(ValueError, match="PUSH does not follow GONE"):
         one.pushed(1, dense(0), 0.0, 0.0)
     one.pushed(0, dense(0), 0.0, 0.0)
-    assert len(half._contained_at) == 0
+    assert len(half._at_pull) == 0
 
 
 def test_a_worker_that_left_is_not_sent_later_versions() -> None:
@@ -494,7 +494,7 @@ def test_a_suspected_worker_s_copy_of_counters_is_released() -> None:
     push(one, 0, 0, 1.0)
     push(one, 2, 0, 1.0)
     one.suspect(1, 10.0)
-    assert len(half._contained_at) == 0
+    assert len(half._at_pull) == 0
     push(one, 1, 0, 11.0)
     assert notes.column("applied") == [True, True, False]
     assert notes.column("staleness")[-1] == 2

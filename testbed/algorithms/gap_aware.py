@@ -1,0 +1,36 @@
+"""GA: Gap-Aware, which divides each gradient by its gap (paper 002, Algorithms 4 and 14).
+
+G = |θ − θ^i| / C + 1; v ← γ·v + g/G; θ ← θ − η·v, with θ^i what worker i was last sent. How C is found,
+and the gap's three versions: ``testbed.algorithms.gap``. A gap of 0 gives G = 1: with one worker GA is
+Momentum-ASGD. Weight decay is part of the gradient, and is divided with it (C.5).
+"""
+
+from typing import Literal
+
+from testbed.algorithms.gap import Granularity
+from testbed.algorithms.interface import Conditions
+from testbed.algorithms.momentum_asgd import Momentum
+from testbed.algorithms.rule import GapRule, MomentumOptions, gap_decay_field, gap_field, gap_of
+from testbed.algorithms.server_half import ServerHalf
+from testbed.updates import FloatVector, Layout
+
+
+class GaOptions(MomentumOptions):
+    """GA's parameters; by default the paper's: a gap for each parameter."""
+
+    name: Literal["ga"] = "ga"
+    gap: Granularity = gap_field()
+    gap_decay: float | None = gap_decay_field()
+
+
+class Ga(GapRule):
+    """GA (Algorithms 4 and 14)."""
+
+    options_type = GaOptions
+
+    @staticmethod
+    def server(
+        options: GaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
+    ) -> ServerHalf:
+        penalty = gap_of(options.gap, options.gap_decay, layout, conditions)
+        return Momentum(parameters, layout, conditions, options.gamma, penalty)

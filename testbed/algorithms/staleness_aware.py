@@ -1,0 +1,62 @@
+"""SA and SA-gradient: Staleness-Aware, which divides by the delay τ (paper 002, Algorithms 3 and 5).
+
+SA (after Zhang et al. 2015) divides the step: v ← γ·v + g; θ ← θ − (η/τ)·v. SA-gradient divides the
+gradient: v ← γ·v + g/τ; θ ← θ − η·v, so that a stale gradient stays small also in later steps. τ counts
+from 1: with one worker both are Momentum-ASGD.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+from testbed.algorithms.interface import Conditions
+from testbed.algorithms.momentum_asgd import Momentum
+from testbed.algorithms.penalties import DelayPenalty, Divisor
+from testbed.algorithms.rule import MomentumOptions, Rule
+from testbed.algorithms.server_half import ServerHalf
+from testbed.updates import FloatVector, Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class SaOptions(MomentumOptions):
+    """SA's parameters."""
+
+    name: Literal["sa"] = "sa"
+
+
+class SaGradientOptions(MomentumOptions):
+    """SA-gradient's parameters."""
+
+    name: Literal["sa-gradient"] = "sa-gradient"
+
+
+class DividedStep(Momentum):
+    """v ← γ·v + g; θ ← θ − (η/τ)·v."""
+
+    def _step(self, worker: int, g: "Tensor", tau: int, eta: float) -> Divisor:
+        super()._step(worker, g, tau, eta / tau)
+        return float(tau)
+
+
+class Sa(Rule):
+    """SA (Algorithm 3)."""
+
+    options_type = SaOptions
+
+    @staticmethod
+    def server(
+        options: SaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
+    ) -> ServerHalf:
+        return DividedStep(parameters, layout, conditions, options.gamma)
+
+
+class SaGradient(Rule):
+    """SA-gradient (Algorithm 5)."""
+
+    options_type = SaGradientOptions
+
+    @staticmethod
+    def server(
+        options: SaGradientOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
+    ) -> ServerHalf:
+        return Momentum(parameters, layout, conditions, options.gamma, DelayPenalty())
