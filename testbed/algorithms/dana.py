@@ -23,6 +23,7 @@ from testbed.algorithms.rule import (
     GapRule,
     MomentumOptions,
     Rule,
+    RuleOptions,
     RuleServer,
     accumulate,
     gap_decay_field,
@@ -116,7 +117,7 @@ class Dana(Rule):
     options_type = DanaOptions
 
     @classmethod
-    def vectors_per_worker(cls, options: DanaOptions) -> int:
+    def vectors_per_worker(cls, options: RuleOptions) -> int:
         return 1  # v^i
 
     @staticmethod
@@ -132,7 +133,7 @@ class DanaSa(Rule):
     options_type = DanaSaOptions
 
     @classmethod
-    def vectors_per_worker(cls, options: DanaSaOptions) -> int:
+    def vectors_per_worker(cls, options: RuleOptions) -> int:
         return 1  # v^i
 
     @staticmethod
@@ -148,7 +149,7 @@ class DanaGa(GapRule):
     options_type = DanaGaOptions
 
     @classmethod
-    def vectors_per_worker(cls, options: DanaGaOptions) -> int:
+    def vectors_per_worker(cls, options: RuleOptions) -> int:
         return 2  # v^i and θ^i
 
     @staticmethod

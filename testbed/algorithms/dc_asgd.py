@@ -18,7 +18,7 @@ from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
 from testbed.algorithms.outstanding import Outstanding
 from testbed.algorithms.penalties import Divisor
-from testbed.algorithms.rule import MomentumOptions, Rule, accumulate
+from testbed.algorithms.rule import MomentumOptions, Rule, RuleOptions, accumulate
 from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import FloatVector, Layout
 
@@ -83,7 +83,7 @@ class DcAsgd(Rule):
     options_type = DcAsgdOptions
 
     @classmethod
-    def vectors_per_worker(cls, options: DcAsgdOptions) -> int:
+    def vectors_per_worker(cls, options: RuleOptions) -> int:
         return 1  # θ^i
 
     @staticmethod
