@@ -107,6 +107,10 @@ shards: install ## measure four servers and ten clusters against a star, 200 wor
 bench-sweep: install ## measure the throughput of 400 short simulations on one core and on all
 	$(BIN)/python -m bench.sweep
 
+.PHONY: bench-rules
+bench-rules: install ## measure what each asynchronous rule costs the server beside ASGD, 32 and 200 workers
+	$(BIN)/python -m bench.rules
+
 RECORDS ?=
 .PHONY: records
 records: install ## measure the numbers of the pages anew, into docs/records: RECORDS="encodings agree"

@@ -112,12 +112,12 @@ class Moments(RuleServer):
         divisor = self._divisor(worker, tau)
         accumulate(m, beta1, g, divisor, 1 - beta1)
         v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-        # u = bias / (1 − β₁^k) · m / (√v + ε·bias)
+        # m̂ / (√v̂ + ε) = bias / (1 − β₁^k) · u, u = m / (√v + ε·bias)
         bias = math.sqrt(1 - beta2**k)
         np.sqrt(self._v, out=u.numpy())
         u.add_(epsilon * bias)
-        self._torch.div(m, u, out=u).mul_(bias / (1 - beta1**k))
-        self._move(u, eta)
+        self._torch.div(m, u, out=u)
+        self._move(u, eta, bias / (1 - beta1**k))
         return divisor
 
 

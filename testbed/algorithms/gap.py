@@ -111,11 +111,11 @@ class ParameterGap(Gap):
         self._m = np.zeros(size, np.float32)
         self._root, self._one = torch.empty(size), torch.ones(1)
 
-    def moved(self, v: "Tensor") -> None:
+    def moved(self, v: "Tensor", scale: float) -> None:
         import torch
 
         beta = self._decay
-        torch.from_numpy(self._m).mul_(beta).addcmul_(v, v, value=1 - beta)
+        torch.from_numpy(self._m).mul_(beta).addcmul_(v, v, value=(1 - beta) * scale**2)
 
     def _measure(self, theta: "Tensor", theta_i: "Tensor", bias: float) -> None:
         import torch
@@ -144,13 +144,14 @@ class GroupGap(Gap):
         # A dot product of torch's BLAS may depend on the alignment of the memory; sums do not.
         self._squares = torch.empty(size)
 
-    def moved(self, v: "Tensor") -> None:
+    def moved(self, v: "Tensor", scale: float) -> None:
         import torch
 
+        share = (1 - self._decay) * scale**2
         self._m *= self._decay
         torch.mul(v, v, out=self._squares)
         for p, part in enumerate(self._parts):
-            self._m[p] += (1 - self._decay) * float(self._squares[part].sum())
+            self._m[p] += share * float(self._squares[part].sum())
 
     def _measure(self, theta: "Tensor", theta_i: "Tensor", bias: float) -> None:
         import torch

@@ -37,8 +37,8 @@ class Penalty(Stateful, ABC):
             theta: the parameters before this update, float32, (parameters,).
         """
 
-    def moved(self, v: "Tensor") -> None:
-        """Note the vector v of an update θ ← θ − η·v, float32, (parameters,)."""
+    def moved(self, v: "Tensor", scale: float) -> None:
+        """Note the vector scale·v of an update θ ← θ − η·scale·v; v is float32, (parameters,)."""
 
     def forget(self, worker: int) -> None:
         """Drop what is kept for a worker."""

@@ -181,10 +181,10 @@ class RuleServer(AsynchronousServer):
         """Return what a gradient is to be divided by; call it before θ changes."""
         return self.penalty.divisor(worker, self.version, tau, self._theta)
 
-    def _move(self, v: "Tensor", eta: float) -> None:
-        """Do θ ← θ − η·v."""
-        self._theta.sub_(v, alpha=eta)
-        self.penalty.moved(v)
+    def _move(self, v: "Tensor", eta: float, scale: float = 1) -> None:
+        """Do θ ← θ − η·scale·v."""
+        self._theta.sub_(v, alpha=eta * scale)
+        self.penalty.moved(v, scale)
 
     def _dense(self, update: Update) -> "Tensor":
         if isinstance(update, DenseUpdate):
@@ -197,13 +197,15 @@ class RuleServer(AsynchronousServer):
 
 
 def accumulate(v: "Tensor", factor: float, g: "Tensor", divisor: Divisor, share: float = 1) -> None:
-    """Do v ← factor·v + share·g / divisor, in place."""
-    if factor != 1:
-        v.mul_(factor)
-    if isinstance(divisor, float):
-        v.add_(g, alpha=share / divisor)
+    """Do v ← factor·v + share·g / divisor, in place, in few passes over the vectors."""
+    import torch
+
+    if not isinstance(divisor, float):
+        v.mul_(factor).addcdiv_(g, divisor, value=share)
+    elif divisor == share:
+        torch.add(g, v, alpha=factor, out=v)  # one pass
     else:
-        v.addcdiv_(g, divisor, value=share)
+        v.mul_(factor).add_(g, alpha=share / divisor)
 
 
 def zeros(size: int) -> FloatVector:
