@@ -70,12 +70,7 @@ class CheckpointFiles:
             OSError: it could not be written; the other file is intact.
             TypeError: something in the state cannot be stored.
         """
-        tree, arrays = encode(dict(state), self._types)
-        arrays = [np.ascontiguousarray(array) for array in arrays]
-        heads = [[array.dtype.str, array.shape] for array in arrays]
-        head = json.dumps({"state": tree, "arrays": heads}).encode()
-        parts: list[bytes | memoryview] = [_BEFORE_JSON.pack(version, len(head)), head]
-        parts += [array.reshape(-1).view(np.uint8).data for array in arrays if array.size]
+        parts = _parts(version, state, self._types)
         size = sum(map(len, parts))
         checksum = 0
         for part in parts:
@@ -97,7 +92,7 @@ class CheckpointFiles:
             if content is not None:
                 found.append((_BEFORE_JSON.unpack_from(content)[0], number, content))
         for _, number, content in sorted(found, key=lambda candidate: candidate[0], reverse=True):
-            state = self._state(content)
+            state = _state(content, self._types)
             if fits(state):
                 self._next = 1 - number
                 return state
@@ -111,23 +106,50 @@ class CheckpointFiles:
             if len(start) < _BEFORE_JSON.size or _BEFORE_JSON.unpack(start)[0] > version:
                 os.ftruncate(descriptor, 0)
 
-    def _state(self, content: bytearray) -> Any:
-        _, length = _BEFORE_JSON.unpack_from(content)
-        at = _BEFORE_JSON.size + length
-        head = json.loads(content[_BEFORE_JSON.size : at])
-        arrays: list[Array] = []
-        for name, shape in head["arrays"]:
-            dtype = np.dtype(name)
-            count = int(np.prod(shape, dtype=np.int64))
-            # Copied: the array is written to later, and must not keep the whole file in memory.
-            arrays.append(np.frombuffer(content, dtype, count, at).reshape(shape).copy())
-            at += count * dtype.itemsize
-        return decode(head["state"], arrays, self._types)
-
     def close(self) -> None:
         """Close both descriptors."""
         for descriptor in self.descriptors:
             os.close(descriptor)
+
+
+def state_as_bytes(state: Mapping[str, Any], types: Collection[type]) -> bytes:
+    """Return a state as bytes, to send it to another process.
+
+    Raises:
+        TypeError: something in the state cannot be stored.
+    """
+    return b"".join(_parts(0, state, types))
+
+
+def state_of_bytes(content: bytes, types: Collection[type]) -> Any:
+    """Return the state that ``state_as_bytes`` was given."""
+    return _state(content, types)
+
+
+def _parts(
+    version: int, state: Mapping[str, Any], types: Collection[type]
+) -> list[bytes | memoryview]:
+    """Return what a checksum covers, in pieces that share the arrays' memory."""
+    tree, arrays = encode(dict(state), types)
+    arrays = [np.ascontiguousarray(array) for array in arrays]
+    heads = [[array.dtype.str, array.shape] for array in arrays]
+    head = json.dumps({"state": tree, "arrays": heads}).encode()
+    parts: list[bytes | memoryview] = [_BEFORE_JSON.pack(version, len(head)), head]
+    return parts + [array.reshape(-1).view(np.uint8).data for array in arrays if array.size]
+
+
+def _state(content: bytes | bytearray, types: Collection[type]) -> Any:
+    _, length = _BEFORE_JSON.unpack_from(content)
+    at = _BEFORE_JSON.size + length
+    head = json.loads(content[_BEFORE_JSON.size : at])
+    arrays: list[Array] = []
+    for name, shape in head["arrays"]:
+        dtype = np.dtype(name)
+        count = int(np.prod(shape, dtype=np.int64))
+        # Copied: the array is written to later, and must not keep the whole file in memory.
+        arrays.append(np.frombuffer(content, dtype, count, at).reshape(shape).copy())
+        at += count * dtype.itemsize
+    return decode(head["state"], arrays, types)
 
 
 def _write(descriptor: int, part: bytes | memoryview, at: int) -> int:

@@ -1,7 +1,8 @@
 """Marks: how far an emulated run was when its server wrote a checkpoint.
 
-The server writes its own state. Only the orchestrator knows how much of the journals and of the traffic
-belongs to it, and notes that here, for the two checkpoints that exist and one being written.
+The server writes its own state, or the process with the virtual clock that of all servers. Only the
+orchestrator knows how much of the journals and of the traffic belongs to it, and notes that here, for
+the two checkpoints that exist and one being written.
 """
 
 import json
@@ -24,8 +25,8 @@ class Mark:
         updates, faults: rows of these journals that come before it.
         suspected, welcomed, workers_lost: how often each of these was reported before.
         forgotten: payload and message bytes that had reached a server that was killed, and that the
-            server of that time does not count.
-        wire_bytes: wire bytes that had reached the server by then.
+            server of that time does not count; for each server of the checkpoint.
+        wire_bytes: wire bytes that had reached each server of the checkpoint by then.
         left_out: versions whose evaluation had been left out.
     """
 
@@ -36,8 +37,8 @@ class Mark:
     suspected: int
     welcomed: int
     workers_lost: int
-    forgotten: dict[str, int]
-    wire_bytes: int
+    forgotten: list[dict[str, int]]
+    wire_bytes: list[int]
     left_out: list[int] = field(default_factory=list)
 
 

@@ -30,6 +30,20 @@ class Arrived:
         return sum(self.sizes)
 
 
+class ServerKilledError(Exception):
+    """A server is killed, in the middle of an event: the clock can no longer be used.
+
+    Attributes:
+        server: the server's index.
+        number: the number of the kill among all kills of servers in the run, from 1.
+        begin: the record of the fault's beginning.
+    """
+
+    def __init__(self, server: int, number: int, begin: dict[str, Any]) -> None:
+        super().__init__(f"server {server} is killed")
+        self.server, self.number, self.begin = server, number, begin
+
+
 class Stage(Protocol):
     """The devices: a stage carries out what the clock decides."""
 

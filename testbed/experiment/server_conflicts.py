@@ -25,13 +25,6 @@ def of_servers(contents: Contents) -> list[Conflict]:
             f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"
         )
         found.append((path, text))
-    emulated = contents.engine == "emulation" and contents.clock == "virtual"
-    if emulated and contents.checkpoints.every is not None:
-        text = (
-            "an emulation of several servers has no checkpoints under the virtual clock yet: use "
-            "`clock: wall` or `engine: simulation`, use one server, or take it out"
-        )
-        found.append((("checkpoints", "every"), text))
     return found + _of_placement(contents)
 
 
@@ -88,8 +81,7 @@ def _not_yet(contents: Contents) -> list[Conflict]:
                     "take `devices.placement` out"
                 )
                 found.append(((*path, key), text))
-    simulated = contents.engine == "simulation"
-    if not all(simulated and fault.of_server for fault in contents.faults):
+    if not all(fault.of_server for fault in contents.faults):
         text = (
             "a fault of a worker's machine would strike its co-located server, too, which is not "
             "supported yet: take the faults out, or take `devices.placement` out"

@@ -26,10 +26,13 @@ class Answer:
 
     Attributes:
         sent: the version that it was sent last; None if it was sent none.
+        needed: the versions that it has and still needs, where there are checkpoints; None if it can
+            send nothing more.
     """
 
     worker: int
     sent: int | None
+    needed: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Hear:
+    """Read an aggregator's question, which comes without a push."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluate:
     """Have the present version evaluated; the value is True if too many evaluations wait already.
 
@@ -153,6 +163,44 @@ class Refuse:
 
     worker: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Return the state, as ``Saved``.
+
+    Attributes:
+        needed: the workers, each with the versions that it has and still needs; None: see ``Answer``.
+        unread: True if the server above has not read what this aggregator pushed last.
+    """
+
+    needed: Sequence[tuple[int, Sequence[int] | None]]
+    unread: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Become as in a state, and listen; the value is the deadline of an aggregator's combination.
+
+    ``Gathered`` follows when the workers that were there are connected again.
+
+    Attributes:
+        raw: the state, as it was saved.
+    """
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GoBack:
+    """End all connections, begin anew, and wait for ``Restore``: another server is to be killed."""
+
+    kills: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitKill:
+    """Do nothing any more: this server is to be killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +251,19 @@ class Outcome:
     is_due: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The state of a server or aggregator.
+
+    Attributes:
+        there: the workers that are connected.
+        raw: the state.
+    """
+
+    there: Sequence[int]
+    raw: bytes
+
+
 Request: TypeAlias = (
     Pull
     | Answer
@@ -216,14 +277,19 @@ Request: TypeAlias = (
     | Expire
     | Combine
     | Ask
+    | Hear
     | Evaluate
     | LookAtEvaluator
     | Killed
     | Return
     | Refuse
+    | Save
+    | Restore
+    | GoBack
+    | AwaitKill
     | Stop
     | End
 )
-FromServer: TypeAlias = Gathered | Outcome
+FromServer: TypeAlias = Gathered | Outcome | Saved
 REQUESTS: Codec[Request] = Codec(get_args(Request))
 FROM_SERVER: Codec[FromServer] = Codec(get_args(FromServer))

@@ -1,8 +1,9 @@
 """The store of a run's checkpoints in its run directory: their files, and a mark for each.
 
 A server writes the files; the orchestrator opens them, notes in a mark up to which rows of its
-journals each checkpoint goes, and removes all when the run is complete. Each of several servers writes
-its own, by its own versions, in a folder of its own.
+journals each checkpoint goes, and removes all when the run is complete. Under the wall clock each of
+several servers writes its own, by its own versions, in a folder of its own. Under the virtual clock the
+process with the clock writes one of the whole run.
 """
 
 import shutil
@@ -29,7 +30,7 @@ class _Unwritten:
 
 
 class CheckpointStore:
-    """The checkpoints of one server.
+    """The checkpoints of one server, or of all servers together.
 
     Attributes:
         mark: the mark of the checkpoint from which the run is resumed; None if it begins.
@@ -82,15 +83,18 @@ class CheckpointStore:
         """
         self._unwritten.append(_Unwritten(when, mark))
 
-    def write_marks(self, ingress: Ingress) -> None:
+    def write_marks(self, ingress: Sequence[Ingress]) -> None:
         """Write the marks whose wire bytes are known by now.
+
+        Args:
+            ingress: of each server whose state the checkpoints hold.
 
         Raises:
             OSError: there is no room.
         """
-        while self._unwritten and ingress.read_after(self._unwritten[0].when):
+        while self._unwritten and all(one.read_after(self._unwritten[0].when) for one in ingress):
             next_one = self._unwritten.pop(0)
-            wire_bytes = ingress.wire_bytes(next_one.when)
+            wire_bytes = [one.wire_bytes(next_one.when) for one in ingress]
             self._marks.note(replace(next_one.mark, wire_bytes=wire_bytes))
 
     def of(self, version: int) -> Mark:
@@ -105,7 +109,7 @@ class CheckpointStores:
     """The checkpoints of one run.
 
     Attributes:
-        each: those of each server, by its index.
+        each: those of each server, by its index; or those of all, as the only ones.
     """
 
     def __init__(
@@ -114,6 +118,8 @@ class CheckpointStores:
         every: int | None,
         resumption: Resumption | None,
         servers: Sequence[str],
+        *,
+        whole: bool,
     ) -> None:
         """Prepare; no file is opened.
 
@@ -121,15 +127,20 @@ class CheckpointStores:
             directory: the run directory.
             every: updates from one checkpoint to the next; None: none is written.
             resumption: what is left of the run, if it is resumed.
-            servers: the names of those that write checkpoints; none among peers.
+            servers: the servers' names; none among peers.
+            whole: True if a checkpoint is one of the whole run, and not of each server.
         """
+        # By their place in ``each``: the servers whose state checkpoints hold.
+        self._covered = [range(index, index + 1) for index in range(len(servers))]
+        if whole and servers:
+            self._covered = [range(len(servers))]
         self.resumed = resumption is not None and bool(resumption.marks)
         self._folder = directory / FOLDER
         self._every = every
         self.each = [
             CheckpointStore(folder, mark, files)
             for folder, mark, files in zip_longest(
-                folders(self._folder, servers),
+                folders(self._folder, servers[: len(self._covered)]),
                 resumption.marks if resumption else (),
                 resumption.files if resumption and self.resumed else (),
             )
@@ -139,6 +150,11 @@ class CheckpointStores:
     def marks(self) -> list[Mark]:
         """The marks of the checkpoints from which the run is resumed; none if it begins."""
         return [one.mark for one in self.each if one.mark is not None]
+
+    def of(self, server: int) -> tuple[CheckpointStore, Sequence[int]]:
+        """Return the checkpoints with a server's state, and all servers whose states they hold."""
+        at = next(at for at, covered in enumerate(self._covered) if server in covered)
+        return self.each[at], self._covered[at]
 
     def open(self, opened: ExitStack) -> None:
         """Open all files; see ``CheckpointStore.open``.
@@ -156,12 +172,12 @@ class CheckpointStores:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The files' descriptors, two of each server."""
+        """The files' descriptors, two of each server or two of the run."""
         return tuple(descriptor for one in self.each for descriptor in one.descriptors)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of servers' roles that concern checkpoints; empty if they write none."""
+        """The arguments of roles that concern checkpoints; empty if none are written."""
         found = list(self.descriptors)
         return {CHECKPOINTS: found, EVERY: self._every} if found else {}
 
@@ -174,8 +190,8 @@ class CheckpointStores:
         Raises:
             OSError: there is no room.
         """
-        for one, own in zip(self.each, ingress, strict=False):
-            one.write_marks(own)
+        for one, covered in zip(self.each, self._covered, strict=True):
+            one.write_marks([ingress[server] for server in covered])
 
     def remove(self) -> None:
         """Remove all checkpoints of the run, which is complete."""

@@ -73,7 +73,7 @@ class Devices:
         self.liveness.started(device)
 
     def start_hubs(self, arguments: Mapping[str, Any]) -> None:
-        """Start the servers and aggregators, or the coordinator of peers.
+        """Start the servers and aggregators with their clock's process, or the coordinator of peers.
 
         Args:
             arguments: of their roles, in addition.
@@ -84,7 +84,7 @@ class Devices:
             self.start(hub, {"role": role, "number": server_number(index), **arguments})
         if self._plan.served and self._plan.coordinated:
             own = {"role": COORDINATOR_NAME, "number": SERVER_NUMBER}
-            self.start(COORDINATOR_NAME, own)
+            self.start(COORDINATOR_NAME, {**own, **arguments})
 
     def start_evaluator(self) -> None:
         """Start the evaluator."""

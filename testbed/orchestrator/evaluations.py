@@ -29,12 +29,16 @@ class Evaluations:
         """Begin without evaluations, or as they were at the checkpoints of marks.
 
         Args:
-            marks: of each server, if the run is resumed.
+            marks: of each server or of all, if the run is resumed.
             servers: the number of servers; 1 among peers.
         """
         self._records = records
         self._metrics = metrics
-        each = [Ingress(mark.wire_bytes, mark.forgotten) for mark in marks]
+        each = [
+            Ingress(wire_bytes, forgotten)
+            for mark in marks
+            for wire_bytes, forgotten in zip(mark.wire_bytes, mark.forgotten, strict=True)
+        ]
         self.ingress = IngressOfServers(each or [Ingress() for _ in range(servers)])
         self.left_out = LeftOut(latest(marks).left_out if marks else ())
         self.missing: list[int] = []

@@ -180,12 +180,13 @@ class Records:
             self.outcome.parameters_sha256 = self.log.parameters(self.servers.parameters)
 
     def resume(self, kept: Kept, marks: Sequence[Mark]) -> None:
-        """Restore the state of an interrupted run at the checkpoints of marks, by server."""
+        """Restore the state of an interrupted run at the checkpoints of marks, by server or of all."""
         rows, outcome, mark = kept.updates, self.outcome, latest(marks)
         for ledgers in self.ledgers:
             ledgers.earlier_updates = len(rows)
-        for server, own in enumerate(marks):
-            self.servers.reached(server, own.version)
+        versions = [own.version for own in marks for _ in own.wire_bytes]
+        for server, version in enumerate(versions):
+            self.servers.reached(server, version)
         if len(rows):
             outcome.took_in(rows, min(own.version for own in marks))
             self.earlier_seconds = outcome.last_update

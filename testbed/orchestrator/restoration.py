@@ -82,19 +82,21 @@ class Restoration:
         elapsed = 0.0 if records.training is None else now - records.training
         self._injection.turn(now)  # all faults due before the checkpoint have begun, no later one
         counts, outcome, deduplication = records.log.counts, records.outcome, records.deduplication
+        store, servers = self._store.of(report.server)
+        repeated = deduplication.to_come_again("updates", records.servers.count)
         mark = Mark(
             report.version,
             time=elapsed,
-            updates=counts["updates"] - deduplication.to_come_again("updates"),
+            updates=counts["updates"] - repeated,
             faults=counts["faults"] - deduplication.to_come_again("faults"),
             suspected=outcome.suspected,
             welcomed=outcome.welcomed,
             workers_lost=outcome.workers_lost,
-            forgotten=dict(self._evaluations.ingress.each[report.server].forgotten),
-            wire_bytes=0,  # until the counter is read
+            forgotten=[dict(self._evaluations.ingress.each[one].forgotten) for one in servers],
+            wire_bytes=[],  # until the counters are read
             left_out=list(self._evaluations.left_out),
         )
-        self._store.each[report.server].begin(mark, report.host_time)
+        store.begin(mark, report.host_time)
         self._devices.ask(ReadIngress())
 
     def server_restored(self, report: ServerRestored) -> None:
@@ -114,10 +116,12 @@ class Restoration:
     def _go_back(self, server: int, version: int, text: str) -> None:
         """Go back to a checkpoint under the wall clock, where later updates are lost for good."""
         self._devices.liveness.clear_suspicions()
-        mark = self._store.each[server].of(version)
+        store, _ = self._store.of(server)
+        mark = store.of(version)
         lost = self._records.go_back(server, mark)
         text += f"; {np.count_nonzero(lost['applied']):,} later updates are lost"
         self._records.event("info", text, self._devices.hubs[server])
-        forgotten = {name: known + int(lost[name].sum()) for name, known in mark.forgotten.items()}
+        (before,) = mark.forgotten
+        forgotten = {name: known + int(lost[name].sum()) for name, known in before.items()}
         since = self._injection.server_exited(server)
         self._evaluations.go_back(server, version, since, forgotten)

@@ -79,7 +79,11 @@ class Run:
         alone = section.runtime == "docker" and section.launched == "image"
         self._setup = SetupProgress(host_seconds, len(plan.links) if alone else 0)
         self._store = CheckpointStores(
-            directory, plan.spec.checkpoints.every, resumption, plan.servers
+            directory,
+            plan.spec.checkpoints.every,
+            resumption,
+            plan.servers,
+            whole=plan.spec.clock == "virtual",
         )
         self._stopping = False
 

@@ -19,7 +19,7 @@ from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.device_names import server_index
+from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.errors import TestbedError
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
@@ -34,9 +34,9 @@ from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.peer import Peer
 from testbed.roles.reporting import Report
-from testbed.roles.server.clock_of_servers import ClockOfServers
+from testbed.roles.server.clock_of_servers import ClockOfServers, run_clock
 from testbed.roles.server.driven_aggregator import DrivenAggregator
-from testbed.roles.server.driven_server import DrivenServer
+from testbed.roles.server.driven_server import DrivenServer, serve_driven
 from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.virtual_server import VirtualServer
@@ -126,7 +126,7 @@ class _Role:
             "evaluator": self._evaluate,
             "worker": lambda: self._work(number, arguments),
             "peer": lambda: self._exchange(number),
-            "coordinator": self._coordinate,
+            "coordinator": lambda: self._coordinate(arguments),
         }
         try:
             roles[arguments["role"]]()
@@ -140,46 +140,69 @@ class _Role:
 
     def _serve(self, arguments: Mapping[str, Any]) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
-        number = int(arguments["number"])
+        number, restart = int(arguments["number"]), Restart.of_role(arguments)
         index = server_index(number)
         own = slices(layout, settings.servers)[index]
-        initial = self.loaded.learner.parameters[own.start : own.stop].copy()
-        serving = Serving(
-            settings,
-            computation.server_half(settings, own.layout, initial),
-            own.layout,
-            self.report,
-            self.shared.board,
-            checkpoints=self._checkpoints(number),
-            restart=Restart.of_role(arguments),
-            spill=self.shared.spill(number),
-            index=index,
-        )
+
+        def serving(restart: Restart | None) -> Serving:
+            initial = self.loaded.learner.parameters[own.start : own.stop].copy()
+            return Serving(
+                settings,
+                computation.server_half(settings, own.layout, initial),
+                own.layout,
+                self.report,
+                self.shared.board,
+                checkpoints=None if self.shared.servers else self._checkpoints(number),
+                restart=restart,
+                spill=self.shared.spill(number),
+                index=index,
+                is_saved=self.shared.servers is not None and self._writes_checkpoints,
+            )
+
         if self.shared.orders is None:
-            WallServer(serving).serve()
+            WallServer(serving(restart)).serve()
             return
         if self.shared.servers is not None:
             self.shared.orders.close()
-            DrivenServer(serving, self.shared.servers.channel_of_device(index)).serve()
+            clock = self.shared.servers.channel_of_device(index)
+            serve_driven(lambda restart: DrivenServer(serving(restart), clock), restart)
             return
         local_steps = computation.worker_half(settings, layout, 0).local_steps
         channels = self.shared.orders.of_clock()
         VirtualServer(
-            serving, times=self.loaded.times, local_steps=local_steps, channels=channels
+            serving(restart), times=self.loaded.times, local_steps=local_steps, channels=channels
         ).serve()
 
     def _aggregate(self, arguments: Mapping[str, Any]) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         index = server_index(int(arguments["number"]))
         devices = len(settings.callers(index))
-        half = computation.aggregator_half(settings, layout, devices)
-        serving = Serving(settings, half, layout, self.report, self.shared.board, index=index)
+
+        def serving(restart: Restart | None) -> Serving:
+            return Serving(
+                settings,
+                computation.aggregator_half(settings, layout, devices),
+                layout,
+                self.report,
+                self.shared.board,
+                restart=restart,
+                index=index,
+                is_saved=self._writes_checkpoints,
+            )
+
         if self.shared.orders is None:
-            WallAggregator(serving).serve()
+            WallAggregator(serving(None)).serve()
             return
         assert self.shared.servers is not None
         self.shared.orders.close()
-        DrivenAggregator(serving, self.shared.servers.channel_of_device(index)).serve()
+        clock = self.shared.servers.channel_of_device(index)
+        serve_driven(
+            lambda restart: DrivenAggregator(serving(restart), clock), Restart.of_role(arguments)
+        )
+
+    @property
+    def _writes_checkpoints(self) -> bool:
+        return self.loaded.checkpoint_every is not None
 
     def _checkpoints(self, number: int) -> Checkpoints | None:
         if self.loaded.checkpoint_every is None:
@@ -188,11 +211,12 @@ class _Role:
         files = CheckpointFiles((even, odd), STORED)
         return Checkpoints(self.loaded.checkpoint_every, files)
 
-    def _coordinate(self) -> None:
+    def _coordinate(self, arguments: Mapping[str, Any]) -> None:
         assert self.shared.orders is not None
         settings, learner = self.loaded.settings, self.loaded.learner
         if self.shared.servers is not None:
-            self._drive(self.shared.orders, self.shared.servers)
+            restart = Restart.of_role(arguments)
+            self._drive(self.shared.orders, self.shared.servers, restart)
             return
         half = computation.peer_half(settings, learner.layout, learner.parameters, 0)
         Coordinator(
@@ -206,7 +230,9 @@ class _Role:
             line=self.shared.board.device(hub_line(settings.workers)),
         ).run()
 
-    def _drive(self, workers: OrderChannels, servers: OrderChannels) -> None:
+    def _drive(
+        self, workers: OrderChannels, servers: OrderChannels, restart: Restart | None
+    ) -> None:
         """Run the virtual clock of several servers, or of a server and aggregators."""
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         parameters = self.loaded.learner.parameters
@@ -218,16 +244,24 @@ class _Role:
             computation.aggregator_half(settings, layout, len(settings.callers(index)))
             for index in range(settings.servers, settings.serving)
         ]
-        ClockOfServers(
-            settings,
-            layout,
-            halves,
-            self.loaded.times,
-            local_steps=computation.worker_half(settings, layout, 0).local_steps,
-            servers=servers.channels_of_clock(),
-            workers=workers.of_clock(),
-            report=self.report,
-        ).run()
+        channels, orders = servers.channels_of_clock(), workers.of_clock()
+        checkpoints = self._checkpoints(SERVER_NUMBER)
+
+        def clock(restart: Restart | None) -> ClockOfServers:
+            return ClockOfServers(
+                settings,
+                layout,
+                halves,
+                self.loaded.times,
+                local_steps=computation.worker_half(settings, layout, 0).local_steps,
+                servers=channels,
+                workers=orders,
+                report=self.report,
+                checkpoints=checkpoints,
+                restart=restart,
+            )
+
+        run_clock(clock, restart)
 
     def _exchange(self, number: int) -> None:
         assert self.shared.orders is not None

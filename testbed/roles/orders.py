@@ -39,6 +39,12 @@ class OrderKind(IntEnum):
     """A computation begins, at the current model."""
     RESUME = 6
     """The worker goes on as if it had drawn the mini-batches of ``number`` computations."""
+    REPORT = 7
+    """At the end of the computation, server ``number`` only gets a report of it."""
+    READ = 8
+    """Server ``number`` has read the message of the computation already, before it was restored."""
+    WAIT = 9
+    """Nothing is computed before other parameters arrive than those at which it was computed last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,10 @@ BOARD = "board"
 PACES = "paces"
 """Key of the descriptor of the devices' paces, if faults may change them."""
 CHECKPOINTS = "checkpoints"
-"""Key of the descriptors of the servers' checkpoint files, two of each, if they write checkpoints."""
+"""Key of the descriptors of the checkpoint files, two of each server, if checkpoints are written.
+
+Under the virtual clock there are two: a checkpoint is one of the whole run.
+"""
 EVERY = "checkpoint_every"
 """Key of the number of updates between two checkpoints."""
 SPILL = "spill"
@@ -50,8 +53,8 @@ class Shared:
             aggregators, by their indices.
         board: memory in which devices write their state.
         paces: how much slower than planned each device is.
-        checkpoints: descriptors of the servers' checkpoint files, two of each; may be none.
-            A role that was handed its descriptors has its own only.
+        checkpoints: descriptors of the checkpoint files: two of each server, or under the virtual clock
+            two of the run; may be none. A role that was handed its descriptors has its own only.
         spills: descriptors of the files for snapshots that wait for the evaluator: one for each server,
             or one for the evaluated peer; a role that was handed its descriptors has its own only.
     """
@@ -71,7 +74,7 @@ class Shared:
         return self.spills[0] if self.spills else None
 
     def checkpoints_of(self, number: int) -> Sequence[int]:
-        """Return the descriptors of a server's two checkpoint files; empty if it has none."""
+        """Return the descriptors of two checkpoint files: a server's, or the run's if there are two."""
         first = 2 * server_index(number) if len(self.checkpoints) > 2 else 0
         return self.checkpoints[first : first + 2]
 
@@ -95,8 +98,8 @@ class Shared:
         """Return the descriptors that a role needs."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
-        own = self.checkpoints_of(int(role["number"])) if role["role"] == "server" else ()
-        found += own
+        if role["role"] == _saving(driven=self.servers is not None):
+            found += self.checkpoints_of(int(role["number"]))
         # Every server writes snapshots, but only one of the peers.
         spill = self.spill(int(role["number"])) if role["role"] in _EVALUATED else None
         found += [] if spill is None else [spill]
@@ -127,7 +130,8 @@ class Shared:
         else:
             paces, rest = Paces(rest[0], settings.workers), rest[1:]
         checkpoints: Sequence[int] = ()
-        if arguments.get(CHECKPOINTS) and role["role"] == "server":
+        saving = _saving(driven=_has_driven_servers(settings))
+        if arguments.get(CHECKPOINTS) and role["role"] == saving:
             checkpoints, rest = rest[:2], rest[2:]
         spills: Sequence[int] = ()
         if arguments.get(SPILL) and role["role"] in _EVALUATED:
@@ -147,6 +151,11 @@ class Shared:
         orders = OrderChannels.handed(ours=rest[: settings.workers])
         of_servers = OrderChannels.handed(ours=rest[settings.workers :])
         return cls(turns, orders, board, paces, checkpoints, spills, of_servers)
+
+
+def _saving(*, driven: bool) -> str:
+    """Return the role that writes checkpoints."""
+    return "coordinator" if driven else "server"
 
 
 def _has_driven_servers(settings: Settings) -> bool:

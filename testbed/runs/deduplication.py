@@ -1,12 +1,14 @@
 """Drop records that a restored server produces a second time.
 
-Under the virtual clock they are the same records in the same order, so that it is enough to count them.
+Under the virtual clock they are the same records in the same order, so that it is enough to count them:
+those of each server, as the reports of several reach the orchestrator in any order.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from testbed.messages.counted import counted
 from testbed.messages.reports import (
     EvaluationDue,
     RoleReport,
@@ -35,9 +37,10 @@ class Deduplication:
             {name: self._recorded[name] - count for name, count in counts.items()}
         )
 
-    def to_come_again(self, name: str) -> int:
+    def to_come_again(self, kind: str, servers: int = 1) -> int:
         """Return the number of records of a kind that are on record and will be produced once more."""
-        return self._expected_again[name]
+        names = {counted(kind, server) for server in range(servers)}
+        return sum(self._expected_again[name] for name in names)
 
     def is_new(self, name: str) -> bool:
         """Count the next record of a kind; return True if it is not a repeated one."""
@@ -51,15 +54,16 @@ class Deduplication:
         """Return the new part of a role's report, or None; faults pass, to be applied again."""
         match report:
             case UpdatesApplied():
+                name = counted("updates", report.server)
                 count = len(report.raw) // UPDATE.itemsize
-                known = min(self._expected_again["updates"], count)
-                self._expected_again["updates"] -= known
-                self._recorded["updates"] += count - known
+                known = min(self._expected_again[name], count)
+                self._expected_again[name] -= known
+                self._recorded[name] += count - known
                 if known == count:
                     return None
                 return replace(report, raw=report.raw[known * UPDATE.itemsize :])
             case EvaluationDue(after_restoration=False):
-                return report if self.is_new("evaluations") else None
+                return report if self.is_new(counted("evaluations", report.server)) else None
             case WorkerSuspected() | WorkerWelcomed():
                 return report if self.is_new("suspicions") else None
         return report

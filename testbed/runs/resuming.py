@@ -47,8 +47,8 @@ class Resumption:
     Attributes:
         kept: the part of its run directory that is kept.
         state: the state in the checkpoint; None if the run begins anew.
-        marks: the marks of the checkpoints, one of each server; none for a simulation, or if the run
-            begins anew.
+        marks: the marks of the checkpoints, one of each server or one of all; none for a simulation, or
+            if the run begins anew.
         files: the files of the checkpoints: of the simulation, or of each server; may be none.
         host_seconds: seconds of the host's clock that all earlier sessions trained.
         lock: descriptor that keeps other processes from resuming the same run.
@@ -271,7 +271,7 @@ def _read(run: Run, files: Sequence[CheckpointFiles], lock: int) -> Resumption:
 
 def _before(marks: Sequence[Mark], updates: pa.Table) -> pa.Array:
     """Return the rows of updates that come before their server's mark."""
-    limits = np.array([mark.updates for mark in marks])
+    limits = np.array([mark.updates for mark in marks for _ in mark.wire_bytes])
     return pa.array(np.arange(len(updates)) < limits[updates["server"].to_numpy()])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import faults
 from testbed.clock.conversations import conversations
-from testbed.clock.stage import Arrived
+from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.learning.data.batches import Draw
 from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.batching import Begun
@@ -37,18 +37,6 @@ STORED = (
     Acknowledgements,
 )
 """The classes in the state of a system with these devices, besides plain values and arrays."""
-
-
-class ServerKilledError(Exception):
-    """A server is killed, in the middle of an event: the system can no longer be used.
-
-    Attributes:
-        server: its index.
-    """
-
-    def __init__(self, server: int) -> None:
-        super().__init__(f"server {server} is killed")
-        self.server = server
 
 
 class SimulatedDevices(Stateful):
@@ -313,7 +301,7 @@ class SimulatedDevices(Stateful):
         """Raise ServerKilledError, unless the run has come back from this kill already."""
         self._on_fault(begin)
         if number > self.server_kills:
-            raise ServerKilledError(server)
+            raise ServerKilledError(server, number, begin)
         self._on_fault(end)
 
     def lose(self, worker: int) -> None:

@@ -17,6 +17,7 @@ from testbed.channel import readable
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.clock.event_clock import LATEST
+from testbed.clock.stage import ServerKilledError
 from testbed.device_names import EVALUATOR_NAME, server_names
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets
@@ -28,7 +29,7 @@ from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.runs.watching import Progress, Watcher
-from testbed.simulation.devices import STORED, ServerKilledError
+from testbed.simulation.devices import STORED
 from testbed.simulation.recording import Recording
 from testbed.simulation.systems import system
 from testbed.telemetry import link_table

@@ -115,7 +115,9 @@ class Injection:
         self._version = self._reached = version
         earlier = EarlierFaults.of(records, self._numbers)
         for name, kills in earlier.server_kills.items():
-            self._servers[self._server_numbers[name]].kills = kills
+            self._servers[self._server_numbers[name]].kills = (
+                kills if self._wall else sum(earlier.server_kills.values())
+            )
         # Under the virtual clock the server reports which workers are dead and which faults active.
         self._workers.resume(rows, earlier.incarnations, earlier.dead if self._wall else ())
         if self._wall:
@@ -246,7 +248,8 @@ class Injection:
     @property
     def server_kills(self) -> int:
         """The number of times that servers were killed, in all sessions of the run."""
-        return sum(one.kills for one in self._servers.values())
+        each = [one.kills for one in self._servers.values()]
+        return sum(each) if self._wall else max(each)
 
     def server_ended(self, server: int) -> None:
         """Note that training has ended at a server, which is not killed any more.

@@ -25,6 +25,7 @@ class Above:
     Attributes:
         parameters: those that were received last, float32, (|Θ|,).
         connection: None before ``connect``.
+        pushed: the last message that was pushed, if it is remembered.
     """
 
     connection: Connection | None = None
@@ -36,13 +37,18 @@ class Above:
         half: AggregatorHalf,
         layout: Layout,
         connections: Connections,
+        *,
+        remembers: bool = False,
     ) -> None:
         """Prepare to connect.
 
         Args:
             index: the aggregator's, as a role that serves; from 1.
             connections: those of the aggregator, of which this one becomes one.
+            remembers: True if what is pushed last may have to be sent again.
         """
+        self.pushed = b""
+        self._remembers = remembers
         self.parameters: FloatVector = np.empty(layout.total, np.float32)
         self._settings = settings
         self._number = settings.callers(0)[index - 1]
@@ -54,8 +60,11 @@ class Above:
         self._codec = Codec(choice, layout.sizes)
         self._is_complete = False
 
-    def connect(self) -> None:
-        """Connect to the server, and ask for parameters.
+    def connect(self, unread: bytes = b"") -> None:
+        """Connect to the server, and ask for parameters; or go on as at a checkpoint.
+
+        Args:
+            unread: what the server had not read then of what was pushed.
 
         Raises:
             WireError: the server refused the greeting, or has another model.
@@ -65,8 +74,13 @@ class Above:
         longest = max(self._exact.longest, self.parameters.nbytes)
         accepts = {Kind.PARAMETERS: longest, Kind.STOP: 0}
         self.connection = self._connections.called(greeted.connection, accepts)
-        self._is_complete = False
-        self.ask()
+        self._is_complete = greeted.base is not None
+        if greeted.base is not None:
+            self.parameters = greeted.base
+        if not greeted.goes_on:
+            self.ask()
+        elif unread:
+            self._send([unread])
 
     def check(self) -> None:
         """Raise an error if the connection has ended before training was over.
@@ -120,7 +134,9 @@ class Above:
         """
         combined = self._half.take()
         if combined is None:
-            self._send([header(Kind.FINISHED, self._half.version)])
+            report = header(Kind.FINISHED, self._half.version)
+            self.pushed = bytes(report)
+            self._send([report])
             return False
         encoding, body = self._codec.encode(combined.update)
         head = header(
@@ -131,6 +147,8 @@ class Above:
             count=combined.count,
             length=sum(map(len, body)),
         )
+        if self._remembers:
+            self.pushed = b"".join([head, *body, header(Kind.PULL)])
         self.ask([head, *body])
         if self._codec.lossy:
             self._half.lost(combined.update, self._codec.rounded(combined.update))

@@ -2,42 +2,47 @@
 
 It drives them: it has the state of every worker at every server; the servers have the parameters and
 the connections. Devices get their orders as from the clock in a server's process.
+
+A checkpoint is one of the whole run, between two events: the clock's process asks every server for its
+state, and writes all of it. If a server is killed, everything goes back: the others end their
+connections, and a new clock gives every server its state back, the killed one as soon as its process is
+made anew.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
+from testbed.checkpoints.due import Checkpoints
 from testbed.clock.aggregators import TimedAggregators
 from testbed.clock.conversations import conversations
 from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
-from testbed.clock.stage import Arrived
+from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.clock.star import StarClock
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
 from testbed.faults.schedule import Schedule
 from testbed.messages import driving
-from testbed.messages.reports import FaultReported, TrainingBegun
-from testbed.roles.orders import OrderChannel, OrderKind
-from testbed.roles.reporting import Report
-from testbed.roles.server.connections import REPORT_PERIOD
-from testbed.roles.server.remote_servers import (
-    NOTHING,
-    Observer,
-    ObserverOfAggregator,
-    RemoteAggregator,
-    RemoteServer,
-    UpdateElsewhere,
+from testbed.messages.reports import (
+    CheckpointBegun,
+    FaultReported,
+    FaultRestored,
+    ServerKillDue,
+    ServerRestored,
+    TrainingBegun,
 )
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.server.connections import REPORT_PERIOD
+from testbed.roles.server.driven_roles import DrivenRoles
+from testbed.roles.server.outstanding import Outstanding, orders_to_begin, orders_to_finish
+from testbed.roles.server.remote_servers import NOTHING, RemoteServer, UpdateElsewhere
+from testbed.roles.server.restoration import Restart, cannot_be_written
 from testbed.roles.server.virtual_server import STOPPING
-from testbed.training.aggregator_service import AggregatorService
-from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings
-from testbed.training.slices import slices
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Layout
@@ -57,6 +62,8 @@ class ClockOfServers:
         servers: Sequence[Channel],
         workers: Sequence[OrderChannel],
         report: Channel,
+        checkpoints: Checkpoints | None,
+        restart: Restart | None,
     ) -> None:
         """Make the clock of a run.
 
@@ -67,49 +74,26 @@ class ClockOfServers:
             servers: to the servers and aggregators, by their indices.
             workers: for the clock's orders, one per worker.
             report: to the orchestrator.
+            checkpoints: the run's, if any are written.
+            restart: the restart, if the run goes on from the last checkpoint.
         """
         self._settings = settings
         self._orders = workers
         self._numbers = conversations(settings)
         self._protocol = WORKER_PROTOCOLS[halves[0].protocol]
-        self._servers: list[RemoteServer] = []
-        self._observers: list[Observer] = []
-        self._services: list[ParameterService] = []
-        self._aggregators: list[AggregatorService] = []
-        layouts = [one.layout for one in slices(layout, settings.servers)]
-        for index, (half, channel) in enumerate(zip(halves, servers, strict=True)):
-            if isinstance(half, CombiningHalf):
-                self._add_aggregator(half, channel, layout, Report(report, index))
-            else:
-                self._add_server(half, channel, layouts[index], Report(report, index))
+        self._roles = roles = DrivenRoles(
+            settings, layout, halves, servers, report=report, now=lambda: self.now
+        )
+        self._servers, self._services = roles.servers, roles.services
+        self._report = roles.report
+        self._checkpoints, self._restart = checkpoints, restart
         self._busy = times.busy(local_steps)
+        self._outstanding = Outstanding(self._numbers, settings.evaluator, asks=self._protocol.asks)
         self._active_faults = ActiveFaults()
+        self._incarnations = [0] * settings.workers
         self._stopped = [False] * settings.serving
         self._clock: StarClock | None = None
         self._began = self._reported = 0.0
-
-    def _add_server(
-        self, half: ServerHalf, channel: Channel, layout: Layout, report: Report
-    ) -> None:
-        server = RemoteServer(channel, half.protocol, half.needed)
-        observer = Observer(server, report, lambda: self.now)
-        observer.service = ParameterService(
-            server, layout, self._settings, observer, index=report.server
-        )
-        self._servers.append(server)
-        self._observers.append(observer)
-        self._services.append(observer.service)
-
-    def _add_aggregator(
-        self, half: ServerHalf, channel: Channel, layout: Layout, report: Report
-    ) -> None:
-        server = RemoteAggregator(channel, half.protocol, half.needed)
-        observer = ObserverOfAggregator(server, report, lambda: self.now)
-        service = AggregatorService(server, layout, self._settings, observer, index=report.server)
-        self._servers.append(server)
-        self._observers.append(observer)
-        self._services.append(service)
-        self._aggregators.append(service)
 
     @property
     def now(self) -> float:
@@ -117,33 +101,118 @@ class ClockOfServers:
         return self._clock.now if self._clock else 0.0
 
     def run(self) -> None:
-        """Wait for the workers, run the clock to the end of training, and end the servers."""
-        there = self._join()
-        self._began = time.monotonic()
-        for observer in self._observers[: self._settings.servers]:
-            observer.report.send(TrainingBegun(self._began, observer.report.server))
-        timed = devices(self._settings, there, self._protocol, self._busy)
-        schedule = Schedule(
-            self._settings.faults.rules, self._settings.seed, self._settings.workers
-        )
-        self._clock = clock = star_clock(self._services, self, timed, schedule)
-        if self._aggregators:
-            clock.aggregators = TimedAggregators(clock, self._aggregators, self)
+        """Wait for the workers, run the clock to the end of training, and end the servers.
+
+        Raises:
+            ServerKilledError: a server is to be killed, and everything goes back to a checkpoint.
+        """
+        if self._restart is None:
+            clock = self._make_clock(self._join())
+            self._begin(time.monotonic())
+            if self._checkpoints is not None:
+                self._write_checkpoint(clock, self._checkpoints)
+        else:
+            clock = self._go_on(self._restart)
         clock.run(self._between)
         if not clock.finished:
             self._report.event("error", clock.why_it_ended)
         clock.drain()
         unreachable = sorted(self._active_faults.under(STOPPING))
-        for observer in self._observers:
-            observer.report.flush()
+        self._roles.flush()
         for server, service in zip(self._servers, self._services, strict=True):
             server.end(driving.End(service.ledger, unreachable))
         for channel in self._orders:
             channel.give(OrderKind.STOP)
 
-    @property
-    def _report(self) -> Report:
-        return self._observers[0].report
+    def kill(self, killed: ServerKilledError) -> Restart:
+        """Have a server killed, and the others end their connections; return what follows."""
+        self._roles.flush()
+        self._roles.go_back(killed.server, killed.number)
+        self._report.send(ServerKillDue(killed.number, killed.begin))
+        return Restart(killed.number, self._began, server=killed.server)
+
+    def _begin(self, began: float) -> None:
+        """Report that training begins at a moment of CLOCK_MONOTONIC, or goes on in a resumed run."""
+        self._began = began
+        for server in range(self._settings.servers):
+            self._report.send(TrainingBegun(began, server))
+
+    def _make_clock(self, there: Sequence[int]) -> StarClock:
+        settings = self._settings
+        timed = devices(settings, there, self._protocol, self._busy)
+        schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        self._clock = clock = star_clock(self._services, self, timed, schedule)
+        if self._roles.aggregators:
+            clock.aggregators = TimedAggregators(clock, self._roles.aggregators, self)
+        return clock
+
+    # -- checkpoints
+
+    def _write_checkpoint(self, clock: StarClock, checkpoints: Checkpoints) -> None:
+        """Write a checkpoint of the whole run, between two events.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        numbers, outstanding, version = self._numbers, self._outstanding, self._roles.version
+
+        def needed(index: int) -> list[tuple[int, Sequence[int] | None]]:
+            return [
+                (worker, outstanding.needed(numbers.between(worker, index)))
+                for worker in self._settings.callers(index)
+            ]
+
+        self._roles.flush()
+        self._report.send(CheckpointBegun(version, time.monotonic()))
+        unread = {
+            index
+            for worker in range(self._settings.workers, self._settings.evaluator)
+            if (index := numbers.below(worker)) is not None and outstanding.has_unread(worker)
+        }
+        there, of_roles = self._roles.save(needed, unread)
+        try:
+            checkpoints.write(
+                version,
+                {
+                    "version": version,
+                    "time": clock.now,
+                    "there": [worker for worker in there if worker < self._settings.workers],
+                    "clock": clock.state(),
+                    "asked": self._busy.asked,
+                    "outstanding": outstanding.state(),
+                    "active_faults": self._active_faults.state(),
+                    "incarnations": self._incarnations,
+                    "stopped": self._stopped,
+                    **of_roles,
+                },
+            )
+        except OSError as error:
+            raise cannot_be_written(version, error) from error
+
+    def _go_on(self, restart: Restart) -> StarClock:
+        """Restore the last checkpoint, and wait until the workers are connected again."""
+        assert self._checkpoints is not None
+        state = self._checkpoints.newest()
+        self._roles.restore(state)
+        clock = self._make_clock(range(self._settings.evaluator))
+        clock.restore(state["clock"])
+        self._busy.go_on(state["asked"])
+        self._outstanding.restore(state["outstanding"])
+        self._active_faults.restore(state["active_faults"])
+        self._incarnations, self._stopped = state["incarnations"], state["stopped"]
+        self._began = restart.began()
+        there = state["there"]
+        told = (state["version"], there, state["counts"], self._incarnations, restart.server)
+        self._report.send(ServerRestored(*told))
+        for server in self._servers:
+            server.gathered()
+        for worker in there:
+            self._give(worker, self._outstanding.orders(worker))
+        if restart.training is None:
+            self._begin(restart.began())
+        for record in self._active_faults:
+            self._report.send(FaultRestored(record))
+        return clock
 
     def _join(self) -> list[int]:
         """Let the workers that are connected to all their servers join these; return them."""
@@ -170,6 +239,9 @@ class ClockOfServers:
 
     def _between(self) -> None:
         """Do what is due between two events of the clock."""
+        assert self._clock is not None
+        if self._checkpoints is not None and self._checkpoints.due(self._roles.version):
+            self._write_checkpoint(self._clock, self._checkpoints)
         for index, service in enumerate(self._services):
             if service.finished and not self._stopped[index]:
                 self._stopped[index] = True
@@ -177,8 +249,7 @@ class ClockOfServers:
         now = time.monotonic()
         if now - self._reported > REPORT_PERIOD:
             self._reported = now
-            for observer in self._observers:
-                observer.report.flush()
+            self._roles.flush()
         evaluated = self._servers[: self._settings.servers]
         while all(server.crowded for server in evaluated):
             time.sleep(0.01)
@@ -201,40 +272,51 @@ class ClockOfServers:
         """Send a worker the parameters that it is due; return the message's bytes."""
         worker, index, server = self._server(conversation)
         sent = self._services[index].answered(worker)
-        size: int = server.ask(driving.Answer(worker, sent))
+        needed = self._outstanding.needed(conversation) if self._checkpoints else None
+        size: int = server.ask(driving.Answer(worker, sent, needed))
+        self._outstanding.sent(conversation, server.version)
         return size
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Do nothing: a worker that asks sees that itself, the others are told when they begin."""
+        """Note it: a worker that asks sees that itself, the others are told when they begin."""
+        if not self._outstanding.is_lost(self._numbers.worker(conversation)):
+            self._outstanding.arrived(conversation, version)
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
         """Tell a worker that is sent every version at which versions to compute now."""
-        if self._protocol.asks:
-            return
-        for index, version in enumerate(versions):
-            self._orders[worker].give(OrderKind.ARRIVED, version * len(versions) + index)
-        self._orders[worker].give(OrderKind.BEGIN)
+        self._outstanding.begun(worker, versions)
+        if not self._protocol.asks:
+            self._give(worker, orders_to_begin(versions))
+
+    def _give(self, worker: int, orders: Sequence[tuple[OrderKind, int]]) -> None:
+        for order, number in orders:
+            self._orders[worker].give(order, number)
 
     def adopt(self, worker: int, version: int, time: float) -> None:
         """Make an aggregator serve the parameters that it was sent."""
         index = self._numbers.below(worker)
         assert index is not None
-        self._aggregators[index - 1].adopt(NOTHING, version, time)
+        self._outstanding.begun(worker, [version])
+        self._roles.aggregators[index - 1].adopt(NOTHING, version, time)
 
     def ask(self, worker: int) -> int:
         """Let an aggregator that rested ask its server; return the message's bytes."""
         index = self._numbers.below(worker)
         assert index is not None
         size: int = self._servers[index].ask(driving.Ask())
+        self._servers[0].ask(driving.Hear(worker))
         return size
 
     def finish(self, worker: int, late: bool) -> None:
         """Tell a worker that its computation is over, or an aggregator to push what it has combined."""
+        reports = self._outstanding.told(worker, late=late)
         index = self._numbers.below(worker)
         if index is not None:
             self._servers[index].ask(driving.Combine())
-            return
-        self._orders[worker].give(OrderKind.FINISHED, int(late))
+        elif self._protocol.asks:
+            self._orders[worker].give(OrderKind.FINISHED)
+        else:
+            self._give(worker, orders_to_finish(reports, late=late))
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone."""
@@ -242,6 +324,7 @@ class ClockOfServers:
         found = server.ask(driving.Receive(worker))
         if found is None:
             return None
+        self._outstanding.received(conversation)
         base_version, number, payload_bytes, loss, count, sizes = found
         update = None if number is None else UpdateElsewhere(NOTHING, number)
         return Arrived(Pushed(base_version, update, payload_bytes, loss, count), tuple(sizes))
@@ -260,27 +343,52 @@ class ClockOfServers:
 
     def fault(self, record: dict[str, Any]) -> None:
         """Report the begin or end of a fault to the orchestrator, which carries it out."""
+        self._roles.counts["faults"] += 1
         self._active_faults.take(record)
-        for observer in self._observers:
-            observer.report.flush()
+        self._roles.flush()
         self._report.send(FaultReported(record))
 
     def server_killed(
         self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
     ) -> None:
-        """Raise an error: the experiment file's conflicts allow no such fault."""
-        raise AssertionError("one of several servers cannot be killed")
+        """Raise ServerKilledError, unless the run has come back from this kill already."""
+        if self._restart is None or number > self._restart.kills:
+            raise ServerKilledError(server, number, begin)
+        self.fault(begin)
+        self.fault(end)
 
     def lose(self, worker: int) -> None:
-        """Do nothing: what a worker has is dropped with it."""
+        """Note that a worker is frozen or cut off for good, so that nothing more comes from it."""
+        self._outstanding.lose(worker)
 
     def killed(self, worker: int) -> None:
         """Note that a worker is killed: what its connections still bring is ignored."""
         self._active_faults.killed(worker)
+        self._incarnations[worker] += 1
+        self.lose(worker)
         for server in self._called(worker):
             server.ask(driving.Killed(worker))
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
         """Wait until a killed worker has greeted all servers and, where workers ask, has asked."""
         found = [server.ask(driving.Return(worker)) for server in self._called(worker)]
-        return None if any(one is None for one in found) else list(found[0])
+        if any(one is None for one in found):
+            return None
+        self._outstanding.returned(worker)
+        return list(found[0])
+
+
+def run_clock(make: Callable[[Restart | None], ClockOfServers], restart: Restart | None) -> None:
+    """Run the clock of several servers, and a new one after each kill of a server.
+
+    Args:
+        make: returns a clock that begins, or goes on from the last checkpoint.
+        restart: the first clock's.
+    """
+    while True:
+        clock = make(restart)
+        try:
+            clock.run()
+            return
+        except ServerKilledError as killed:
+            restart = clock.kill(killed)

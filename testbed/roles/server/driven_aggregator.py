@@ -5,7 +5,10 @@ clock says that it has arrived, and what it has combined is pushed when the cloc
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.channel import Channel
@@ -26,8 +29,14 @@ class DrivenAggregator(DrivenServer):
         assert isinstance(serving.half, AggregatorHalf)
         self._aggregating = serving.half
         self._above = Above(
-            serving.settings, serving.index, serving.half, serving.layout, self._connections
+            serving.settings,
+            serving.index,
+            serving.half,
+            serving.layout,
+            self._connections,
+            remembers=serving.remembers,
         )
+        self._unread = b""
         self._sent: deque[Frame] = deque()
         self._handlers |= {
             driving.Adopt: self._adopt,
@@ -39,6 +48,21 @@ class DrivenAggregator(DrivenServer):
     def _gather(self) -> None:
         super()._gather()
         self._above.connect()
+
+    def _more_state(self, request: driving.Save) -> dict[str, Any]:
+        unread = self._above.pushed if request.unread else b""
+        return {"unread": np.frombuffer(unread, np.uint8)}
+
+    def _restore_more(self, state: Mapping[str, Any]) -> None:
+        self._unread = state["unread"].tobytes()
+
+    def _call(self) -> None:
+        self._above.connect(self._unread)
+        self._above.pushed = self._unread
+
+    @property
+    def _deadline(self) -> float | None:
+        return self._aggregating.deadline
 
     def _outcome(self, value: Any, error: str | None) -> Outcome:
         half = self._aggregating

@@ -2,23 +2,28 @@
 
 The server has its slice of the parameters, its connections and the messages of its workers. What it
 does with them, and when, the clock says (``testbed.messages.driving``). Until all workers are there it
-acts by itself.
+acts by itself. If another server is killed, it ends its connections and is made anew, with the state
+that the clock's process gives it back.
 """
 
+import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.checkpoints.files import state_as_bytes, state_of_bytes
 from testbed.encoding_choice import EncodingChoice
 from testbed.messages import driving
 from testbed.messages.codec import send
-from testbed.messages.driving import REQUESTS, Gathered, Outcome
+from testbed.messages.driving import REQUESTS, Gathered, Outcome, Request, Saved
 from testbed.roles.evaluation.pending import Asked
 from testbed.roles.server.draining import DRAIN_TIMEOUT, drain
 from testbed.roles.server.emulated_workers import EmulatedWorkers
+from testbed.roles.server.going_back import await_ends, begin_to_end
 from testbed.roles.server.parts import Parts
+from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed, apply_update
@@ -26,18 +31,30 @@ from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Update, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import Codec
-from testbed.wire.frames import Frame, Kind
+from testbed.wire.frames import HEADER, Frame, Kind
+
+
+def serve_driven(make: Callable[[Restart | None], "DrivenServer"], restart: Restart | None) -> None:
+    """Run a server, and a new one each time that it goes back because another one is killed.
+
+    Args:
+        make: returns a server that begins, or waits for its state.
+        restart: the first server's.
+    """
+    while (kills := make(restart).serve()) is not None:
+        restart = Restart(kills, None)
 
 
 class DrivenServer:
     """One of the servers of a run; a ``Driver`` of its connections."""
 
     def __init__(self, serving: Serving, clock: Channel) -> None:
-        """Make the server.
+        """Make the server, which waits for a state if it goes on from a checkpoint.
 
         Args:
             clock: to the process with the clock.
         """
+        self._restart = serving.restart
         self.parts = parts = Parts.of(serving, self, lambda: self._time, virtual=True)
         self._clock = clock
         self._half = serving.half
@@ -58,7 +75,8 @@ class DrivenServer:
             asks=self._asks,
             now=lambda: self._time,
             wait=parts.connections.poll,
-            server_kills=None,
+            restart=serving.restart,
+            remembers=serving.remembers,
         )
         self._handlers: dict[type, Callable[[Any], Any]] = {
             driving.Pull: lambda r: self._half.pull(r.worker, time=r.time) is not None,
@@ -74,20 +92,31 @@ class DrivenServer:
             driving.Killed: lambda r: self._killed(r.worker),
             driving.Return: lambda r: self._workers.returned(r.worker, 0),
             driving.Refuse: lambda r: self._workers.refuse(r.worker, ValueError(r.reason)),
+            driving.Hear: lambda r: self._workers.receive(r.worker, keep=False, alone=True),
             driving.Stop: lambda _: self._stop(),
         }
 
-    def serve(self) -> None:
-        """Listen, do what the clock says, and drain; return when the last connection is closed."""
-        self._connections.listen()
-        self._gather()
+    def serve(self) -> int | None:
+        """Listen, do what the clock says, and drain; return when the last connection is closed.
+
+        Returns:
+            None; or the number of kills of servers after which this one is to be made anew.
+        """
+        if self._restart is None:
+            self._connections.listen()
+            self._gather()
+        else:
+            self._go_on()
         self._gathering = False
         workers = sorted(self._connections.workers)
         for connection in self._connections.workers.values():
             self._connections.watch(connection)  # from here on they are read when it is their turn
-        send(self._clock, Gathered(workers, [self._sizes[worker] for worker in workers]))
-        self._obey()
-        drain(self.parts, lambda worker: DRAIN_TIMEOUT)
+        sizes = [self._sizes.get(worker, []) for worker in workers]
+        send(self._clock, Gathered(workers, sizes))
+        kills = self._obey()
+        if kills is None:
+            drain(self.parts, lambda worker: DRAIN_TIMEOUT)
+        return kills
 
     def _gather(self) -> None:
         """Wait until all workers are there."""
@@ -107,8 +136,14 @@ class DrivenServer:
     def _start(self) -> None:
         self.parts.phase.began = time.monotonic()
 
-    def _obey(self) -> None:
-        """Do what the clock says, until training is over.
+    def _next_request(self) -> Request:
+        request = REQUESTS.receive(self._clock)
+        if request is None:
+            raise ConnectionResetError("the virtual clock is gone")
+        return request
+
+    def _obey(self) -> int | None:
+        """Do what the clock says, until training is over; return the same as ``serve``.
 
         Raises:
             ConnectionError: the clock is gone.
@@ -117,12 +152,23 @@ class DrivenServer:
         while True:
             while not self._clock.readable(0):
                 self._connections.poll()
-            request = REQUESTS.receive(self._clock)
-            if request is None:
-                raise ConnectionResetError("the virtual clock is gone")
-            if isinstance(request, driving.End):
-                self._end(request)
-                return
+            request = self._next_request()
+            match request:
+                case driving.End():
+                    self._end(request)
+                    return None
+                case driving.Save():
+                    send(self._clock, self._save(request))
+                    continue
+                case driving.GoBack(kills):
+                    ends = begin_to_end(self.parts)
+                    send(self._clock, self._outcome(None, None))
+                    await_ends(self.parts, ends)
+                    return kills
+                case driving.AwaitKill():
+                    send(self._clock, self._outcome(None, None))
+                    while True:
+                        signal.pause()
             value, error = None, None
             try:
                 value = self._handlers[type(request)](request)
@@ -133,13 +179,81 @@ class DrivenServer:
     def _outcome(self, value: Any, error: str | None) -> Outcome:
         return Outcome(value, self._half.version, error)
 
+    # -- checkpoints
+
+    def _save(self, request: driving.Save) -> Saved:
+        """Return the state, and note what workers would have to be sent again."""
+        vectors, killed = self._workers.vectors, self._workers.killed_workers
+        assert vectors is not None
+        for worker, versions in request.needed:
+            vectors.keep(worker, versions)
+        there = sorted(self._connections.workers)
+        state = {
+            "half": self._half.state(),
+            "evaluations": self.parts.evaluator.state(),
+            "there": there,
+            "vectors": vectors.state(),
+            "received": self._received,
+            "updates": self._updates,
+            "incarnations": killed.incarnations,
+            "killed": sorted(killed),
+            "stopped": self._stopped,
+            **self._more_state(request),
+        }
+        return Saved(there, state_as_bytes(state, STORED))
+
+    def _more_state(self, request: driving.Save) -> dict[str, Any]:
+        """Return what an aggregator has in its state in addition."""
+        return {}
+
+    def _go_on(self) -> None:
+        """Restore the state that the clock's process sends, and wait for the workers.
+
+        Raises:
+            ConnectionError: the clock is gone.
+        """
+        request = self._next_request()
+        assert isinstance(request, driving.Restore)
+        state = state_of_bytes(request.raw, STORED)
+        workers = self._workers
+        assert workers.vectors is not None
+        self._half.restore(state["half"])
+        workers.vectors.restore(state["vectors"])
+        workers.killed_workers.restore(state["killed"], state["incarnations"])
+        self._received, self._updates = state["received"], state["updates"]
+        self._stopped = state["stopped"]
+        workers.awaited = set(state["there"])
+        self._restore_more(state)
+        self.parts.phase.began = time.monotonic()
+        self._connections.listen()
+        self.parts.evaluator.restore(state["evaluations"])
+        send(self._clock, self._outcome(self._deadline, None))
+        self._call()
+        workers.await_all()
+        if self._stopped:
+            self._stop()
+
+    def _restore_more(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``_more_state`` has returned."""
+
+    def _call(self) -> None:
+        """Connect an aggregator to its server."""
+
+    @property
+    def _deadline(self) -> float | None:
+        """Of an aggregator's combination, in seconds of the run's clock."""
+        return None
+
     # -- requests
 
     def _answer(self, request: driving.Answer) -> int:
         vector = self._half.outgoing(request.worker)
         encoding, body = self._exact.encode(self._half.changed_since(vector, request.sent))
+        self._workers.note(request.worker, self._half.version, vector, request.needed)
 
         def answer(connection: Connection) -> int:
+            if self._workers.needs_nothing(lost=request.needed is None):
+                return HEADER.size + sum(map(len, body))
             size = self.parts.arrivals.send(connection, self._half.version, encoding, body)
             if self._stopped:
                 self._connections.say_stop([connection])
@@ -217,7 +331,7 @@ class DrivenServer:
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
         identity = self._connections.identify(frame)
-        number, killed = identity.number, self._workers.killed_workers
+        number = identity.number
         evaluator = self.parts.evaluator
         if number == evaluator.number:
             self._connections.welcome(connection)
@@ -228,14 +342,14 @@ class DrivenServer:
             self._connections.is_worker(connection, number)
             self._connections.say_stop([connection])
             return
-        if not self._gathering and number in killed:
-            self._connections.welcome(connection)
-            self._connections.is_worker(connection, number)
-            killed.greeted(number, connection, frame.size)
+        if not self._gathering or self._restart is not None:
+            before = self._connections.workers.get(number)
+            if self._gathering and before is not None:
+                self._connections.close(before, None)  # whose end has not been noticed
+            self._workers.greet(connection, identity, frame.size)
             return
-        known = number in self._callers and number not in self._connections.workers
-        if not self._gathering or not known:
-            raise WireError(f"worker {number} comes when training has begun without it")
+        if number not in self._callers or number in self._connections.workers:
+            raise WireError(f"device {number} is not of this server, or is connected already")
         self._connections.welcome(connection)
         self._connections.is_worker(connection, number)
         self._connections.workers[number] = connection
@@ -252,3 +366,5 @@ class DrivenServer:
     def lost(self, worker: int) -> None:
         """Leave it to the clock to find that a worker is gone, when the clock comes to that worker."""
         self.parts.quorum.departed()
+        if self._gathering and self._restart is not None:
+            self._workers.awaited.add(worker)  # another server that it calls was not back yet

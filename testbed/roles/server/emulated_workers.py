@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from testbed.clock.conversations import conversations
 from testbed.clock.stage import Arrived
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
@@ -18,11 +19,17 @@ from testbed.roles.server.killed_workers import KilledWorkers
 from testbed.roles.server.outstanding import Outstanding
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.reading import Reading
+from testbed.roles.server.restoration import Restart
+from testbed.roles.server.sent_vectors import SentVectors
 from testbed.roles.standstill import Suspicion
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.greeting import Identity
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.training.parameter_service import Answer
-from testbed.wire.frames import HEADER
+from testbed.updates import FloatVector, as_bytes
+from testbed.wire import WireError
+from testbed.wire.encodings import DENSE
+from testbed.wire.frames import HEADER, Kind, header
 
 PATIENCE = 30.0
 """Seconds of waiting for one worker's message after which a warning is reported, again and again."""
@@ -40,7 +47,11 @@ class EmulatedWorkers:
         reading: the message that the clock waits for.
         killed_workers: the workers that are killed now.
         active_faults: the faults that have begun and not ended.
-        outstanding: what each worker has not answered; None where no checkpoints are written.
+        outstanding: what each worker has not answered; None where no checkpoints are written, or where
+            another process has the clock.
+        vectors: the vectors that workers were sent and may have to be sent again; None where no
+            checkpoints are written.
+        awaited: the workers that were connected before this server was restored, and are not back.
     """
 
     def __init__(
@@ -51,7 +62,8 @@ class EmulatedWorkers:
         asks: bool,
         now: Callable[[], float],
         wait: Callable[[], None],
-        server_kills: int | None,
+        restart: Restart | None,
+        remembers: bool,
     ) -> None:
         """Begin with workers that are all well.
 
@@ -60,7 +72,8 @@ class EmulatedWorkers:
             asks: True if workers ask for parameters.
             now: returns the virtual seconds since training began.
             wait: handles what the kernel reports, after a short wait for it.
-            server_kills: how often the server was killed; None: it was not restored.
+            restart: the restart, if the server goes on from a checkpoint.
+            remembers: True if checkpoints are written.
         """
         settings = parts.settings
         self._report = parts.report
@@ -73,31 +86,97 @@ class EmulatedWorkers:
         self._asks = asks
         self._now = now
         self._wait = wait
-        self._server_kills = server_kills
+        self._restart = restart
         self._messages = 2 if asks else 1
         self.reading = Reading(parts.arrivals, parts.connections.buffer, self._messages)
-        self.killed_workers = KilledWorkers(settings.workers)
+        self.killed_workers = KilledWorkers(settings.evaluator)
         self.active_faults = ActiveFaults()
+        self.awaited: set[int] = set()
         self.outstanding: Outstanding | None = None
-        if parts.checkpoints is not None:
-            changed = settings.training.pulls == "changed"
-            self.outstanding = Outstanding(settings.workers, asks=asks, changed=changed)
+        self.vectors: SentVectors | None = None
+        if remembers:
+            self.vectors = SentVectors(changed=settings.training.pulls == "changed")
+        if remembers and channels:
+            self.outstanding = Outstanding(conversations(settings), settings.workers, asks=asks)
             self._arrivals.note = self._note
 
     def _note(self, worker: int, answer: Answer) -> None:
         assert self.outstanding is not None
-        ours = answer.vector is self._service.half.parameters
-        key = answer.version if ours else (answer.version, worker)
-        self.outstanding.sent(worker, key, answer.version, answer.vector)
+        self.note(worker, answer.version, answer.vector, self.outstanding.needed(worker))
+        self.outstanding.sent(worker, answer.version)
+
+    def note(
+        self, worker: int, version: int, vector: FloatVector, needed: Sequence[int] | None
+    ) -> None:
+        """Note that a worker is sent a vector.
+
+        Args:
+            needed: the versions that it has and still needs; None if it can send nothing more.
+        """
+        if self.vectors is None:
+            return
+        self.vectors.keep(worker, needed)
+        if needed is not None:
+            ours = vector is self._service.half.parameters
+            self.vectors.sent(worker, version if ours else (version, worker), version, vector)
 
     def stop(self) -> None:
         """Give all workers the order to stop."""
         for channel in self._channels:
             channel.give(OrderKind.STOP)
 
-    def give(self, worker: int, order: OrderKind, version: int) -> None:
-        """Give a worker an order again, from which it goes on after the server's restart."""
-        self._channels[worker].give(order, version)
+    # -- workers that come back
+
+    def greet(self, connection: Connection, identity: Identity, size: int) -> None:
+        """Take the greeting of a worker that was killed, or that a restored server waits for.
+
+        Args:
+            size: the greeting's bytes.
+
+        Raises:
+            WireError: the worker has no place in this run any more.
+        """
+        number, killed = identity.number, self.killed_workers
+        if number in self.awaited and identity.incarnation == killed.incarnations[number]:
+            self._bring_back(connection, number)
+        elif self._restart and identity.kills < self._restart.kills:
+            # It came back after the checkpoint, and is to be killed.
+            self._connections.close(connection, None)
+        elif number not in killed:
+            raise WireError(f"worker {number} comes when training has begun without it")
+        else:
+            self._connections.welcome(connection)
+            self._connections.is_worker(connection, number)
+            killed.greeted(number, connection, size)
+
+    def _bring_back(self, connection: Connection, number: int) -> None:
+        """Bring a worker back to where it was at the checkpoint."""
+        assert self.vectors is not None
+        base, frames = self.vectors.again(number)
+        body = b"" if base is None else as_bytes(base)
+        size = len(self._service.half.parameters)
+        connection.send([header(Kind.RESUME, size, length=len(body)), body])
+        for version, vector in frames:
+            body = as_bytes(vector)
+            head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
+            connection.send([head, body])
+        if self.outstanding is not None:
+            for order, of in self.outstanding.orders(number):
+                self._channels[number].give(order, of)
+        self._connections.is_worker(connection, number)
+        self._connections.workers[number] = connection
+        self.awaited.discard(number)
+        self._connections.watch(connection)
+
+    def await_all(self) -> None:
+        """Wait until the workers that were there at the checkpoint are connected again."""
+        deadline = time.monotonic() + RETURN_TIMEOUT
+        while self.awaited and time.monotonic() < deadline:
+            self._wait()
+        for worker in sorted(self.awaited):
+            text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
+            self._report.event("warning", text, worker)
+        self.awaited.clear()
 
     def is_read_now(self, connection: Connection) -> bool:
         """Return True if the clock waits for a connection, or has nothing to do with it."""
@@ -136,15 +215,20 @@ class EmulatedWorkers:
         """Send a worker that is due its parameters, and return the message's bytes."""
 
         def send(connection: Connection) -> int:
-            if self._server_kills is not None and self._is_lost(worker):
-                # It can send nothing more, and may lack what it was sent before: it needs nothing.
+            lost = self.outstanding is not None and self.outstanding.is_lost(worker)
+            if self.needs_nothing(lost=lost):
                 return HEADER.size + sum(map(len, self._service.answer(worker).body))
             return self._arrivals.answer(connection, worker)
 
         return self.send_to(worker, send)
 
-    def _is_lost(self, worker: int) -> bool:
-        return self.outstanding is not None and self.outstanding.is_lost(worker)
+    def needs_nothing(self, *, lost: bool) -> bool:
+        """Return True if a worker is sent nothing in fact, as it may lack what it was sent before.
+
+        Args:
+            lost: True if it can send nothing more.
+        """
+        return lost and self._restart is not None
 
     def send_to(self, worker: int, send: Callable[[Connection], int]) -> int:
         """Send something to a worker; return what ``send`` does, or 0 if the worker is gone."""
@@ -167,7 +251,7 @@ class EmulatedWorkers:
     def compute(self, worker: int, versions: Sequence[int]) -> None:
         """Note that a worker computes at a version, which it does as soon as it can."""
         if self.outstanding is not None:
-            self.outstanding.begun(worker, *versions)
+            self.outstanding.begun(worker, versions)
 
     def finish(self, worker: int, late: bool) -> None:
         """Tell a worker that its computation is over."""
@@ -175,8 +259,11 @@ class EmulatedWorkers:
             self.outstanding.told(worker, late=late)
         self._channels[worker].give(OrderKind.FINISHED)
 
-    def receive(self, worker: int, keep: bool) -> Arrived | None:
+    def receive(self, worker: int, keep: bool, *, alone: bool = False) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone.
+
+        Args:
+            alone: True if only a question is to come, of which nothing is returned.
 
         Raises:
             RunError: the worker waits for the server, so that nothing can happen any more, or it was
@@ -185,7 +272,7 @@ class EmulatedWorkers:
         connection = self._connections.workers.get(worker)
         if connection is None:
             return None
-        self.reading.begin(worker, connection, keep=keep)
+        self.reading.begin(worker, connection, keep=keep, alone=alone)
         self._connections.watch(connection)
         began = told = time.monotonic()
         suspicion = Suspicion()
@@ -197,6 +284,9 @@ class EmulatedWorkers:
                 told += PATIENCE
                 self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
         arrived = self.reading.end()
+        if alone and connection in self._connections.open:
+            self._connections.watch(connection)
+            return None
         if connection not in self._connections.open or arrived is None:
             self.claims(worker)
             return None
@@ -253,7 +343,7 @@ class EmulatedWorkers:
         self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
     ) -> None:
         """Have the orchestrator kill this process, unless it was restarted after that already."""
-        if self._server_kills is not None and number <= self._server_kills:
+        if self._restart is not None and number <= self._restart.kills:
             self.fault(begin)
             self.fault(end)
             return
@@ -264,13 +354,16 @@ class EmulatedWorkers:
 
     def lose(self, worker: int) -> None:
         """Note that a worker is frozen or cut off for good, so that nothing more comes from it."""
-        if self.outstanding is not None:
+        if self.outstanding is not None and self.vectors is not None:
             self.outstanding.lose(worker)
+            self.vectors.keep(worker, None)
 
     def killed(self, worker: int) -> None:
         """Note that a worker is killed: what its connection still brings, until it ends, is ignored."""
         connection = self._connections.workers.pop(worker, None)
         self.reading.forget(worker)
+        if self.vectors is not None:
+            self.vectors.keep(worker, None)
         if connection is not None:
             self._connections.watch(connection)  # for its end
         self.killed_workers.add(worker)

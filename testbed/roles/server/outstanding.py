@@ -1,186 +1,262 @@
-"""Messages and orders that each worker has received and not answered, to bring it back to that point.
+"""Parameters and orders that each worker has received and not answered, to bring it back to that point.
 
-A server that is restored from a checkpoint sends its workers again the versions that they had at that
-moment, and gives them the clock's orders again. A worker's computation depends on nothing else, except
-on how many mini-batches it had drawn before.
+A worker that goes back to a checkpoint is sent again the versions that it had at that moment
+(``testbed.roles.server.sent_vectors``), and given the clock's orders again. A worker's computation
+depends on nothing else, except on how many mini-batches it had drawn before.
 
-They are kept only where the server writes checkpoints.
+They are kept only where checkpoints are written. What several servers are sent, and whether they get a
+push or only a report, is noted in any case.
 """
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.counted_copies import CountedCopies
+from testbed.clock.conversations import Conversations
 from testbed.roles.orders import OrderKind
-from testbed.updates import FloatVector
 
 
 @dataclass(slots=True)
 class Computing:
-    """A computation whose result the server has not read.
+    """A computation whose result not all of the worker's servers have read.
 
     Attributes:
-        key: of the vector at which it is computed.
-        version: of that vector.
+        versions: of each server's part, at which it is computed.
         drawn: the number of computations that this incarnation of the worker had begun before.
+        unread: the places of the servers that have not read the message of it.
         told: True if the worker was told that the computation is over.
         late: True if the worker then only reports that it has finished.
+        reports: the places of the servers that get only a report, known when it is over.
     """
 
-    key: Hashable
-    version: int
+    versions: list[int]
     drawn: int
+    unread: list[int]
     told: bool = False
     late: bool = False
+    reports: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class SentWorker:
-    """The outstanding vectors and computations of one worker.
+    """The outstanding versions and computations of one worker.
 
-    ``there`` are the vectors (key, version) that it was sent and has not computed at, ``newest`` is the
-    newest version that has arrived, ``last`` the key of the vector that it was sent last.
+    ``there`` are the versions that it was sent by each of its servers and may still compute at,
+    ``newest`` is the newest version that has arrived, ``used`` are the versions that it computed at
+    last, and ``pushed`` the version of its last push to each server, if it does not ask.
     """
 
-    there: deque[tuple[Hashable, int]] = field(default_factory=deque)
+    there: list[deque[int]]
+    pushed: list[int | None]
     computing: deque[Computing] = field(default_factory=deque)
+    used: list[int] = field(default_factory=list)
     newest: int = -1
     drawn: int = 0
-    last: Hashable = None
     lost: bool = False
+
+    @classmethod
+    def of(cls, servers: int) -> Self:
+        """Return a worker of ``servers`` servers with nothing outstanding."""
+        return cls([deque() for _ in range(servers)], [None] * servers)
 
 
 STORED: tuple[type, ...] = (Computing, SentWorker)
 """The types in the state of ``Outstanding``, in addition to plain values and arrays."""
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """The messages and orders after which a worker goes on from where it was.
-
-    Attributes:
-        base: the vector that it was sent last, if the next answer only states its changes.
-        frames: the versions to send, in their order, each with its vector.
-        orders: the clock's orders; the first says how many computations had drawn mini-batches.
-    """
-
-    base: FloatVector | None
-    frames: list[tuple[int, FloatVector]]
-    orders: list[tuple[OrderKind, int]]
-
-
 class Outstanding(Stateful):
-    """The outstanding messages and orders of all workers of a run."""
+    """The outstanding versions and orders of all workers of a run, and of its aggregators."""
 
-    not_saved = frozenset({"_asks", "_changed"})
+    not_saved = frozenset({"_numbers", "_asks"})
 
-    def __init__(self, workers: int, *, asks: bool, changed: bool) -> None:
+    def __init__(self, numbers: Conversations, workers: int, *, asks: bool) -> None:
         """Begin with nothing outstanding.
 
         Args:
+            numbers: which worker talks to which server.
+            workers: their number, with the aggregators that talk to a server.
             asks: True if workers ask, and compute at each answer.
-            changed: True if an answer only states what has changed since the answer before it.
         """
+        self._numbers = numbers
         self._asks = asks
-        self._changed = changed
-        self._sent: CountedCopies[FloatVector] = CountedCopies()
-        self._workers = [SentWorker() for _ in range(workers)]
+        self._workers = [SentWorker.of(numbers.servers) for _ in range(workers)]
+
+    def _of(self, conversation: int) -> tuple[SentWorker, int]:
+        """Return a conversation's worker, and its place among those of the worker."""
+        worker, place = self._numbers.worker(conversation), self._numbers.place(conversation)
+        return self._workers[worker], place
 
     # -- events
 
-    def sent(self, worker: int, key: Hashable, version: int, vector: FloatVector) -> None:
-        """Note that a worker was sent a version; the vector is copied if its key is new."""
-        state = self._workers[worker]
-        if state.lost:
-            return
-        self._sent.hold(key, vector)
-        state.there.append((key, version))
-        if self._changed:
-            self._sent.hold(key, vector)
-            if state.last is not None:
-                self._sent.release(state.last)
-            state.last = key
+    def sent(self, conversation: int, version: int) -> None:
+        """Note that a worker was sent a version."""
+        state, place = self._of(conversation)
+        if not state.lost:
+            state.there[place].append(version)
 
-    def arrived(self, worker: int, version: int) -> None:
-        """Note that a version has arrived at a worker, which needs no older one any more."""
-        state = self._workers[worker]
+    def arrived(self, conversation: int, version: int) -> None:
+        """Note that a version has arrived; a worker of one server needs no older one any more."""
+        state, place = self._of(conversation)
         state.newest = version
-        while state.there and state.there[0][1] < version:
-            self._sent.release(state.there.popleft()[0])
+        if state.pushed[place] == version:
+            state.pushed[place] = None  # the server had suspected the worker, and starts anew
+        if self._numbers.servers == 1:
+            _drop_older(state.there[place], version)
 
-    def begun(self, worker: int, version: int) -> None:
-        """Note that a worker computes at a version, and has dropped a computation not yet over."""
+    def begun(self, worker: int, versions: Sequence[int]) -> None:
+        """Note that a worker computes at versions, and has dropped a computation not yet over."""
         state = self._workers[worker]
         if state.computing and not state.computing[-1].told:
-            self._sent.release(state.computing.pop().key)
-        key, there = state.there.popleft()
-        assert there == version
-        state.computing.append(Computing(key, version, state.drawn))
+            state.computing.pop()
+        for there, version in zip(state.there, versions, strict=True):
+            _drop_older(there, version)
+            assert there[0] == version
+            if self._numbers.servers == 1:
+                there.popleft()
+                continue
+            # A worker of several may have to compute at it again, but needs it only once.
+            while len(there) > 1 and there[1] == version:
+                there.popleft()
+        state.used = list(versions)
+        unread = list(range(self._numbers.servers))
+        state.computing.append(Computing(list(versions), state.drawn, unread))
         state.drawn += 1
 
-    def told(self, worker: int, *, late: bool) -> None:
-        """Note that a worker was told that its computation is over."""
-        computing = self._workers[worker].computing[-1]
-        computing.told, computing.late = True, late
+    def told(self, worker: int, *, late: bool) -> Sequence[int]:
+        """Note that a worker was told that its computation is over.
 
-    def received(self, worker: int) -> None:
-        """Note that the message of a worker's first computation was read."""
-        self._sent.release(self._workers[worker].computing.popleft().key)
+        Returns:
+            The places of the servers that get only a report: it is too late, or the worker has pushed
+            for that version before.
+        """
+        state = self._workers[worker]
+        computing = state.computing[-1]
+        computing.told, computing.late = True, late
+        for place, version in enumerate(computing.versions):
+            if late or state.pushed[place] == version:
+                computing.reports.append(place)
+            elif not self._asks:
+                state.pushed[place] = version
+        return computing.reports
+
+    def received(self, conversation: int) -> None:
+        """Note that a server has read a worker's next message."""
+        state, place = self._of(conversation)
+        next(one for one in state.computing if place in one.unread).unread.remove(place)
+        while state.computing and not state.computing[0].unread:
+            state.computing.popleft()
 
     def lose(self, worker: int) -> None:
         """Note that a worker can send nothing more."""
-        state = self._workers[worker]
-        for key, _ in state.there:
-            self._sent.release(key)
-        for computing in state.computing:
-            self._sent.release(computing.key)
-        if state.last is not None:
-            self._sent.release(state.last)
-        self._workers[worker] = SentWorker(lost=True)
+        self.returned(worker)
+        self._workers[worker].lost = True
 
     def returned(self, worker: int) -> None:
         """Note that a lost worker is back, with nothing outstanding."""
-        self._workers[worker] = SentWorker()
+        self._workers[worker] = SentWorker.of(self._numbers.servers)
 
     def is_lost(self, worker: int) -> bool:
         """Return True if a worker can send nothing more."""
         return self._workers[worker].lost
 
-    # -- restoring a worker
+    # -- going back
 
-    def again(self, worker: int) -> Again:
-        """Return what brings a worker that has forgotten everything back to where it was."""
+    def needed(self, conversation: int) -> Sequence[int] | None:
+        """Return the versions that a worker would have to be sent again; None if it is lost.
+
+        An aggregator remembers itself what it combines at a version.
+        """
+        state, place = self._of(conversation)
+        there = list(state.there[place])
+        if state.lost:
+            return None
+        if self._numbers.below(self._numbers.worker(conversation)) is not None:
+            return there
+        computing = [one.versions[place] for one in state.computing]
+        if self._numbers.servers > 1:
+            computing = sorted(set(computing).difference(there))
+        return computing + there
+
+    def has_unread(self, worker: int) -> bool:
+        """Return True if a message that the worker has sent was not read by all its servers."""
+        return any(one.told for one in self._workers[worker].computing)
+
+    def orders(self, worker: int) -> list[tuple[OrderKind, int]]:
+        """Return the clock's orders that bring a worker back that has forgotten everything.
+
+        The first says how many computations had drawn mini-batches.
+        """
         state = self._workers[worker]
+        if self._numbers.servers > 1:
+            return self._orders_of_several(state)
+        if not self._asks:
+            return _orders_of_listener(state)
         drawn = state.computing[0].drawn if state.computing else state.drawn
-        frames = [(one.version, self._sent[one.key]) for one in state.computing]
-        frames += [(version, self._sent[key]) for key, version in state.there]
-        base = None
-        if not frames and state.last is not None:
-            base = self._sent[state.last]
-        if self._asks:
-            orders = [(OrderKind.RESUME, drawn)]
-            orders += [(OrderKind.FINISHED, 0) for one in state.computing if one.told]
-        else:
-            orders = self._orders(state)
-        return Again(base, frames, orders)
+        orders = [(OrderKind.RESUME, drawn)]
+        return orders + [(OrderKind.FINISHED, 0) for one in state.computing if one.told]
 
-    def _orders(self, state: SentWorker) -> list[tuple[OrderKind, int]]:
-        """Return the orders for a worker that is sent every version."""
+    def _orders_of_several(self, state: SentWorker) -> list[tuple[OrderKind, int]]:
+        """Return the orders for a worker of several servers.
+
+        It is told at which versions it computed last, also if nothing is left to do there: those are
+        not new to it.
+        """
         orders: list[tuple[OrderKind, int]] = []
-        follows = False  # whether a computation begins with the end of the one before
-        for at, one in enumerate(state.computing):
-            if not follows:
-                # In between, it may have begun computations that it then dropped.
-                orders += [(OrderKind.RESUME, one.drawn), (OrderKind.ARRIVED, one.version)]
-            follows = one.late
-            if one.late:
-                orders.append((OrderKind.ARRIVED, state.computing[at + 1].version))
+        for one in state.computing:
+            orders.append((OrderKind.RESUME, one.drawn))
+            orders += orders_to_begin(one.versions)
+            orders += [
+                (OrderKind.READ, place)
+                for place in range(self._numbers.servers)
+                if place not in one.unread
+            ]
             if one.told:
-                orders.append((OrderKind.FINISHED, 0))
+                orders += orders_to_finish(one.reports, late=one.late)
         if not state.computing:
             orders.append((OrderKind.RESUME, state.drawn))
-        elif state.newest > state.computing[-1].version:
-            orders.append((OrderKind.ARRIVED, state.newest))
+            orders += [*orders_to_begin(state.used)[:-1], (OrderKind.WAIT, 0)]
         return orders
+
+
+def orders_to_begin(versions: Sequence[int]) -> list[tuple[OrderKind, int]]:
+    """Return the orders by which a worker of several servers computes at versions."""
+    several = len(versions)
+    arrived = [(OrderKind.ARRIVED, one * several + place) for place, one in enumerate(versions)]
+    return [*arrived, (OrderKind.BEGIN, 0)]
+
+
+def orders_to_finish(reports: Sequence[int], *, late: bool) -> list[tuple[OrderKind, int]]:
+    """Return the orders by which a worker of several servers sends what it has computed.
+
+    Args:
+        reports: the places of the servers that get only a report.
+    """
+    orders = [(OrderKind.REPORT, place) for place in reports]
+    return [*orders, (OrderKind.FINISHED, int(late))]
+
+
+def _orders_of_listener(state: SentWorker) -> list[tuple[OrderKind, int]]:
+    """Return the orders for a worker that its only server sends every version."""
+    orders: list[tuple[OrderKind, int]] = []
+    follows = False  # whether a computation begins with the end of the one before
+    for at, one in enumerate(state.computing):
+        if not follows:
+            # In between, it may have begun computations that it then dropped.
+            orders += [(OrderKind.RESUME, one.drawn), (OrderKind.ARRIVED, one.versions[0])]
+        follows = one.late
+        if one.late:
+            orders.append((OrderKind.ARRIVED, state.computing[at + 1].versions[0]))
+        if one.told:
+            orders.append((OrderKind.FINISHED, 0))
+    if not state.computing:
+        orders.append((OrderKind.RESUME, state.drawn))
+    elif state.newest > state.computing[-1].versions[0]:
+        orders.append((OrderKind.ARRIVED, state.newest))
+    return orders
+
+
+def _drop_older(there: deque[int], version: int) -> None:
+    while there and there[0] < version:
+        there.popleft()

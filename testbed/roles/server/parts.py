@@ -8,7 +8,6 @@ from typing import Any, Self
 from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.checkpoints.due import Checkpoints
 from testbed.encoding_choice import EncodingChoice
-from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import CheckpointBegun
 from testbed.roles.evaluation.pending import Evaluations
@@ -20,6 +19,7 @@ from testbed.roles.server.measuring import measured
 from testbed.roles.server.phase import Phase
 from testbed.roles.server.quorum import Quorum
 from testbed.roles.server.recording import Recorder, RecorderOfAggregator
+from testbed.roles.server.restoration import cannot_be_written
 from testbed.roles.server.serving import Serving
 from testbed.telemetry.board import (
     Board,
@@ -95,7 +95,7 @@ class Parts:
             phase=phase,
             driver=driver,
         )
-        remembered = serving.checkpoints is not None
+        remembered = serving.remembers
         evaluations = Evaluations(4 * size, remembered=remembered, spill=serving.spill)
         evaluator = Evaluator(
             connections,
@@ -178,7 +178,4 @@ class Parts:
             }
             self.checkpoints.write(half.version, {**state, **more()})
         except OSError as error:
-            raise RunError(
-                f"the checkpoint of update {half.version:,} cannot be written: "
-                f"{error.strerror or error}; free some room and resume the run"
-            ) from error
+            raise cannot_be_written(half.version, error) from error

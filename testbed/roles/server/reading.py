@@ -30,19 +30,20 @@ class Reading:
         self._apart = memoryview(bytearray(len(buffer)))
         self._keep = False
         self._push: Pushed | None = None
-        self._is_report = False
+        self._is_report = self._is_alone = False
         self._sizes: list[int] = []
         # Frames of messages that came in one read with the message before them, by worker.
         self._read_ahead: dict[int, deque[Frame]] = {}
 
-    def begin(self, worker: int, connection: Connection, *, keep: bool) -> None:
+    def begin(self, worker: int, connection: Connection, *, keep: bool, alone: bool) -> None:
         """Begin a worker's message, with the frames of it that were read ahead.
 
         Args:
             keep: True if others' messages may be read before this one is used.
+            alone: True if a question for parameters comes without a push.
         """
         self._push, self._keep, self.connection = None, keep, connection
-        self._is_report = False
+        self._is_report, self._is_alone = False, alone
         self._sizes.clear()
         kept = self._read_ahead.pop(worker, None) or deque()
         while kept:  # frames beyond this message are kept again
@@ -73,7 +74,7 @@ class Reading:
     @property
     def is_complete(self) -> bool:
         """True if the whole message was read."""
-        return len(self._sizes) >= (1 if self._is_report else self._expected)
+        return len(self._sizes) >= (1 if self._is_report or self._is_alone else self._expected)
 
     def end(self) -> Arrived | None:
         """Stop reading; return the message, or None if it has no push."""

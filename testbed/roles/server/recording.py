@@ -1,9 +1,9 @@
 """The reports of what the service of a server, or of an aggregator, does."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from testbed.faults.schedule import Schedule
+from testbed.messages.counted import no_reports
 from testbed.messages.reports import FaultVersionReached, WorkerSuspected, WorkerWelcomed
 from testbed.roles.evaluation.pending import Asked
 from testbed.roles.reporting import Report
@@ -12,15 +12,12 @@ from testbed.telemetry.records import UpdateRow
 from testbed.training.parameter_service import ParameterService
 from testbed.updates import as_bytes
 
-COUNTED = ("updates", "evaluations", "faults", "suspicions")
-"""Reports that are counted, because the orchestrator drops those that a restored server repeats."""
-
 
 class Recorder:
     """Reports what the service does, and has versions evaluated; a ``ServerObserver``.
 
     Attributes:
-        counts: the number of reports so far, by the names in ``COUNTED``.
+        counts: the number of reports so far, by the names of ``messages.counted``.
     """
 
     def __init__(
@@ -37,7 +34,7 @@ class Recorder:
             schedule: the faults at versions, which are reported when they are due; None: the virtual
                 clock makes them happen.
         """
-        self.counts = Counter(dict.fromkeys(COUNTED, 0))
+        self.counts = no_reports(1)
         self._report = report
         self._evaluator = evaluator
         self._now = now

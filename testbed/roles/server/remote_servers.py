@@ -1,6 +1,7 @@
 """Servers and aggregators in other processes, as the process of the virtual clock sees them."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,8 @@ from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.codec import send
-from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request
+from testbed.messages.counted import counted
+from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request, Saved
 from testbed.messages.reports import WorkerSuspected, WorkerWelcomed
 from testbed.roles.reporting import Report
 from testbed.telemetry.records import UpdateRow
@@ -65,6 +67,18 @@ class RemoteServer(ServerHalf):
     def _tell(self, told: Outcome) -> None:
         """Take over what came of a request besides its value."""
         self.version = told.version
+
+    def save(self, request: driving.Save) -> Saved:
+        """Return the server's state."""
+        send(self._channel, request)
+        told = FROM_SERVER.receive(self._channel)
+        if not isinstance(told, Saved):
+            raise ConnectionResetError("a server is gone")
+        return told
+
+    def restore_all(self, raw: bytes) -> None:
+        """Have the server become as in a state; ``gathered`` then waits for its workers."""
+        self.ask(driving.Restore(raw))
 
     def end(self, request: driving.End) -> None:
         """Have the server end; it does not answer any more."""
@@ -135,6 +149,9 @@ class RemoteAggregator(RemoteServer, CombiningHalf):
     def is_due(self) -> bool:
         return self._is_due
 
+    def restore_all(self, raw: bytes) -> None:
+        self.deadline = self.ask(driving.Restore(raw))
+
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
         self.deadline = self.ask(driving.Adopt(version, time))
 
@@ -153,17 +170,29 @@ class Observer:
 
     service: ParameterService
 
-    def __init__(self, server: RemoteServer, report: Report, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        server: RemoteServer,
+        report: Report,
+        now: Callable[[], float],
+        counts: Counter[str],
+    ) -> None:
         """Begin with nothing observed.
 
         Args:
             now: returns the virtual seconds since training began.
+            counts: of the run's reports, in which this observer's are counted.
         """
         self._server = server
         self.report = report
         self._now = now
+        self._counts = counts
+
+    def _count(self, kind: str) -> None:
+        self._counts[counted(kind, self.report.server)] += 1
 
     def row(self, row: UpdateRow, version: int) -> None:
+        self._count("updates")
         self.report.row(row, version)
 
     def diagnosed(self, values: Sequence[float], version: int) -> None:
@@ -171,6 +200,7 @@ class Observer:
 
     def evaluation_due(self) -> None:
         service = self.service
+        self._count("evaluations")
         # No evaluation is on record before the updates that led to it.
         self.report.flush()
         self._server.crowded = self._server.ask(
@@ -178,9 +208,11 @@ class Observer:
         )
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        self._count("suspicions")
         self.report.send(WorkerSuspected(worker, silent, time, version))
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
+        self._count("suspicions")
         self.report.send(WorkerWelcomed(worker, time, version))
 
 

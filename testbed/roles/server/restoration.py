@@ -6,10 +6,20 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from testbed.clock import faults
+from testbed.errors import RunError
 from testbed.roles.server import outstanding
+from testbed.roles.server.remote_servers import UpdateElsewhere
 
-STORED = (*faults.STORED, *outstanding.STORED)
+STORED = (*faults.STORED, *outstanding.STORED, UpdateElsewhere)
 """The types in a server's checkpoints, in addition to plain values and arrays."""
+
+
+def cannot_be_written(version: int, error: OSError) -> RunError:
+    """Return the error of a run whose checkpoint of a version cannot be written."""
+    return RunError(
+        f"the checkpoint of update {version:,} cannot be written: {error.strerror or error}; free "
+        "some room and resume the run"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +30,13 @@ class Restart:
         kills: the number of times that it was killed so far.
         training: when training began, in seconds of CLOCK_MONOTONIC; None for an interrupted run.
         elapsed: seconds that an interrupted run had trained, by the host's clock.
+        server: the index of the server that was killed last; 0 for an interrupted run.
     """
 
     kills: int
     training: float | None
     elapsed: float = 0.0
+    server: int = 0
 
     @classmethod
     def of_role(cls, role: Mapping[str, Any]) -> Self | None:

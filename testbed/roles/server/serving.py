@@ -25,6 +25,7 @@ class Serving:
         restart: the restart, if the server goes on from the last checkpoint.
         spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
         index: the server's, of several; an aggregator's, from 1.
+        is_saved: True if the process with the clock puts this server's state into its checkpoints.
     """
 
     settings: Settings
@@ -36,3 +37,9 @@ class Serving:
     restart: Restart | None = None
     spill: int | None = None
     index: int = 0
+    is_saved: bool = False
+
+    @property
+    def remembers(self) -> bool:
+        """True if checkpoints are written, by this server or by the process with the clock."""
+        return self.is_saved or self.checkpoints is not None

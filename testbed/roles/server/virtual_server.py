@@ -16,17 +16,14 @@ from testbed.faults.fault import Kind as FaultKind
 from testbed.messages.reports import FaultRestored, ServerRestored, TrainingBegun
 from testbed.roles.orders import OrderChannel
 from testbed.roles.server.draining import DRAIN_TIMEOUT, drain
-from testbed.roles.server.emulated_workers import RETURN_TIMEOUT, EmulatedWorkers
+from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.restoration import Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
-from testbed.updates import as_bytes
-from testbed.wire import WireError
-from testbed.wire.encodings import DENSE
-from testbed.wire.frames import Frame, Kind, header
+from testbed.wire.frames import Frame, Kind
 
 STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
 """Kinds of faults during which nothing arrives from a worker."""
@@ -60,15 +57,14 @@ class VirtualServer:
         self._busy = times.busy(local_steps)
         self._clock: StarClock | None = None
         self._clock_runs = False
-        # The workers that were connected before this server was restored.
-        self._awaited: set[int] = set()
         self._workers = EmulatedWorkers(
             parts,
             channels,
             asks=self._protocol.asks,
             now=self.now,
             wait=self.wait,
-            server_kills=serving.restart.kills if serving.restart else None,
+            restart=serving.restart,
+            remembers=serving.remembers,
         )
 
     def serve(self) -> None:
@@ -215,43 +211,20 @@ class VirtualServer:
                     self._start()
                 self._arrivals.greeted(connection)
             return
-        killed = self._workers.killed_workers
-        if number in self._awaited and identity.incarnation == killed.incarnations[number]:
-            self._bring_back(connection, number)
-            return
-        if self._restart and identity.kills < self._restart.kills:
-            # It came back after the checkpoint, and is to be killed.
-            self._connections.close(connection, None)
-            return
-        if number not in killed:
-            raise WireError(f"worker {number} comes when training has begun without it")
-        self._connections.welcome(connection)
-        self._connections.is_worker(connection, number)
-        killed.greeted(number, connection, frame.size)
-
-    def _bring_back(self, connection: Connection, number: int) -> None:
-        """Bring a worker back to where it was at the checkpoint."""
-        assert self._workers.outstanding is not None
-        again = self._workers.outstanding.again(number)
-        base = b"" if again.base is None else as_bytes(again.base)
-        size = len(self._service.half.parameters)
-        connection.send([header(Kind.RESUME, size, length=len(base)), base])
-        for version, vector in again.frames:
-            body = as_bytes(vector)
-            head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
-            connection.send([head, body])
-        for order, of in again.orders:
-            self._workers.give(number, order, of)
-        self._connections.is_worker(connection, number)
-        self._connections.workers[number] = connection
-        self._awaited.discard(number)
-        self._connections.watch(connection)
+        self._workers.greet(connection, identity, frame.size)
 
     # -- checkpoints
 
     def _write_checkpoint(self, clock: StarClock) -> None:
-        workers, outstanding = self._workers, self._workers.outstanding
+        workers, outstanding, vectors = (
+            self._workers,
+            self._workers.outstanding,
+            self._workers.vectors,
+        )
         assert outstanding is not None
+        assert vectors is not None
+        for worker in range(self._settings.workers):
+            vectors.keep(worker, outstanding.needed(worker))
 
         def more() -> dict[str, Any]:
             return {
@@ -260,6 +233,7 @@ class VirtualServer:
                 "clock": clock.state(),
                 "asked": self._busy.asked,
                 "outstanding": outstanding.state(),
+                "vectors": vectors.state(),
                 "active_faults": workers.active_faults.state(),
                 "incarnations": workers.killed_workers.incarnations,
                 "killed": sorted(workers.killed_workers),
@@ -272,6 +246,7 @@ class VirtualServer:
         assert self._checkpoints is not None
         workers = self._workers
         assert workers.outstanding is not None
+        assert workers.vectors is not None
         state = self._checkpoints.newest()
         self._service.half.restore(state["half"])
         self._service.restore(state["service"])
@@ -280,28 +255,20 @@ class VirtualServer:
         self._clock_runs = True
         self._busy.go_on(state["asked"])
         workers.outstanding.restore(state["outstanding"])
+        workers.vectors.restore(state["vectors"])
         workers.active_faults.restore(state["active_faults"])
         workers.killed_workers.restore(state["killed"], state["incarnations"])
         self.parts.recorder.counts.update(state["counts"])
-        self._awaited = set(state["there"])
+        workers.awaited = set(state["there"])
         self._phase.began = restart.began()
         self._report.send(
             ServerRestored(state["version"], state["there"], state["counts"], state["incarnations"])
         )
         self._evaluator.restore(state["evaluations"])
-        self._wait_for_awaited()
+        workers.await_all()
         if restart.training is None:
             self._phase.began = restart.began()
             self._report.send(TrainingBegun(self._phase.began))
         for record in workers.active_faults:
             self._report.send(FaultRestored(record))
         return clock
-
-    def _wait_for_awaited(self) -> None:
-        deadline = time.monotonic() + RETURN_TIMEOUT
-        while self._awaited and time.monotonic() < deadline:
-            self.wait()
-        for worker in sorted(self._awaited):
-            text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
-            self._report.event("warning", text, worker)
-        self._awaited.clear()

@@ -7,7 +7,7 @@ version the worker has pushed for before only gets a report.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -95,6 +95,8 @@ class ListenerToAll(WallListener):
     def by_orders(self, orders: OrderChannel) -> None:
         """Work by the virtual clock's orders alone, until all servers have said STOP."""
         versions = [-1] * len(self._servers.links)
+        reports: set[int] = set()
+        read: set[int] = set()
         while True:
             order = orders.take(wait=False)
             if order is None:
@@ -112,8 +114,18 @@ class ListenerToAll(WallListener):
                         self._receive()
                     self._bases = list(versions)
                     self._compute()
+                case OrderKind.REPORT:
+                    reports.add(order.number)
+                case OrderKind.READ:
+                    read.add(order.number)
                 case OrderKind.FINISHED:
-                    self._send(late=bool(order.number))
+                    self._send(reports, read)
+                    reports.clear()
+                    read.clear()
+                case OrderKind.RESUME:
+                    self._session.computation.draw_past(order.number)
+                case OrderKind.WAIT:
+                    continue
                 case _:
                     break
         while not self._servers.all_stopped:
@@ -143,23 +155,27 @@ class ListenerToAll(WallListener):
 
     def _finish(self) -> int | None:
         late, following = self._gathering.finished()
-        self._send(late=late)
+        outdated = {index for index, yes in enumerate(self._outdated) if yes}
+        self._send(
+            {i for i, base in enumerate(self._bases) if late or self._pushed[i] == base}, outdated
+        )
         if following is None:
             return None
         self._bases = following
         return min(following)
 
-    def _send(self, *, late: bool) -> None:
-        """Push the gradient, or report that it is too late, to every server."""
+    def _send(self, reports: Set[int], without: Set[int]) -> None:
+        """Push the gradient to every server.
+
+        Args:
+            reports: the servers that get only a report, as it is too late for them.
+            without: the servers that get nothing.
+        """
         messages: list[Pieces] = [
-            [] if outdated else [header(Kind.FINISHED, base)]
-            for base, outdated in zip(self._bases, self._outdated, strict=True)
-        ]
-        fresh = [
-            index
+            [] if index in without else [header(Kind.FINISHED, base)]
             for index, base in enumerate(self._bases)
-            if not (late or self._outdated[index]) and self._pushed[index] != base
         ]
+        fresh = [i for i in range(len(self._bases)) if i not in reports and i not in without]
         if fresh:
             pushes = self._session.pushes(self._bases, self._gradient, self._loss)
             for index in fresh:

@@ -41,6 +41,7 @@ class ServerLink:
         session: the number of times that the server was greeted again.
         stopped: True if the server has said STOP.
         fresh: True if a slice has come since the flag was last taken away.
+        count: the number of slices that have come in this session.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ServerLink:
         """Begin a session over a connection over which the server has answered the greeting."""
         self.session += 1
         self.fresh = False
+        self.count = 0
         receiver = Receiver({Kind.PARAMETERS: self._longest, Kind.STOP: 0}, self._buffer)
         greeted.setblocking(False)
         self.connection = Connection(greeted, self._address, PORT, receiver, time.monotonic())
@@ -128,6 +130,7 @@ class ServerLink:
             self.parameters[changes.indices] = changes.values
         self._is_whole = True
         self.version = frame.number
+        self.count += 1
 
     def unblock(self) -> None:
         """Make an answer that has stalled readable as far as it came."""

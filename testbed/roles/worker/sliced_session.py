@@ -1,7 +1,7 @@
 """One worker of several servers: what it works with, and how it asks them and pushes to them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from testbed.roles.orders import OrderChannel, OrderKind
@@ -57,6 +57,8 @@ class SlicedSession:
 class WallWait:
     """The time before a push, by the wall clock."""
 
+    read: Set[int] = frozenset()
+
     def __init__(self, pause: WallPause) -> None:
         self.begin, self.over = pause.begin, pause.over
         self._pause = pause
@@ -68,61 +70,165 @@ class WallWait:
 
 
 class OrderedWait:
-    """The time before a push, by the virtual clock's orders."""
+    """The time before a push, by the virtual clock's orders.
+
+    Attributes:
+        read: the places of the servers that have read the push already, before they were restored.
+    """
 
     def __init__(self, orders: OrderChannel) -> None:
+        self.read: set[int] = set()
         self._orders = orders
         self._order: OrderKind | None = None
 
     def begin(self) -> None:
         """Note that parameters have arrived."""
+        self.read.clear()
 
     def over(self) -> bool:
         """Return True if the worker may send at once."""
-        order = self._orders.take(wait=False)
-        self._order = order.what if order else None
+        self._order = self._take()
         return self._order is OrderKind.FINISHED
 
     def wait(self, servers: ServerLinks) -> None:
         """Wait until the worker may send, or until all servers have said STOP."""
         while self._order is None:
             servers.turn(math.inf)
-            if (order := self._orders.take(wait=False)) is not None:
-                self._order = order.what
+            self._order = self._take()
         while self._order is OrderKind.STOP and not servers.all_stopped:
             servers.turn(math.inf)
+
+    def _take(self) -> OrderKind | None:
+        """Return the next order that says whether to send; None if there is none yet."""
+        while (order := self._orders.take(wait=False)) is not None:
+            if order.what is not OrderKind.READ:
+                return order.what
+            self.read.add(order.number)
+        return None
 
 
 def ask_all(session: SlicedSession, pause: WallWait | OrderedWait) -> None:
     """Run a worker that asks, until all servers have said STOP."""
-    servers, links = session.servers, session.servers.links
-    pull = header(Kind.PULL)
-    servers.send([[pull]] * len(links))
+    servers = session.servers
+    servers.send([[header(Kind.PULL)]] * len(servers.links))
+    _answer_all(session, pause)
+
+
+def ask_by_orders(session: SlicedSession, orders: OrderChannel, *, goes_on: bool) -> None:
+    """Run a worker that asks, by the virtual clock's orders, until all servers have said STOP.
+
+    Args:
+        goes_on: True if it goes on from where it was at a checkpoint.
+    """
+    pause = OrderedWait(orders)
+    if not goes_on:
+        ask_all(session, pause)
+        return
+    servers, slices = session.servers, dict[int, tuple[int, FloatVector]]()
+    versions, computes = _where_it_was(session, orders)
+    while len(slices) < len(versions):
+        for link, came in servers.turn(math.inf):
+            index = servers.links.index(link)
+            if index not in slices and came:
+                slices[index] = versions[index], came[versions[index]]
+    for link in servers.links:
+        link.fresh = link.count > bool(versions)  # the first slice was there before
+    if computes:
+
+        def put_together(parameters: FloatVector) -> None:
+            for index, (_, part) in slices.items():
+                one = servers.links[index].slice
+                parameters[one.start : one.stop] = part
+
+        sessions = [link.session for link in servers.links]
+        if not _compute_and_push(session, pause, versions, sessions, put_together):
+            return
+    _answer_all(session, pause)
+
+
+def _where_it_was(session: SlicedSession, orders: OrderChannel) -> tuple[list[int], bool]:
+    """Take the orders that bring a worker back.
+
+    Returns:
+        The versions at which it computed last, by server, if it ever did; and True if the push of that
+        is still to be sent.
+    """
+    versions: list[int] = []
+    while True:
+        order = orders.take()
+        assert order is not None
+        match order.what:
+            case OrderKind.RESUME:
+                session.computation.draw_past(order.number)
+            case OrderKind.ARRIVED:
+                versions.append(order.number // len(session.servers.links))
+            case other:
+                assert other in (OrderKind.BEGIN, OrderKind.WAIT)
+                return versions, other is OrderKind.BEGIN
+
+
+def _answer_all(session: SlicedSession, pause: WallWait | OrderedWait) -> None:
+    """Compute and push whenever all servers have answered, until all have said STOP."""
+    servers = session.servers
     while (sessions := _await_answers(servers)) is not None:
-        session.faults.answered(min(link.version for link in links))
-        pause.begin()
-        session.line.training()
-        with session.learners.take() as learner:
-            servers.put_together(learner.parameters)
-            versions = [link.version for link in links]
-            gradient, loss = session.computation.gradient(
-                learner, session.computation.draw(), min(versions)
+        versions = [link.version for link in servers.links]
+        session.faults.answered(min(versions))
+        if not _compute_and_push(session, pause, versions, sessions, servers.put_together):
+            return
+
+
+def _compute_and_push(
+    session: SlicedSession,
+    pause: WallWait | OrderedWait,
+    versions: Sequence[int],
+    sessions: Sequence[int],
+    put_together: Callable[[FloatVector], None],
+) -> bool:
+    """Compute at slices of some versions, push and ask; return False if all servers have stopped.
+
+    Args:
+        sessions: those over which the slices came.
+        put_together: writes the slices into one vector, float32, (|Θ|,).
+    """
+    servers, pull = session.servers, header(Kind.PULL)
+
+    def send(messages: Sequence[Pieces]) -> None:
+        """Send the messages that their servers expect.
+
+        A server that was greeted again was asked then, and one that was restored may have read it.
+        """
+        expected = [
+            message if link.session == one and index not in pause.read else []
+            for index, (message, link, one) in enumerate(
+                zip(messages, servers.links, sessions, strict=True)
             )
-            pushes = session.pushes(versions, gradient, loss)
-            messages: list[Pieces] = [[*push, pull] for push in pushes]
-            # The gradient is valid only during the turn; what is not sent by then is copied.
-            at_once = pause.over()
-            if at_once:
-                servers.send(_of_sessions(messages, servers, sessions))
-            else:
-                messages = [[b"".join(message)] for message in messages]
-        session.line.waiting()
-        if not at_once:
-            pause.wait(servers)
-            if servers.all_stopped:
-                return
-            servers.send(_of_sessions(messages, servers, sessions))
-        session.faults.pushed()
+        ]
+        servers.send(expected)
+
+    pause.begin()
+    session.line.training()
+    with session.learners.take() as learner:
+        put_together(learner.parameters)
+        gradient, loss = session.computation.gradient(
+            learner, session.computation.draw(), min(versions)
+        )
+        messages: list[Pieces] = [
+            [*push, pull] for push in session.pushes(versions, gradient, loss)
+        ]
+        # The gradient is valid only during the turn; what is not sent by then is copied.
+        at_once = pause.over()
+        if at_once:
+            send(messages)
+        else:
+            messages = [[b"".join(message)] for message in messages]
+    session.line.waiting()
+    if not at_once:
+        pause.wait(servers)
+        if servers.all_stopped:
+            return False
+        send(messages)
+    session.faults.pushed()
+    return True
 
 
 def _await_answers(servers: ServerLinks) -> list[int] | None:
@@ -137,13 +243,3 @@ def _await_answers(servers: ServerLinks) -> list[int] | None:
         link.fresh = False
         sessions.append(link.session)
     return None if servers.all_stopped else sessions
-
-
-def _of_sessions(
-    messages: Sequence[Pieces], servers: ServerLinks, sessions: Sequence[int]
-) -> list[Pieces]:
-    """Return the messages without those to servers that were greeted again, and asked then."""
-    return [
-        message if link.session == session else []
-        for message, link, session in zip(messages, servers.links, sessions, strict=True)
-    ]

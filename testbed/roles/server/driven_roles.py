@@ -1,0 +1,161 @@
+"""The servers and aggregators that one virtual clock drives, each with its service and its observer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from testbed.algorithms.aggregator_half import CombiningHalf
+from testbed.algorithms.server_half import ServerHalf
+from testbed.channel import Channel
+from testbed.messages import driving
+from testbed.messages.counted import no_reports
+from testbed.roles.reporting import Report
+from testbed.roles.server.remote_servers import (
+    Observer,
+    ObserverOfAggregator,
+    RemoteAggregator,
+    RemoteServer,
+)
+from testbed.training.aggregator_service import AggregatorService
+from testbed.training.parameter_service import ParameterService
+from testbed.training.settings import Settings
+from testbed.training.slices import slices
+from testbed.updates import Layout
+
+
+class DrivenRoles:
+    """All roles that serve in one run, by index: the servers and then the aggregators.
+
+    Attributes:
+        servers: as the clock's process sees them.
+        services: what decides about their workers.
+        aggregators: the services of the aggregators alone.
+        counts: of the reports so far.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        layout: Layout,
+        halves: Sequence[ServerHalf],
+        channels: Sequence[Channel],
+        *,
+        report: Channel,
+        now: Callable[[], float],
+    ) -> None:
+        """Begin with roles that have no workers yet.
+
+        Args:
+            halves: like those of the roles; they say how workers get parameters.
+            channels: to the roles.
+            report: to the orchestrator.
+            now: returns the virtual seconds since training began.
+        """
+        self.counts = no_reports(settings.servers)
+        self.servers: list[RemoteServer] = []
+        self.services: list[ParameterService] = []
+        self.aggregators: list[AggregatorService] = []
+        self._settings = settings
+        self._observers: list[Observer] = []
+        layouts = [one.layout for one in slices(layout, settings.servers)]
+        for index, (half, channel) in enumerate(zip(halves, channels, strict=True)):
+            own = Report(report, index)
+            if isinstance(half, CombiningHalf):
+                self._add_aggregator(half, channel, layout, own, now)
+            else:
+                self._add_server(half, channel, layouts[index], own, now)
+
+    def _add_server(
+        self,
+        half: ServerHalf,
+        channel: Channel,
+        layout: Layout,
+        report: Report,
+        now: Callable[[], float],
+    ) -> None:
+        server = RemoteServer(channel, half.protocol, half.needed)
+        observer = Observer(server, report, now, self.counts)
+        observer.service = ParameterService(
+            server, layout, self._settings, observer, index=report.server
+        )
+        self.servers.append(server)
+        self.services.append(observer.service)
+        self._observers.append(observer)
+
+    def _add_aggregator(
+        self,
+        half: ServerHalf,
+        channel: Channel,
+        layout: Layout,
+        report: Report,
+        now: Callable[[], float],
+    ) -> None:
+        server = RemoteAggregator(channel, half.protocol, half.needed)
+        observer = ObserverOfAggregator(server, report, now, self.counts)
+        service = AggregatorService(server, layout, self._settings, observer, index=report.server)
+        self.servers.append(server)
+        self.services.append(service)
+        self.aggregators.append(service)
+        self._observers.append(observer)
+
+    @property
+    def report(self) -> Report:
+        """To the orchestrator, as the first server."""
+        return self._observers[0].report
+
+    def flush(self) -> None:
+        """Send the rows that were added to the reports."""
+        for observer in self._observers:
+            observer.report.flush()
+
+    @property
+    def version(self) -> int:
+        """The number of updates that all servers have made."""
+        return min(server.version for server in self.servers[: self._settings.servers])
+
+    def save(
+        self, needed: Callable[[int], Sequence[tuple[int, Sequence[int] | None]]], unread: set[int]
+    ) -> tuple[list[int], dict[str, Any]]:
+        """Return the workers and aggregators that are connected everywhere, and the roles' state.
+
+        Args:
+            needed: returns what the workers of a role, by its index, would have to be sent again.
+            unread: the indices of the aggregators whose last push the server has not read.
+        """
+        saved = [
+            server.save(driving.Save(needed(index), index in unread))
+            for index, server in enumerate(self.servers)
+        ]
+        there = [
+            worker
+            for worker in range(self._settings.evaluator)
+            if all(
+                worker in one.there
+                for index, one in enumerate(saved)
+                if worker in self._settings.callers(index)
+            )
+        ]
+        state = {
+            "roles": [np.frombuffer(one.raw, np.uint8) for one in saved],
+            "services": [service.state() for service in self.services],
+            "counts": dict(self.counts),
+        }
+        return there, state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Give every role its state back; one that is killed takes it as soon as it is made anew."""
+        for server, raw in zip(self.servers, state["roles"], strict=True):
+            server.restore_all(raw.tobytes())
+        for service, saved in zip(self.services, state["services"], strict=True):
+            service.restore(saved)
+        self.counts.update(state["counts"])
+
+    def go_back(self, killed: int, kills: int) -> None:
+        """Have all roles end their connections, but for the one that is to be killed.
+
+        Args:
+            kills: the number of kills in the run, this one included.
+        """
+        for index, server in enumerate(self.servers):
+            server.ask(driving.AwaitKill() if index == killed else driving.GoBack(kills))

@@ -1,0 +1,76 @@
+"""The vectors that a server has sent its workers, for as long as they may have to be sent again.
+
+A worker that is brought back to a checkpoint has forgotten what it was sent. Which versions it still
+needs, ``testbed.roles.server.outstanding`` knows, in the process of the clock.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable
+
+from testbed.checkpoints.stateful import Stateful
+from testbed.counted_copies import CountedCopies
+from testbed.updates import FloatVector
+
+
+class SentVectors(Stateful):
+    """The vectors of one server, by worker; one that many workers were sent is stored once."""
+
+    not_saved = frozenset({"_changed"})
+
+    def __init__(self, *, changed: bool) -> None:
+        """Begin with nothing sent.
+
+        Args:
+            changed: True if an answer only states what has changed since the answer before it.
+        """
+        self._changed = changed
+        self._copies: CountedCopies[FloatVector] = CountedCopies()
+        # By worker: the key and the version of each vector, in the order of sending.
+        self._sent: dict[int, list[tuple[Hashable, int]]] = {}
+        self._last: dict[int, Hashable] = {}
+
+    def __len__(self) -> int:
+        """Return the number of copies."""
+        return len(self._copies)
+
+    def sent(self, worker: int, key: Hashable, version: int, vector: FloatVector) -> None:
+        """Note that a worker was sent a version; the vector is copied if its key is new."""
+        self._copies.hold(key, vector)
+        self._sent.setdefault(worker, []).append((key, version))
+        if self._changed:
+            self._copies.hold(key, vector)
+            if worker in self._last:
+                self._copies.release(self._last[worker])
+            self._last[worker] = key
+
+    def keep(self, worker: int, versions: Collection[int] | None) -> None:
+        """Drop a worker's vectors but for some versions, and what the next answer refers to.
+
+        Args:
+            versions: each as often as it is to be kept, of those that were sent last; None if the
+                worker needs nothing any more.
+        """
+        kept, left = [], Counter(versions or ())
+        for key, version in reversed(self._sent.pop(worker, ())):
+            if left[version]:
+                left[version] -= 1
+                kept.append((key, version))
+            else:
+                self._copies.release(key)
+        if kept:
+            self._sent[worker] = kept[::-1]
+        if versions is None and worker in self._last:
+            self._copies.release(self._last.pop(worker))
+
+    def again(self, worker: int) -> tuple[FloatVector | None, list[tuple[int, FloatVector]]]:
+        """Return what a worker that has forgotten everything is to be sent.
+
+        Returns:
+            The vector to which the next answer refers, if nothing else is to be sent; and the versions
+            to send, in their order, each with its vector.
+        """
+        frames = [(version, self._copies[key]) for key, version in self._sent.get(worker, ())]
+        base = None
+        if not frames and worker in self._last:
+            base = self._copies[self._last[worker]]
+        return base, frames
