@@ -36,6 +36,7 @@ from bench.agree import Pair
 from bench.chaos import seeds_of
 from bench.networks import KINDS, with_network, write_graph
 from testbed import execution
+from testbed.device_names import is_server
 from testbed.errors import InterruptedRunError, TestbedError
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan
@@ -309,7 +310,7 @@ def differences(emulated: Ended, simulated: Ended) -> list[str]:
     told = records(emulated.directory)
     if told != records(simulated.directory):
         found.append("emulation and simulation were struck by other faults")
-    if any("server" in one["devices"] for one in told):
+    if any(is_server(name) for one in told for name in one["devices"]):
         # A killed server cannot report what it had received.
         others = [
             one

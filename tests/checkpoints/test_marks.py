@@ -6,7 +6,7 @@ from testbed.checkpoints.marks import NAME, Mark, Marks
 
 
 def mark(version: int, updates: int = 0) -> Mark:
-    return Mark(version, version / 10, updates, 1, 2, 3, 4, {"payload_bytes": 7}, 5)
+    return Mark(version, version / 10, updates, 1, 2, 3, 4, [{"payload_bytes": 7}], [5])
 
 
 def test_the_last_marks_are_kept_and_read_back(tmp_path: Path) -> None:

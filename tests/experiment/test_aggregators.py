@@ -98,13 +98,3 @@ def test_what_strikes_devices_works_with_aggregators(feature: str, tmp_path: Pat
     for way in WAYS:
         path.write_text(yaml.safe_dump(SPEC | FOR_ALL[feature] | way))
         load(path)
-
-
-def test_an_emulation_has_no_checkpoints_under_the_virtual_clock(tmp_path: Path) -> None:
-    path = tmp_path / "tree.yaml"
-    for way in (WAYS[0], WAYS[2]):
-        path.write_text(yaml.safe_dump(SPEC | {"checkpoints": {"every": 5}} | way))
-        load(path)
-    path.write_text(yaml.safe_dump(SPEC | {"checkpoints": {"every": 5}} | WAYS[1]))
-    with pytest.raises(SpecError, match="has no checkpoints under the virtual clock yet"):
-        load(path)

@@ -56,7 +56,7 @@ class Orchestrator:
         self.records = Records(
             plan, directory, self.watcher, began=self.began, metrics=None, resumption=None
         )
-        self.store = CheckpointStores(directory, 10, None, plan.servers)
+        self.store = CheckpointStores(directory, 10, None, plan.servers, whole=False)
         self.evaluations = Evaluations(self.records, None, ())
         self.devices = Devices(plan, self.records)
         agent: Any = Agent()

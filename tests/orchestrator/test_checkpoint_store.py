@@ -14,7 +14,7 @@ from testbed.telemetry.run_log import Kept
 
 
 def mark(version: int, updates: int) -> Mark:
-    return Mark(version, version / 10, updates, 0, 0, 0, 0, {}, 0)
+    return Mark(version, version / 10, updates, 0, 0, 0, 0, [{}], [0])
 
 
 def test_a_killed_server_finds_no_checkpoint_later_than_the_mark(
@@ -33,7 +33,7 @@ def test_a_killed_server_finds_no_checkpoint_later_than_the_mark(
             host_seconds=2.0,
             lock=lock,
         )
-        stores = CheckpointStores(tmp_path, 10, again, ["server"])
+        stores = CheckpointStores(tmp_path, 10, again, ["server"], whole=True)
         with ExitStack() as opened:
             stores.open(opened)
             server = Checkpoints(10, CheckpointFiles(files.descriptors, ()))

@@ -42,7 +42,7 @@ def test_damaged_marks_are_reported_and_the_lock_is_released(tmp_path: Path) -> 
     log.close("interrupted", None, {})
     folder = directory / FOLDER
     with CheckpointFiles.open(folder, ()):
-        Marks(folder).note(Mark(0, 0.0, 0, 0, 0, 0, 0, {}, 0))
+        Marks(folder).note(Mark(0, 0.0, 0, 0, 0, 0, 0, [{}], [0]))
     run = Run.load(directory)
     whole = (folder / NAME).read_bytes()
     (folder / NAME).write_bytes(b"")

@@ -318,10 +318,11 @@ class DrivenServer:
             self._greet(connection, frame)
         elif connection is self._connections.evaluator:
             self.parts.evaluator.heard(frame.number)
+        elif connection is not self._connections.workers.get(number):
+            # It was killed, or comes back when training is over: by the clock it has sent nothing.
+            self._workers.killed_workers.heard(connection, frame)
         elif self.parts.phase.over:
             self.parts.service.count_late(number, frame.size)
-        elif connection is not self._connections.workers.get(number):
-            self._workers.killed_workers.heard(connection, frame)
         elif self._gathering:
             self._sizes[number].append(frame.size)
         else:

@@ -124,7 +124,7 @@ class Evaluator:
     @property
     def is_missing(self) -> bool:
         """True if the evaluator is not connected yet, or has to connect again."""
-        comes = self._comes_back or (self._expected and not self._greeted)
+        comes = self._expected and (self._comes_back or not self._greeted)
         return comes and not self._stopped and self._connections.evaluator is None
 
     def stop(self) -> None:

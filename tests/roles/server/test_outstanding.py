@@ -1,7 +1,7 @@
-"""Outstanding messages and orders: they restore a worker that forgets everything again and again.
+"""Outstanding versions and orders: they restore a worker that forgets everything again and again.
 
 Two copies of a naive worker receive the same messages and orders. After it forgets, one copy receives
-only what ``Outstanding.again`` returns: both must send the same.
+only what ``SentVectors.again`` and ``Outstanding.orders`` return: both must send the same.
 """
 
 from collections import deque
@@ -15,9 +15,11 @@ from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
 from testbed.checkpoints.values import decode, encode
+from testbed.clock.conversations import Conversations
 from testbed.roles.orders import OrderKind
-from testbed.roles.server.outstanding import STORED, Again, Outstanding
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, Pull, WorkerProtocol
+from testbed.roles.server.outstanding import STORED, Outstanding
+from testbed.roles.server.sent_vectors import SentVectors
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.updates import FloatVector
 
 Message: TypeAlias = tuple[int, int, bool]
@@ -75,15 +77,17 @@ class Worker:
                 self._begin_if_it_asks()
 
     @classmethod
-    def again(cls, protocol: type[WorkerProtocol], again: Again) -> "Worker":
-        """Make a worker that has received only the messages and orders in ``again``."""
+    def again(
+        cls, protocol: type[WorkerProtocol], vectors: SentVectors, outstanding: Outstanding
+    ) -> "Worker":
+        """Make a worker that has received only what it is sent and told again."""
         worker = cls(protocol)
-        worker.last = again.base
+        worker.last, frames = vectors.again(0)
         # The other orders wait until the frames are there, as they do for a worker that asks.
-        (what, number), *orders = again.orders
+        (what, number), *orders = outstanding.orders(0)
         assert what is OrderKind.RESUME
         worker.told(what, number)
-        for version, parameters in again.frames:
+        for version, parameters in frames:
             worker.sent(version, parameters)
         for order in orders:
             worker.told(*order)
@@ -96,7 +100,8 @@ class Scene:
     def __init__(self, protocol: type[WorkerProtocol], *, changed: bool) -> None:
         self.kind = protocol
         self.changed = changed
-        self.outstanding = Outstanding(1, asks=protocol.asks, changed=changed)
+        self.outstanding = Outstanding(Conversations(), 1, asks=protocol.asks)
+        self.vectors = SentVectors(changed=changed)
         self.clocks = protocol()  # the worker's protocol, as the clock follows it
         self.version = -1
         self.under_way: deque[int] = deque()
@@ -113,7 +118,9 @@ class Scene:
         if self.kind.asks and (self.busy or self.unread or self.under_way):
             return  # it has not asked
         self.version += 1
-        self.outstanding.sent(0, self.version, self.version, vector(self.version))
+        self.vectors.keep(0, self.outstanding.needed(0))
+        self.vectors.sent(0, self.version, self.version, vector(self.version))
+        self.outstanding.sent(0, self.version)
         self.under_way.append(self.version)
         self.steady.sent(self.version, vector(self.version))
         self.forgetful.sent(self.version, vector(self.version))
@@ -129,7 +136,7 @@ class Scene:
 
     def _begin(self, version: int | None) -> None:
         if version is not None:
-            self.outstanding.begun(0, version)
+            self.outstanding.begun(0, [version])
             self.busy, self.told = True, False
 
     def tell(self) -> None:
@@ -158,18 +165,22 @@ class Scene:
 
     def come_back(self) -> None:
         """Restore the server from a checkpoint of this moment; the worker connects again."""
-        tree, arrays = encode(self.outstanding.state(), STORED)
-        self.outstanding = Outstanding(1, asks=self.kind.asks, changed=self.changed)
-        self.outstanding.restore(decode(tree, [one.copy() for one in arrays], STORED))
-        again = self.outstanding.again(0)
-        self.forgetful = Worker.again(self.kind, again)
+        self.vectors.keep(0, self.outstanding.needed(0))
+        state = {"vectors": self.vectors.state(), "outstanding": self.outstanding.state()}
+        tree, arrays = encode(state, STORED)
+        again = decode(tree, [one.copy() for one in arrays], STORED)
+        self.vectors = SentVectors(changed=self.changed)
+        self.vectors.restore(again["vectors"])
+        self.outstanding = Outstanding(Conversations(), 1, asks=self.kind.asks)
+        self.outstanding.restore(again["outstanding"])
+        self.forgetful = Worker.again(self.kind, self.vectors, self.outstanding)
         assert self.forgetful.sends == self.steady.sends
         if self.changed and self.steady.last is not None:
             # The next answer states the changes since this vector.
             assert self.forgetful.last is not None
             np.testing.assert_array_equal(self.forgetful.last, self.steady.last)
         if not self.changed:
-            assert again.base is None
+            assert self.vectors.again(0)[0] is None
 
 
 Step: TypeAlias = Callable[[Scene], None]
@@ -202,52 +213,111 @@ def test_a_restored_worker_sends_the_same_as_one_that_never_left(
     scene.come_back()
     assert scene.forgetful.drawn == scene.steady.drawn
     # Only the vector sent last is kept, and only if the next answer states its changes.
-    assert len(scene.outstanding._sent) == (changed and scene.version >= 0)
+    assert len(scene.vectors) == (changed and scene.version >= 0)
 
 
 def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
-    outstanding = Outstanding(2, asks=False, changed=False)
+    outstanding = Outstanding(Conversations(), 2, asks=False)
     for version in (0, 1):
-        outstanding.sent(1, version, version, vector(version))
+        outstanding.sent(1, version)
         outstanding.arrived(1, version)
         if version == 0:
-            outstanding.begun(1, 0)
-    outstanding.told(1, late=True)
-    outstanding.begun(1, 1)
-    again = outstanding.again(1)
-    assert [version for version, _ in again.frames] == [0, 1]
-    assert again.orders == [
+            outstanding.begun(1, [0])
+    assert outstanding.told(1, late=True) == [0]
+    outstanding.begun(1, [1])
+    assert outstanding.needed(1) == [0, 1]
+    assert outstanding.orders(1) == [
         (OrderKind.RESUME, 0),
         (OrderKind.ARRIVED, 0),
         (OrderKind.ARRIVED, 1),
         (OrderKind.FINISHED, 0),
     ]
-    assert outstanding.again(0).orders == [(OrderKind.RESUME, 0)]
+    assert outstanding.orders(0) == [(OrderKind.RESUME, 0)]
 
 
-@pytest.mark.parametrize("changed", [False, True])
-def test_nothing_is_kept_for_a_lost_worker_and_it_returns_with_nothing(changed: bool) -> None:
-    outstanding = Outstanding(1, asks=True, changed=changed)
-    outstanding.sent(0, 4, 4, vector(4))
-    outstanding.arrived(0, 4)
-    outstanding.begun(0, 4)
-    outstanding.sent(0, 5, 5, vector(5))
+def sent(outstanding: Outstanding, conversation: int, version: int) -> None:
+    outstanding.sent(conversation, version)
+    outstanding.arrived(conversation, version)
+
+
+def test_a_worker_of_two_servers_sends_only_to_the_one_that_has_not_read_it() -> None:
+    outstanding = Outstanding(Conversations(2), 2, asks=True)
+    for conversation in (2, 3):
+        sent(outstanding, conversation, 4)
+    outstanding.begun(1, [4, 4])
+    assert outstanding.told(1, late=False) == []
+    outstanding.received(3)
+    sent(outstanding, 3, 5)
+    assert (outstanding.needed(2), outstanding.needed(3)) == ([4], [4, 5])
+    assert outstanding.orders(1) == [
+        (OrderKind.RESUME, 0),
+        (OrderKind.ARRIVED, 8),
+        (OrderKind.ARRIVED, 9),
+        (OrderKind.BEGIN, 0),
+        (OrderKind.READ, 1),
+        (OrderKind.FINISHED, 0),
+    ]
+    outstanding.received(2)
+    # It waits for the first server; what it has of both is not new.
+    assert outstanding.orders(1) == [
+        (OrderKind.RESUME, 1),
+        (OrderKind.ARRIVED, 8),
+        (OrderKind.ARRIVED, 9),
+        (OrderKind.WAIT, 0),
+    ]
+    assert outstanding.orders(0) == [(OrderKind.RESUME, 0), (OrderKind.WAIT, 0)]
+
+
+def test_a_server_gets_one_push_for_a_version_and_then_reports() -> None:
+    outstanding = Outstanding(Conversations(2), 1, asks=False)
+    for conversation in (0, 1):
+        sent(outstanding, conversation, 0)
+    outstanding.begun(0, [0, 0])
+    assert outstanding.told(0, late=False) == []
+    sent(outstanding, 1, 1)
+    outstanding.begun(0, [0, 1])
+    assert outstanding.told(0, late=False) == [0]
+    assert outstanding.needed(0) == [0]
+    assert outstanding.orders(0)[-3:] == [
+        (OrderKind.BEGIN, 0),
+        (OrderKind.REPORT, 0),
+        (OrderKind.FINISHED, 0),
+    ]
+    sent(outstanding, 0, 0)  # the server had suspected the worker
+    outstanding.begun(0, [0, 1])
+    assert outstanding.told(0, late=False) == [1]
+
+
+def test_nothing_is_needed_by_a_lost_worker_and_it_returns_with_nothing() -> None:
+    outstanding = Outstanding(Conversations(), 1, asks=True)
+    sent(outstanding, 0, 4)
+    outstanding.begun(0, [4])
+    outstanding.sent(0, 5)
     outstanding.lose(0)
     assert outstanding.is_lost(0)
-    outstanding.sent(0, 6, 6, vector(6))  # the sender does not know that it is lost
-    assert not len(outstanding._sent)
+    outstanding.sent(0, 6)  # the sender does not know that it is lost
+    assert outstanding.needed(0) is None
     outstanding.returned(0)
     assert not outstanding.is_lost(0)
-    assert outstanding.again(0) == Again(None, [], [(OrderKind.RESUME, 0)])
+    assert outstanding.needed(0) == []
+    assert outstanding.orders(0) == [(OrderKind.RESUME, 0)]
 
 
 def test_a_vector_is_kept_once_and_as_it_was_sent() -> None:
-    outstanding = Outstanding(2, asks=Pull.asks, changed=True)
-    memory = vector(7)
+    vectors, memory = SentVectors(changed=True), vector(7)
     for worker in (0, 1):
-        outstanding.sent(worker, 7, 7, memory)
+        vectors.sent(worker, 7, 7, memory)
     memory[:] = 0
-    assert len(outstanding._sent) == 1
+    assert len(vectors) == 1
     for worker in (0, 1):
-        ((_, sent),) = outstanding.again(worker).frames
-        np.testing.assert_array_equal(sent, vector(7))
+        _, ((version, found),) = vectors.again(worker)
+        assert version == 7
+        np.testing.assert_array_equal(found, vector(7))
+    vectors.keep(0, [])
+    base, frames = vectors.again(0)
+    assert frames == []
+    assert base is not None
+    np.testing.assert_array_equal(base, vector(7))
+    for worker in (0, 1):
+        vectors.keep(worker, None)
+    assert len(vectors) == 0
