@@ -11,6 +11,7 @@ each seed; the seed is enough to reproduce a failure: ``python -m bench.chaos --
 
 import argparse
 import collections
+import itertools
 import json
 import os
 import sys
@@ -26,6 +27,7 @@ import yaml
 from bench.agree import Pair
 from bench.command import execute
 from bench.networks import KINDS, network_kinds, with_network, write_graph
+from testbed.device_names import is_server
 from testbed.nodes.run_names import PREFIX, is_over
 from testbed.results.reading.faults import CRASHES
 from testbed.results.reading.journals import read_updates
@@ -184,8 +186,8 @@ def _records(directory: Path) -> list[dict[str, Any]]:
 
 
 def _kills_server(directory: Path) -> bool:
-    """Return True if the server was killed: it then cannot report what it had received."""
-    return any("server" in one["devices"] for one in _records(directory))
+    """Return True if a server was killed: it then cannot report what it had received."""
+    return any(is_server(name) for one in _records(directory) for name in one["devices"])
 
 
 def _loses(directory: Path) -> bool:
@@ -199,7 +201,7 @@ def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
     for record in _records(directory):
         if record["fault"] not in CRASHES or record["duration"] is not None:
             continue
-        for name in set(record["devices"]) - {"server"}:
+        for name in itertools.filterfalse(is_server, record["devices"]):
             of_it = rows["worker"] == int(name.removeprefix("worker-"))
             later = int((of_it & (rows["time"] > record["time"])).sum())
             if later > 1:

@@ -1,8 +1,8 @@
-"""Draw the network of a random experiment: private or shared links, any graph, several servers.
+"""Draw the network of a random experiment: private or shared links, any graph, servers, aggregators.
 
 The network is drawn from a stream of its own, so that a seed's algorithm, devices and faults are the
-same whatever its network is. Each entry of ``KINDS`` changes an experiment as an experiment file would;
-another kind of network, such as one with several servers, is another entry.
+same whatever its network is, but where a kind says otherwise. Each entry of ``KINDS`` changes an
+experiment as an experiment file would; another kind of network is another entry.
 """
 
 import json
@@ -87,11 +87,10 @@ def _any_graph(made: Experiment, draw: np.random.Generator) -> Experiment:
 def _servers(made: Experiment, draw: np.random.Generator) -> Experiment:
     """Cut the parameters among several servers, which may be behind shared links.
 
-    None of them is killed, and none writes checkpoints.
+    Where the only server would be killed, one of them is.
     """
-    made = {key: value for key, value in made.items() if key != "checkpoints"}
-    made["devices"] = made["devices"] | {"servers": int(draw.integers(2, 5))}
-    made["faults"] = [rule for rule in made.get("faults", ()) if rule.get("who") != "server"]
+    servers = int(draw.integers(2, 5))
+    made = _with_kills(made | {"devices": made["devices"] | {"servers": servers}}, draw)
     shared = (_star, _server, _clusters)[int(draw.integers(3))]
     return shared(made, draw)
 
@@ -101,13 +100,43 @@ def _co_located(made: Experiment, draw: np.random.Generator) -> Experiment:
 
     What would strike a worker's machine is taken out.
     """
-    made = {key: value for key, value in made.items() if key != "checkpoints"}
-    made["faults"] = []
+    made = made | {"faults": [rule for rule in made["faults"] if rule.get("who") == "server"]}
     network = (_star, _clusters, _any_graph)[int(draw.integers(3))](made, draw)
     shared = {key: value for key, value in network["network"].items() if key != "server"}
     most = min(5, made["devices"]["workers"])
     devices = {"servers": int(draw.integers(2, most + 1)), "placement": "co-located"}
-    return network | {"network": shared, "devices": made["devices"] | devices}
+    made = network | {"network": shared, "devices": made["devices"] | devices}
+    return _with_kills(made, draw)
+
+
+def _hierarchical(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Put an aggregator in each cluster; the algorithm is another one."""
+    algorithm: dict[str, Any] = {"name": "hierarchical"}
+    if draw.random() < 0.5:
+        algorithm["ratio"] = 0.05
+    if draw.random() < 0.5:
+        algorithm["server"] = "asynchronous"
+    if draw.random() < 0.3:
+        algorithm |= _one(draw, {"wait_for": 1}, {"within": 0.2})
+    return _clusters(_with_kills(made | {"algorithms": [algorithm]}, draw), draw)
+
+
+def _with_kills(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Kill a server of some experiments more, and one of several instead of the only one."""
+    servers = made["devices"].get("servers", 1)
+    faults = list(made.get("faults", ()))
+    if draw.random() < 0.4 and not made["algorithms"][0].get("error_feedback"):
+        when = {"iteration": int(draw.integers(1, made["training"]["updates"]))}
+        faults.append({"who": "server", "when": when, "how": "kill", "lasting": "100ms"})
+        made = {"checkpoints": {"every": int(draw.integers(5, 40))}, **made}
+    if servers > 1:
+        faults = [
+            fault | {"who": {"devices": [f"server-{int(draw.integers(servers))}"]}}
+            if fault.get("who") == "server"
+            else fault
+            for fault in faults
+        ]
+    return made | {"faults": faults}
 
 
 KINDS: Mapping[str, Callable[[Experiment, np.random.Generator], Experiment]] = {
@@ -117,6 +146,7 @@ KINDS: Mapping[str, Callable[[Experiment, np.random.Generator], Experiment]] = {
     "graph": _any_graph,
     "servers": _servers,
     "co-located": _co_located,
+    "hierarchical": _hierarchical,
 }
 
 
@@ -125,6 +155,8 @@ def network_kinds(made: Experiment) -> tuple[str, ...]:
     devices = made["devices"]
     several = ("servers",) if devices.get("servers", 1) > 1 else ()
     several = ("co-located",) if devices.get("placement") == "co-located" else several
+    if made["algorithms"][0]["name"] == "hierarchical":
+        several = ("hierarchical",)
     return (*(kind for kind in KINDS if kind in made["network"]), *several)
 
 

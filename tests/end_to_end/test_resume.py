@@ -273,6 +273,70 @@ def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
     assert not (directory / "checkpoints").exists()
 
 
+SEVERAL: dict[str, dict[str, Any]] = {
+    "three servers": {
+        "algorithms": [{"name": "sync-sgd", "wait_for": 3, "protocol": "push-and-wait"}],
+        "devices": {"workers": 4, "servers": 3},
+    },
+    "aggregators": {
+        "algorithms": [{"name": "hierarchical", "ratio": 0.05, "server": "asynchronous"}],
+        "network": {"clusters": [{"name": "a", "share": "60%"}, {"name": "b", "share": "40%"}]},
+        "pulls": "changed",
+    },
+}
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.parametrize("name", SEVERAL)
+def test_so_does_one_of_several_processes(command: CommandLine, name: str) -> None:
+    content = EMULATED | {
+        "pulls": "full",
+        "training": {"updates": 120},
+        "evaluation": {"every": 10, "images": 50},
+        "checkpoints": {"every": 20},
+        "faults": [EMULATED["faults"][0] | {"lasting": "200ms"}],
+        **SEVERAL[name],
+    }
+    started = command.start_run(content)
+    until_updates(started, 50)
+    directory = started.run_directory
+    started.process.kill()
+    started.wait()
+    to_the_end(command.start("resume", directory, "--no-report"))
+    (resumed,) = manifest(directory)["resumed"]
+    assert resumed["version"] >= 40
+    assert resumed["version"] % 20 == 0
+    to_the_end(
+        command.start(
+            "simulate", command.spec(content), "--out", command.folder / "s", "--no-report"
+        )
+    )
+    (simulated,) = (path.parent for path in (command.folder / "s").glob("*/*/*/summary.json"))
+    # The reports of several servers reach the journal in any order.
+    by_server = [("server", "ascending"), ("time", "ascending"), ("worker", "ascending")]
+    mine, theirs = (
+        updates(path).drop_columns(HOST).sort_by(by_server).to_pylist()
+        for path in (directory, simulated)
+    )
+    assert len(mine) == len(theirs)
+    for one, another in zip(mine, theirs, strict=True):
+        assert repr(one) == repr(another)
+    assert faults_of(directory) == faults_of(simulated)
+    curves = (pq.read_table(path / "evaluations.parquet") for path in (directory, simulated))
+    first, second = (table.drop_columns(["time", "wire_bytes"]) for table in curves)
+    assert first.equals(second)
+    emulated, modelled = (
+        json.loads((path / "summary.json").read_bytes()) for path in (directory, simulated)
+    )
+    assert emulated["parameters_sha256"] == modelled["parameters_sha256"]
+    assert emulated["traffic"]["reconciled"] is True
+    for key in ("payload_bytes", "message_bytes"):
+        assert emulated["ingress_after_drain"][key] == modelled["ingress_after_drain"][key]
+    wire = pq.read_table(directory / "evaluations.parquet")["wire_bytes"].to_pylist()
+    assert wire == sorted(wire)
+
+
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 def test_under_the_wall_clock_lasting_faults_hold_after_a_resume(command: CommandLine) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -41,8 +42,13 @@ AROUND = [
 ]
 PUSH = ("worker", "base_version", "iteration")
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 3}
+CLUSTERS = {
+    "clusters": [
+        {"name": "a", "share": "60%", "uplink": "8mbit", "downlink": "20mbit"},
+        {"name": "b", "share": "40%", "uplink": "5mbit"},
+    ]
+}
 RUNS: dict[str, dict[str, Any]] = {
-    "asgd": {"algorithms": ["asgd"]},
     "adacomp, shaped, changed": {
         "algorithms": [{"name": "adacomp", "ratio": 0.05}],
         "network": SHAPED,
@@ -66,11 +72,41 @@ RUNS: dict[str, dict[str, Any]] = {
         "network": SHAPED,
         "pulls": "changed",
     },
+    "three servers, adacomp, changed, devices are killed, too": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "devices": {"workers": 4, "servers": 3},
+        "network": SHAPED,
+        "pulls": "changed",
+        "faults": AROUND[:2],
+    },
+    "co-located, push-and-wait": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
+        "devices": {"workers": 4, "servers": 3, "placement": "co-located"},
+        "network": SHAPED,
+    },
+    "hierarchical": {
+        "algorithms": [{"name": "hierarchical", "ratio": 0.1, "server": "asynchronous"}],
+        "network": SHAPED | CLUSTERS,
+        "pulls": "changed",
+    },
 }
 
 
+def kills_of(servers: int) -> list[dict[str, Any]]:
+    """Return the kills of the only server, or of the last and then twice of the first of several."""
+    if servers == 1:
+        return KILLS
+    last, first = f"server-{servers - 1}", "server-0"
+    return [
+        kill | {"who": {"devices": [name]}}
+        for kill, name in zip(KILLS, (last, first, first), strict=True)
+    ]
+
+
 def rows(directory: Path) -> pa.Table:
-    return pq.read_table(directory / "updates.parquet").drop_columns(["host_time"])
+    """Return the updates, of one server after the other: reports of several come in any order."""
+    table = pq.read_table(directory / "updates.parquet").drop_columns(["host_time"])
+    return table.take(pa.array(np.argsort(table["server"].to_numpy(), kind="stable")))
 
 
 def diagnostics(directory: Path) -> pa.Table:
@@ -118,8 +154,9 @@ def simulated(command: CommandLine, content: dict[str, Any], name: str) -> Path:
 @pytest.mark.parametrize("name", RUNS)
 def test_kills_of_the_server_do_not_change_the_results(command: CommandLine, name: str) -> None:
     undisturbed = RUN | RUNS[name]
+    servers = undisturbed["devices"].get("servers", 1)
     disturbed = undisturbed | {
-        "faults": [*undisturbed.get("faults", ()), *KILLS],
+        "faults": [*undisturbed.get("faults", ()), *kills_of(servers)],
         "checkpoints": {"every": 10},
     }
     directory = emulated(command, disturbed)
@@ -149,6 +186,9 @@ def test_kills_of_the_server_do_not_change_the_results(command: CommandLine, nam
     # A killed server cannot report what it had received; there is no other difference.
     assert mine["traffic"]["reconciled"] is False
     assert {one["reason"] for one in mine["traffic"]["differences"]} == {SERVER_KILLED}
+    of_each = mine["traffic"].get("servers", {"server": {"reconciled": False}})
+    killed = {one["devices"][0] for one in faults(directory)} & of_each.keys()
+    assert {name for name, one in of_each.items() if not one["reconciled"]} == killed
     assert not (directory / "checkpoints").exists()
 
 
