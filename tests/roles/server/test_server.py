@@ -77,7 +77,7 @@ class Serves(Protocol):
 
     parts: Parts
 
-    def serve(self) -> None:
+    def serve(self) -> object:
         """Listen, train and drain."""
 
 
