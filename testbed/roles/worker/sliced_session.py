@@ -193,17 +193,7 @@ def _compute_and_push(
     servers, pull = session.servers, header(Kind.PULL)
 
     def send(messages: Sequence[Pieces]) -> None:
-        """Send the messages that their servers expect.
-
-        A server that was greeted again was asked then, and one that was restored may have read it.
-        """
-        expected = [
-            message if link.session == one and index not in pause.read else []
-            for index, (message, link, one) in enumerate(
-                zip(messages, servers.links, sessions, strict=True)
-            )
-        ]
-        servers.send(expected)
+        servers.send(_expected(messages, servers, sessions, pause.read))
 
     pause.begin()
     session.line.training()
@@ -229,6 +219,26 @@ def _compute_and_push(
         send(messages)
     session.faults.pushed()
     return True
+
+
+def _expected(
+    messages: Sequence[Pieces],
+    servers: ServerLinks,
+    sessions: Sequence[int],
+    read: Set[int] = frozenset(),
+) -> list[Pieces]:
+    """Return the messages without those to servers that were greeted again, and asked then.
+
+    Args:
+        sessions: those in which the messages belong.
+        read: the places of the servers that have read theirs already.
+    """
+    return [
+        message if link.session == session and index not in read else []
+        for index, (message, link, session) in enumerate(
+            zip(messages, servers.links, sessions, strict=True)
+        )
+    ]
 
 
 def _await_answers(servers: ServerLinks) -> list[int] | None:

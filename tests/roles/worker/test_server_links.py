@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from testbed.roles.transport.sending import Pieces
 from testbed.roles.worker.server_links import ServerLink, ServerLinks
+from testbed.roles.worker.sliced_session import _expected
 from testbed.training.slices import slices
 from testbed.updates import Layout
 from testbed.wire.encodings import DENSE
@@ -178,3 +180,13 @@ def test_a_server_that_was_killed_is_asked_again_and_the_others_notice_nothing(
     killed.answer(0, 3)
     killed.links.wait_for(first)
     assert (first.version, set(first.parameters)) == (3, {3.0})
+
+
+def test_no_message_of_an_earlier_session_is_sent_and_none_that_was_read(killed: Killed) -> None:
+    messages: list[Pieces] = [[b"to the first"], [b"to the second"]]
+    before = [link.session for link in killed.links.links]
+    assert _expected(messages, killed.links, before) == messages
+    assert _expected(messages, killed.links, before, {0}) == [[], messages[1]]
+    killed.kill(1)
+    killed.links.turn(1.0)
+    assert _expected(messages, killed.links, before) == [messages[0], []]
