@@ -14,6 +14,8 @@ from testbed.algorithms.adacomp import AdaComp
 from testbed.algorithms.adam import Adam, AdamGa, AdamSa
 from testbed.algorithms.all_to_all import AllToAll
 from testbed.algorithms.asgd import Asgd
+from testbed.algorithms.backup_workers.adasync import AdaSync
+from testbed.algorithms.backup_workers.dynamic import DynamicBackupWorkers
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.dana import Dana, DanaGa, DanaSa
 from testbed.algorithms.dc_asgd import DcAsgd
@@ -44,6 +46,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "adam-ga": AdamGa,
     "dc-asgd": DcAsgd,
     "sync-sgd": SynchronousSgd,
+    "dbw": DynamicBackupWorkers,
+    "adasync": AdaSync,
     "hierarchical": Hierarchical,
     "all-to-all": AllToAll,
 }

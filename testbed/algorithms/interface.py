@@ -105,10 +105,12 @@ class Algorithm(ABC):
     Attributes:
         parts: the parts of its roles; a half is made for each role by the function of its part's name.
         diagnostics: the numbers that its server's half reports with each update; no other is recorded.
+        sliced: True if each of several servers can apply it to its own part of Θ.
         scheduled: True if its halves take α from ``conditions.rate`` at the version of each step; with
             any other algorithm, a schedule is refused.
     """
 
+    sliced: ClassVar[bool] = True
     scheduled: ClassVar[bool] = False
     options_type: ClassVar[type[Options]]
     parts: ClassVar[tuple[Part, ...]]

@@ -25,6 +25,18 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
+class Scaled:
+    """A multiple of another α at every version."""
+
+    alpha: LearningRate
+    factor: float
+
+    def __call__(self, version: int) -> float:
+        """Return α."""
+        return self.factor * self.alpha(version)
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """A linear warm-up, and then steps at milestones or a cosine.
 

@@ -26,7 +26,7 @@ from pydantic import Field
 from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
-from testbed.algorithms.learning_rate import LearningRate, as_rate
+from testbed.algorithms.learning_rate import LearningRate, Scaled, as_rate
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.errors import SpecError
@@ -43,6 +43,11 @@ class SynchronousSgdOptions(Options):
         description="k, the gradients that the server waits for at each update; the other workers "
         "are backups. Default (null): all of them.",
     )
+    rate_rule: Literal["fixed", "proportional"] = Field(
+        default="fixed",
+        description="η for k of n gradients: fixed (default; the learning rate) or proportional (k/n "
+        "times the learning rate, since the mean of fewer gradients is noisier; Chen et al.).",
+    )
     protocol: Protocol = Field(
         default="pull",
         description="How workers come by new parameters: pull (default; each asks for the newest "
@@ -55,7 +60,8 @@ class SynchronousServer(ServerHalf):
     """A server's half that takes the first k gradients of the current version.
 
     A rule that changes k from update to update sets ``wait_for`` in ``_stepped``; a rule that uses each
-    gradient overrides ``_gather``. If ``joined`` is never called, all workers count as present.
+    gradient overrides ``_gather``, and one that uses late ones ``_came_late``. If ``joined`` is never
+    called, all workers count as present.
 
     Attributes:
         wait_for: k, the gradients that the next update waits for, at least 1. While fewer can still be
@@ -109,7 +115,7 @@ class SynchronousServer(ServerHalf):
         time: float = math.nan,
     ) -> int | None:
         if self._check_base(base_version) > 0:
-            self._late += 1
+            self._came_late(base_version, time)
             return None
         if worker in self._taken:
             raise ValueError(f"a second gradient of worker {worker} for version {base_version}")
@@ -120,6 +126,10 @@ class SynchronousServer(ServerHalf):
         return 0
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
+        self._came_late(base_version, time)
+
+    def _came_late(self, base_version: int, time: float) -> None:
+        """Note a gradient that was too late for its update, or the report of one."""
         self._late += 1
 
     def diagnose(self) -> Mapping[str, float]:
@@ -234,5 +244,7 @@ class SynchronousSgd(ServedAlgorithm):
         parameters: FloatVector,
         conditions: Conditions,
     ) -> ServerHalf:
-        wait_for = options.wait_for or conditions.workers
-        return SynchronousServer(parameters, conditions.rate, wait_for, options.protocol)
+        wait_for, rate = options.wait_for or conditions.workers, conditions.rate
+        if options.rate_rule == "proportional":
+            rate = Scaled(rate, wait_for / conditions.workers)
+        return SynchronousServer(parameters, rate, wait_for, options.protocol)

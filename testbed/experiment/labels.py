@@ -63,6 +63,9 @@ def _describe(options: Options) -> str:
                 parts.append(key if value else f"no-{key}")
         elif isinstance(value, int | float):
             number = repr(value).removesuffix(".0")
+            if not field.repr:  # seldom changed
+                parts += [f"{key}-{number}"] * (value != field.default)
+                continue
             # A number without a default is seldom given, so its key comes with it.
             parts.append(number if field.default is not None else f"{key}-{number}")
         elif value != field.get_default(call_default_factory=True, validated_data={}):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from testbed.algorithms import algorithm_named
 from testbed.device_names import machine_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.model_conflicts import chosen
@@ -19,6 +20,14 @@ def of_servers(contents: Contents) -> list[Conflict]:
     found: list[Conflict] = []
     if peers:
         found.append((path, f"peers ({peers[0]}) have no server: take it out"))
+    found += [
+        (
+            path,
+            f"{one.name} decides by norms over all parameters, so it needs one server: take it out",
+        )
+        for one in contents.algorithms
+        if not peers and not algorithm_named(one.name).sliced
+    ]
     total = describe(chosen(contents.model), inputs_of(contents.dataset.choice)).vector("none")
     if servers > total:
         text = (

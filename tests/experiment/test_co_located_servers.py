@@ -104,6 +104,10 @@ def test_the_placement_is_kept_in_the_spec_and_left_out_where_it_is_apart(tmp_pa
     [
         ({"devices": DEVICES | {"servers": 5}}, "devices.servers: .*needs the machine of a worker"),
         ({"devices": DEVICES | {"servers": 1}}, "devices.placement: one server has a machine"),
+        (
+            {"algorithms": ["asgd", "dbw"]},
+            "devices.servers: dbw decides by norms over all parameters",
+        ),
         ({"network": {"server": {"uplink": "1gbit"}}}, "network.server: co-located servers use"),
         (
             {"network": {"graph": {"topohub": "sndlib/abilene", "server": "ATLAng"}}},

@@ -5,6 +5,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.interface import Options
@@ -17,6 +18,7 @@ class Many(Options):
     name: Literal["many"] = "many"
     rate: float = 0.5
     count: int | None = None
+    window: int = Field(default=5, repr=False)
     nesterov: bool = False
     warm: bool = True
     law: str = "wide"
@@ -36,7 +38,7 @@ def test_a_label_is_the_name_and_the_options_that_tell_it_apart() -> None:
         make("adacomp", error_feedback=True, error_decay=0.5),
         make("adacomp", error_feedback=True, momentum=0.5),
         Many(),
-        Many(rate=1e-5, count=3, nesterov=True, warm=False, law="a b/c", parts=(1,)),
+        Many(rate=1e-5, count=3, window=7, nesterov=True, warm=False, law="a b/c", parts=(1,)),
     ]
     assert labels(algorithms) == (
         "asgd",
@@ -46,7 +48,7 @@ def test_a_label_is_the_name_and_the_options_that_tell_it_apart() -> None:
         "adacomp-0.01-error_feedback-error_decay-0.5",
         "adacomp-0.01-error_feedback-momentum-0.5",
         "many-0.5",
-        "many-1e-05-count-3-nesterov-no-warm-a-b-c-parts",
+        "many-1e-05-count-3-window-7-nesterov-no-warm-a-b-c-parts",
     )
 
 

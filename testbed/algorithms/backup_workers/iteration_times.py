@@ -1,0 +1,145 @@
+"""How long the server will wait for k gradients: estimated from the times at which gradients came.
+
+Xu et al. (paper 004), §3.2. t_{h,i,t} is the time from the update that made w_t until the i-th gradient
+of w_t arrived, where the server had waited for h gradients before it; also gradients that came too late
+count, and workers' reports that they have finished one. T̂(k) is the estimate of E[T_{k,k}].
+"""
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.checkpoints.stateful import Stateful
+
+Times: TypeAlias = npt.NDArray[np.float64]
+Untried: TypeAlias = Literal["lowest", "middle", "highest"]
+"""The time that is expected of a k that was not tried, between the bounds that others give it."""
+
+
+class IterationTimes(Stateful):
+    """The samples t_{h,i}, and the fit of (17) to them."""
+
+    not_saved = frozenset({"_untried", "_fitted"})
+
+    def __init__(self, workers: int, untried: Untried) -> None:
+        """Begin without samples.
+
+        Args:
+            workers: n.
+            untried: the estimate for a k without samples; nothing in the paper settles it.
+        """
+        self._untried = untried
+        # Of h and i, from 1: how many samples there are, and their mean in seconds.
+        self._counts = np.zeros((workers, workers), np.int64)
+        self._means = np.zeros((workers, workers))
+        self._fitted: Times | None = None
+
+    def add(self, h: int, i: int, seconds: float) -> None:
+        """Add a sample t_{h,i}; h and i are between 1 and n."""
+        cell = h - 1, i - 1
+        self._counts[cell] += 1
+        self._means[cell] += (seconds - self._means[cell]) / self._counts[cell]
+        self._fitted = None
+
+    def estimate(self) -> Times | None:
+        """Return T̂(k) for k = 1 to n, in seconds, shape (n,); None without samples."""
+        if self._fitted is None and self._counts.any():
+            self._fitted = fitted(self._counts, self._means, self._untried)
+        return self._fitted
+
+
+def fitted(counts: npt.NDArray[np.int64], means: Times, untried: Untried) -> Times:
+    """Return x_{k,k} of the weighted least squares (17), in seconds, shape (n,).
+
+    Args:
+        counts: of samples, by h and k, shape (n, n); not all zero.
+        means: of the samples, in seconds; those without samples do not matter.
+        untried: which of the solutions is meant where a time without samples has several: the least,
+            the largest, or their mean.
+
+    The constraints are x_{h,k} ≤ x_{h,k+1}, x_{h+1,k} ≤ x_{h,k} and x_{k,k} ≤ x_{k+1,k+1}. Only rows h
+    with samples and the diagonal are variables: what other cells say of these follows from them.
+    """
+    from clarabel import DefaultSettings, DefaultSolver, NonnegativeConeT
+    from scipy import sparse
+
+    rows = np.flatnonzero(counts.any(axis=1))
+    number, smaller, larger = _constraints(rows, len(counts))
+    variables = int(number.max()) + 1
+    weight, target = np.zeros(variables), np.zeros(variables)
+    weight[number[rows].ravel()] = counts[rows].ravel()
+    target[number[rows].ravel()] = np.where(counts[rows] > 0, means[rows], 0.0).ravel()
+    # In units of the mean time and of all samples: the solver's tolerances are absolute, too.
+    scale = float((weight * target).sum() / weight.sum()) or 1.0
+    weight /= weight.sum()
+    pairs = len(smaller)
+    matrix = sparse.csc_matrix(
+        (
+            np.concatenate([np.ones(pairs), -np.ones(pairs)]),
+            (np.tile(np.arange(pairs), 2), np.concatenate([smaller, larger])),
+        ),
+        shape=(pairs, variables),
+    )
+    settings = DefaultSettings()
+    settings.verbose = False
+    solver = DefaultSolver(
+        sparse.diags(weight).tocsc(),
+        -weight * target / scale,
+        matrix,
+        np.zeros(pairs),
+        [NonnegativeConeT(pairs)],
+        settings,
+    )
+    solution = scale * np.array(solver.solve().x)
+    return _completed(solution, weight > 0, smaller, larger, untried)[np.diagonal(number)]
+
+
+def _constraints(
+    rows: npt.NDArray[np.int64], n: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the variables' numbers by cell, and the pairs of variables that are in order.
+
+    Returns:
+        Numbers, shape (n, n), -1 where a cell is no variable; and of each pair the variable that is at
+        most as large as the other, and the other.
+    """
+    number = np.full((n, n), -1)
+    number[rows] = np.arange(len(rows) * n).reshape(len(rows), n)
+    missing = [k for k in range(n) if number[k, k] < 0]
+    number[missing, missing] = len(rows) * n + np.arange(len(missing))
+    ordered: list[tuple[Any, Any]] = [
+        (number[rows, :-1], number[rows, 1:]),
+        (number[rows[1:]], number[rows[:-1]]),
+        (np.diagonal(number)[:-1], np.diagonal(number)[1:]),
+    ]
+    for k in missing:  # between the row with samples above it, and the one below
+        at = int(np.searchsorted(rows, k))
+        if at < len(rows):
+            ordered.append((number[rows[at], k], number[k, k]))
+        if at > 0:
+            ordered.append((number[k, k], number[rows[at - 1], k]))
+    smaller, larger = (
+        np.concatenate([np.ravel(pair[side]) for pair in ordered]) for side in (0, 1)
+    )
+    return number, smaller, larger
+
+
+def _completed(
+    solution: Times,
+    sampled: npt.NDArray[np.bool_],
+    smaller: npt.NDArray[np.int64],
+    larger: npt.NDArray[np.int64],
+    untried: Untried,
+) -> Times:
+    """Return a solution whose values without samples are the lowest, highest or middle ones."""
+    lowest = np.where(sampled, solution, 0.0)
+    highest = np.where(sampled, solution, np.inf)
+    changed = True
+    while changed:
+        before = lowest.copy(), highest.copy()
+        np.maximum.at(lowest, larger, lowest[smaller])
+        np.minimum.at(highest, smaller, highest[larger])
+        changed = not all(map(np.array_equal, before, (lowest, highest)))
+    highest = np.where(np.isinf(highest), lowest, highest)  # nothing bounds it from above
+    return {"lowest": lowest, "middle": (lowest + highest) / 2, "highest": highest}[untried]

@@ -1,0 +1,101 @@
+"""The fit of the times t_{h,k} against (17) of Xu et al., solved another way, and known laws."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.optimize import LinearConstraint, minimize
+
+from testbed.algorithms.backup_workers.iteration_times import IterationTimes, Untried, fitted
+
+
+def order(n: int) -> list[tuple[int, int]]:
+    """Return the cells (h, k), as h·n + k, that are in order, of all n² cells."""
+    cells = range(n)
+    rows = [(h * n + k, h * n + k + 1) for h in cells for k in cells[:-1]]
+    columns = [((h + 1) * n + k, h * n + k) for h in cells[:-1] for k in cells]
+    return rows + columns + [(k * n + k, (k + 1) * (n + 1)) for k in cells[:-1]]
+
+
+def reference(
+    counts: npt.NDArray[np.int64], means: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Solve (17) for all n² cells by SLSQP."""
+    n = len(counts)
+    pairs = order(n)
+    matrix = np.zeros((len(pairs), n * n))
+    for row, (smaller, larger) in enumerate(pairs):
+        matrix[row, smaller], matrix[row, larger] = -1, 1
+    weight, target = counts.ravel().astype(float), means.ravel()
+    solved = minimize(
+        lambda x: (weight * (x - target) ** 2).sum(),
+        np.full(n * n, means.mean()),
+        jac=lambda x: 2 * weight * (x - target),
+        constraints=LinearConstraint(matrix, 0, np.inf),
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-13},
+    )
+    assert solved.success
+    return np.asarray(solved.x).reshape(n, n)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_fit_is_that_of_a_reference(seed: int) -> None:
+    """Random cells, of which some rows and cells have no samples: (17) decides those that have some."""
+    draw = np.random.default_rng(seed)
+    n = int(draw.integers(2, 5))
+    counts = draw.integers(0, 4, (n, n)) * draw.integers(0, 2, (n, 1))
+    counts[int(draw.integers(n)), int(draw.integers(n))] = 2
+    means = draw.uniform(0.5, 2, (n, n))
+    found = {one: fitted(counts, means, one) for one in ("lowest", "middle", "highest")}
+    expected = reference(counts, means)
+    sampled = np.diagonal(counts) > 0
+    for one in found.values():
+        assert one[sampled] == pytest.approx(np.diagonal(expected)[sampled], abs=2e-4)
+        assert (np.diff(one) > -1e-6).all()
+    # Where it does not decide, the reference lies between the bounds.
+    known = np.isfinite(found["highest"])
+    diagonal = np.diagonal(expected)
+    assert (found["lowest"] <= diagonal + 1e-3).all()
+    bounded = known & (found["highest"] > found["lowest"] + 1e-9)
+    assert (diagonal[bounded] <= found["highest"][bounded] + 1e-3).all()
+    assert found["middle"] == pytest.approx((found["lowest"] + found["highest"]) / 2)
+
+
+@pytest.mark.parametrize(("untried", "expected"), [("lowest", 1), ("middle", 1.5), ("highest", 2)])
+def test_a_k_that_was_not_tried_is_between_its_neighbours(
+    untried: Untried, expected: float
+) -> None:
+    """After iterations with k = n, the times t_{n,i} bound those of smaller k from below only."""
+    times = IterationTimes(2, untried)
+    assert times.estimate() is None
+    times.add(2, 1, 1.0)
+    times.add(2, 2, 2.0)
+    found = times.estimate()
+    assert found is not None
+    assert found == pytest.approx([expected, 2], abs=1e-6)
+
+
+@pytest.mark.parametrize("law", ["shifted exponential", "Pareto", "deterministic"])
+def test_times_of_known_laws_are_the_means_of_their_order_statistics(law: str) -> None:
+    """All n workers begin together (push and interrupt); h changes at random, and does not matter."""
+    n, iterations = 8, 400
+    draw = np.random.default_rng(7)
+
+    def drawn(size: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        match law:
+            case "Pareto":
+                return 1 + draw.pareto(3, size)
+            case "deterministic":
+                return np.ones(size)
+            case _:
+                return 0.3 + 0.7 * draw.exponential(size=size)
+
+    times = IterationTimes(n, "middle")
+    for _ in range(iterations):
+        h, k = (int(one) for one in draw.integers(1, n + 1, 2))
+        for i, seconds in enumerate(np.sort(drawn((n,)))[:k], 1):
+            times.add(h, i, float(seconds))
+    exact = np.sort(drawn((100_000, n)), axis=1).mean(0)
+    found = times.estimate()
+    assert found is not None
+    assert found == pytest.approx(exact, rel=0.12)
