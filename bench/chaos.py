@@ -36,7 +36,7 @@ from testbed.results.reading.records import SERVER_KILLED
 WORKERS = 50
 UPDATES = 300
 TIMEOUT = 300.0
-"""Seconds after which a run counts as hung and gets SIGTERM."""
+"""Seconds after which a run counts as hung and gets SIGTERM, on a host with nothing else to do."""
 _ASYNCHRONOUS = ("asgd", "comp-asgd", "adacomp")
 
 
@@ -209,25 +209,32 @@ def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
     return found
 
 
-def _carry_out(command: str, path: Path, out: Path) -> tuple[Path, dict[str, Any]]:
+def _carry_out(command: str, path: Path, out: Path, seconds: float) -> tuple[Path, dict[str, Any]]:
     """Carry out an experiment of one run; return the run's directory and summary."""
-    done = execute(command, path, out, seconds=TIMEOUT, quiet=True)
+    done = execute(command, path, out, seconds=seconds, quiet=True)
     (summary,) = done.summaries
     return done.directory / summary["algorithm"], summary
 
 
-def try_out(spec: dict[str, Any], folder: Path) -> list[str]:
-    """Carry out what ``experiment`` drew; return what does not hold, empty if all holds."""
+def try_out(spec: dict[str, Any], folder: Path, seconds: float = TIMEOUT) -> list[str]:
+    """Carry out what ``experiment`` drew; return what does not hold, empty if all holds.
+
+    Args:
+        seconds: after which a run counts as hung.
+
+    Raises:
+        SystemExit: a run ended without a summary.
+    """
     seed, spec = spec["seed"], write_graph(spec, folder)
     path = folder / f"chaos-{seed}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     before = _left()
-    directory, emulated = _carry_out("run", path, folder / "emulated")
+    directory, emulated = _carry_out("run", path, folder / "emulated", seconds)
     found = violations(spec, directory, emulated)
     if _left() - before:
         found.append(f"left behind: {', '.join(sorted(_left() - before))}")
     if spec["clock"] == "virtual" and emulated["ended"] == "completed":
-        other, simulated = _carry_out("simulate", path, folder / "simulated")
+        other, simulated = _carry_out("simulate", path, folder / "simulated", seconds)
         # Modelled wire bytes leave out what TCP sends again after an outage.
         both = Pair("namespaces", emulated, simulated).differences()
         # ``violations`` has checked above that the ledgers reconcile.
@@ -268,6 +275,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--network", choices=tuple(KINDS), help="this kind of network for all; default: drawn"
     )
+    parser.add_argument(
+        "--seconds", default=TIMEOUT, type=float, help="after which a run counts as hung"
+    )
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
     options = parser.parse_args(arguments)
     failed = []
@@ -277,7 +287,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="testbed-chaos-") as folder:
             at = options.keep or Path(folder)
             at.mkdir(parents=True, exist_ok=True)
-            found = try_out(spec, at)
+            try:
+                found = try_out(spec, at, options.seconds)
+            except SystemExit as error:
+                found = [f"{error}"]
         kinds = collections.Counter(
             how if isinstance(how := fault["how"], str) else how["kind"] for fault in spec["faults"]
         )
