@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from testbed.experiment.model_conflicts import chosen
-from testbed.learning import description
+from testbed.experiment.model_conflicts import chosen, described
 from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.models import layout
 from testbed.planning import memory
@@ -15,17 +14,22 @@ _PATHS = {"fast": "on the fast path", "autograd": "by autograd"}
 
 
 def describe(plan: Plan) -> list[str]:
-    """Return the line about the model."""
+    """Return the lines about the model, and about what it learns if that is no classification."""
     model = plan.spec.model
-    described = description.describe(chosen(model), inputs_of(plan.spec.dataset.choice))
-    parameters = as_number(described.parameters, "parameter")
-    text = f"model {model.name}: {parameters}, gradients {_PATHS[described.path]}"
-    if described.buffers:
+    about = described(plan.spec)
+    parameters = as_number(about.parameters, "parameter")
+    text = f"model {model.name}: {parameters}, gradients {_PATHS[about.path]}"
+    if about.buffers:
         text += {
             "none": ", without running statistics",
-            "shared": f", {described.buffers:,} values of running statistics at the server",
+            "shared": f", {about.buffers:,} values of running statistics at the server",
         }[model.buffers]
-    return [text]
+    training, inputs = plan.settings.training, inputs_of(plan.spec.dataset.choice)
+    loss = training.loss or ("next-token" if inputs.tokens else "classification")
+    if training.measure is None and loss == "classification":
+        return [text]
+    measured = f", evaluations measure {training.measure.column}" if training.measure else ""
+    return [text, f"loss {loss} of {inputs}{measured}"]
 
 
 def at_server(plans: Sequence[Plan]) -> list[str]:

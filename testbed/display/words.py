@@ -1,5 +1,7 @@
 """The progress of a run in words and as a share, the same on every kind of screen."""
 
+import math
+
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_duration
 from testbed.runs.watching import Progress
@@ -24,6 +26,15 @@ def share_done(progress: Progress) -> float:
     return progress.updates / progress.all_updates
 
 
+def _measured(progress: Progress) -> str:
+    if progress.measure is not None:
+        value = "–" if progress.measured is None else f"{progress.measured:.4g} {progress.unit}"
+        return f"{progress.measure} {value}".strip()
+    if progress.accuracy is None or math.isnan(progress.accuracy):
+        return "accuracy –"
+    return f"accuracy {progress.accuracy:.2f} %"
+
+
 def describe(progress: Progress) -> str:
     """Return a line about a run's progress."""
     parts = [_PHASES[progress.phase]]
@@ -37,7 +48,7 @@ def describe(progress: Progress) -> str:
         parts += [
             f"{progress.updates:,}/{progress.all_updates:,} updates",
             f"{progress.rate:.0f}/s",
-            "accuracy –" if progress.accuracy is None else f"accuracy {progress.accuracy:.2f} %",
+            _measured(progress),
             f"ingress {as_bytes(progress.wire_bytes)}",
         ]
     if progress.phase == "training" and progress.time_left is not None:

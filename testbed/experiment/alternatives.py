@@ -166,7 +166,8 @@ class OrOwn:
             handler(source),
             # The schema knows how to write what is built in only.
             serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda value, info: value.model_dump(mode=info.mode), info_arg=True
+                lambda value, info: None if value is None else value.model_dump(mode=info.mode),
+                info_arg=True,
             ),
         )
 

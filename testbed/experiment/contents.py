@@ -19,10 +19,13 @@ from testbed.experiment.sections.execution import CheckpointSpec, SimulationSpec
 from testbed.experiment.sections.faults import FaultSpec
 from testbed.experiment.sections.learning import (
     MODELS,
+    TRANSFORMER,
     EvaluationSpec,
     ModelSpec,
     TrainingSpec,
+    TransformerSpec,
 )
+from testbed.experiment.sections.losses import LOSSES, LossSpec, own_loss
 from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
 from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
 from testbed.experiment.sections.plugin_models import plugin_model
@@ -74,8 +77,16 @@ class Contents(Section):
         OrOwn("name", function_section, also=(TextSpec,)),
         ShortForm(DATASETS, open_ended=True),
     ] = Field(description="The dataset: a name or a directory, or a mapping.", examples=["digits"])
-    model: Annotated[ModelSpec, OrOwn("name", plugin_model), ShortForm(MODELS, own=True)] = Field(
-        description="The model: a name or a mapping.", examples=["cnn"]
+    model: Annotated[
+        ModelSpec,
+        OrOwn("name", plugin_model, also=(TransformerSpec,)),
+        ShortForm((*MODELS, TRANSFORMER), own=True),
+    ] = Field(description="The model: a name or a mapping.", examples=["cnn"])
+    loss: Annotated[LossSpec | None, OrOwn("name", own_loss), ShortForm(LOSSES, own=True)] = Field(
+        default=None,
+        description="What gradients are taken of: a name or a mapping; default (null): next-token of "
+        "tokens, else classification.",
+        examples=["classification"],
     )
     training: TrainingSpec = Field(
         description="The training settings of all algorithms.", examples=[{"updates": 1000}]

@@ -94,6 +94,10 @@ def dump(spec: Spec) -> str:
     data = spec.model_dump(mode="json")
     if not spec.plugins:
         del data["plugins"]
+    if spec.loss is None:
+        del data["loss"]
+    if spec.evaluation.measure is None:
+        del data["evaluation"]["measure"]
     for algorithm in data["algorithms"]:
         for key in ("label", "learning_rate", "encoding", "pulls"):
             if algorithm[key] is None:

@@ -5,14 +5,27 @@ from testbed.errors import SpecError, TestbedError
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.learning import ModelSpec
 from testbed.experiment.sections.section import Conflict
-from testbed.learning.data.catalogue import inputs_of
-from testbed.learning.description import describe
+from testbed.learning.data.catalogue import facts_of, inputs_of
+from testbed.learning.description import Description, describe
+from testbed.learning.inputs import Inputs
+from testbed.learning.losses import loss_named
 from testbed.learning.models import Model, model_named
 
 
 def chosen(section: ModelSpec) -> Model:
     """Return the model that a section chooses."""
     return model_named(section.name, section.options)
+
+
+def described(contents: Contents) -> Description:
+    """Return the description of the model that an experiment trains.
+
+    Raises:
+        DataError: the dataset cannot be read.
+        SpecError: the model does not take its examples.
+    """
+    loss = None if contents.loss is None else contents.loss.name
+    return describe(chosen(contents.model), inputs_of(contents.dataset.choice), loss)
 
 
 def of_model(contents: Contents) -> list[Conflict]:
@@ -24,11 +37,16 @@ def of_model(contents: Contents) -> list[Conflict]:
     except TestbedError:
         # A resolved spec outlives its dataset; a run that needs it reports the error itself.
         return [*_of_optimisation(contents), *_of_stream(contents)]
+    if loss := _of_loss(contents, inputs):
+        return loss
     try:
-        described = describe(chosen(model), inputs)
+        about = described(contents)
     except SpecError as error:
         return [(("model",), str(error))]
-    if described.path == "autograd" and (simulation.batched or simulation.device != "cpu"):
+    if contents.training.augmentation is not None and not inputs.are_images:
+        text = "the examples are no images, which could be cut or mirrored: take it out"
+        found.append((("training", "augmentation"), text))
+    if about.path == "autograd" and (simulation.batched or simulation.device != "cpu"):
         key = "batched" if simulation.batched else "device"
         text = (
             f"{model.name} runs on autograd, and may draw random numbers for each mini-batch: its "
@@ -37,8 +55,22 @@ def of_model(contents: Contents) -> list[Conflict]:
         found.append((("simulation", key), text))
     found += [*_of_optimisation(contents), *_of_stream(contents)]
     if model.buffers == "shared":
-        found += _of_shared_buffers(contents, described.buffers)
+        found += _of_shared_buffers(contents, about.buffers)
     return found
+
+
+def _of_loss(contents: Contents, inputs: Inputs) -> list[Conflict]:
+    """Return the conflict of the loss with the examples, if there is one."""
+    name = None if contents.loss is None else contents.loss.name
+    try:
+        loss = loss_named(name, {}, None, inputs)
+        facts = facts_of(contents.dataset.choice)
+    except TestbedError as error:
+        return [(("loss",), str(error))]
+    if loss.is_classification and facts is not None and facts.labels.dtype.kind == "f":
+        text = "the targets are no labels, which can be classified: name a loss of your own"
+        return [(("loss",), text)]
+    return []
 
 
 def _of_optimisation(contents: Contents) -> list[Conflict]:

@@ -19,7 +19,7 @@ from testbed.experiment.alternatives import expand
 from testbed.experiment.document import KeyPath, parse
 from testbed.experiment.problems import did_you_mean
 
-_SHORT_FORMS = (("dataset",), ("model",))
+_SHORT_FORMS = (("dataset",), ("model",), ("loss",), ("evaluation", "measure"))
 _TRACE_KEYS = ("file", "trace", "path")
 """The keys whose values are paths: of traces, plug-ins, and of what a dataset is read from."""
 

@@ -11,7 +11,7 @@ from testbed.algorithms import ALGORITHMS
 from testbed.durations import laws
 from testbed.durations.laws import LAWS
 from testbed.experiment.contents import Contents
-from testbed.experiment.sections import plugin_models
+from testbed.experiment.sections import losses, plugin_models
 from testbed.learning.data import choice
 from testbed.learning.data.choice import FUNCTIONS
 from testbed.plugins.names import is_plugin, module_digest
@@ -23,6 +23,11 @@ def _names(contents: Contents) -> Iterator[tuple[_Path, str, Mapping[str, Any], 
     """Yield what may be a plug-in: its place, its name, what is built in, and the entry points."""
     yield ("dataset",), contents.dataset.name, FUNCTIONS, choice.ENTRY_POINTS
     yield ("model",), contents.model.name, plugin_models.BUILT_IN, plugin_models.ENTRY_POINTS
+    if contents.loss is not None:
+        yield ("loss",), contents.loss.name, dict.fromkeys(losses.LOSSES), losses.ENTRY_POINTS
+    if contents.evaluation.measure is not None:
+        place = ("evaluation", "measure")
+        yield place, contents.evaluation.measure.name, {}, losses.ENTRY_POINTS
     for i, options in enumerate(contents.algorithms):
         yield ("algorithms", i), options.name, ALGORITHMS, algorithms.ENTRY_POINTS
     sections: list[tuple[_Path, Any]] = [((), contents)]

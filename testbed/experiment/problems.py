@@ -19,6 +19,7 @@ from testbed.experiment.alternatives import ShortForm, alternatives, keys, tags
 from testbed.experiment.document import KeyPath
 from testbed.experiment.sections.datasets import DatasetSpec, function_section
 from testbed.experiment.sections.learning import ModelSpec
+from testbed.experiment.sections.losses import LossSpec, MeasureSpec, own_loss, own_measure
 from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.timing import DurationSpec, plugin_section
 from testbed.experiment.spec import Spec
@@ -48,6 +49,8 @@ _PLUGINS: dict[type[BaseModel], Callable[[str], type[BaseModel] | None]] = {
     DurationSpec: plugin_section,
     ModelSpec: plugin_model,
     DatasetSpec: function_section,
+    LossSpec: own_loss,
+    MeasureSpec: own_measure,
 }
 """By the base of the alternatives: the function that returns the model of a plug-in of some name."""
 

@@ -5,10 +5,8 @@ from typing import Any
 from testbed.algorithms import algorithm_named
 from testbed.device_names import machine_name
 from testbed.experiment.contents import Contents
-from testbed.experiment.model_conflicts import chosen
+from testbed.experiment.model_conflicts import described
 from testbed.experiment.sections.section import Conflict, Section
-from testbed.learning.data.catalogue import inputs_of
-from testbed.learning.description import describe
 
 
 def of_servers(contents: Contents) -> list[Conflict]:
@@ -28,7 +26,7 @@ def of_servers(contents: Contents) -> list[Conflict]:
         for one in contents.algorithms
         if not peers and not algorithm_named(one.name).sliced
     ]
-    total = describe(chosen(contents.model), inputs_of(contents.dataset.choice)).vector("none")
+    total = described(contents).vector("none")
     if servers > total:
         text = (
             f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"

@@ -10,6 +10,7 @@ from torch import nn
 from testbed.errors import SpecError
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import Inputs
+from testbed.learning.losses import CLASSIFICATION, NEXT_TOKEN
 from testbed.learning.models import FAST, MODELS, SMALLEST, Model, structure
 
 BUILT_IN = frozenset(MODELS)
@@ -40,19 +41,25 @@ class Description:
 
 
 @functools.cache
-def describe(model: str | Model, inputs: Inputs) -> Description:
+def describe(model: str | Model, inputs: Inputs, loss: str | None = None) -> Description:
     """Describe a named model, without memory for its parameters.
+
+    Args:
+        loss: the name of the run's loss: no other than classification has a fast path; None: that of
+            these examples.
 
     Raises:
         SpecError: it does not take these images.
     """
+    name = str(model)
     try:
-        module = structure(model, inputs)
-        # What is known of the models here need not be found out, which takes a second of each command.
-        name = str(model)
-        is_fast = name in FAST if name in BUILT_IN else _found_out(module, inputs)
         if name in BUILT_IN and not inputs.are_images:
             raise ValueError("it takes images only")
+        module = structure(model, inputs)
+        # What is known of the models here need not be found out, which takes a second of each command.
+        chosen = loss or (NEXT_TOKEN if inputs.tokens else CLASSIFICATION)
+        is_fast = name in FAST if name in BUILT_IN else _found_out(module, inputs, chosen)
+        is_fast = is_fast and chosen == CLASSIFICATION
         if name in BUILT_IN and min(inputs.image[1:]) < SMALLEST:
             raise ValueError(f"it needs {SMALLEST} × {SMALLEST} pixels")
     except SpecError:
@@ -70,18 +77,23 @@ def describe(model: str | Model, inputs: Inputs) -> Description:
     )
 
 
-def _found_out(module: nn.Module, inputs: Inputs) -> bool:
+def _found_out(module: nn.Module, inputs: Inputs, loss: str) -> bool:
     """Find the shape of the logits of two images, and return True if the fast path supports the module.
 
     Nothing is computed, and no thread begun.
 
     Raises:
-        ValueError: the shape is not (2, classes).
+        ValueError: the shape is none that the loss takes, as far as that is known.
     """
     from testbed.learning.batched.chain import template
 
     with torch.device("meta"):
-        logits = module(torch.zeros(2, *inputs.image))
-    if tuple(logits.shape) != (2, inputs.classes):
+        kind = torch.int64 if inputs.tokens else torch.float32
+        logits = module(torch.zeros(2, *inputs.image, dtype=kind))
+    expected = {
+        CLASSIFICATION: (2, inputs.classes),
+        NEXT_TOKEN: (2, *inputs.image, inputs.classes),
+    }
+    if loss in expected and tuple(logits.shape) != expected[loss]:
         raise ValueError(f"for 2 images it returns {tuple(logits.shape)}")
     return template(module, inputs) is not None

@@ -26,6 +26,7 @@ from testbed.learning.fast.chain import Chain, build
 from testbed.learning.fast.inference import Inference
 from testbed.learning.fast.layers import Slot
 from testbed.learning.inputs import GREY_28, Inputs
+from testbed.learning.losses import CROSS_ENTROPY, Evaluated, Loss, single
 from testbed.learning.models import Model, drawn, layout_of, structure
 from testbed.updates import FloatVector, Layout
 
@@ -53,6 +54,7 @@ class Learner:
         *,
         inputs: Inputs = GREY_28,
         buffers: Buffers = "none",
+        loss: Loss = CROSS_ENTROPY,
     ) -> None:
         """Make a model whose parameters are all zero.
 
@@ -63,6 +65,7 @@ class Learner:
             autograd: run on autograd even if the fast path supports the model.
             inputs: the images, and the classes, that a named model is made for.
             buffers: the rule about the module's buffers.
+            loss: what gradients are taken of; all but classification run on autograd.
         """
         torch.set_num_threads(1)
         module = model if isinstance(model, nn.Module) else structure(model, inputs)
@@ -72,7 +75,7 @@ class Learner:
             rules.prepare(module, buffers)
         named = dict(module.named_parameters())
         self.layout = layout_of(module, buffers)
-        self._model, self._inputs, self._buffers = model, inputs, buffers
+        self._model, self._inputs, self._buffers, self._loss = model, inputs, buffers, loss
         values, gradient = torch.zeros(self.layout.total), torch.zeros(self.layout.total)
         self._values, self._flat_gradient = values, gradient
         self.parameters = values.numpy()
@@ -106,7 +109,10 @@ class Learner:
         """Return a learner of the same model, with memory of its own."""
         model = copy.deepcopy(self._model) if isinstance(self._model, nn.Module) else self._model
         return Learner(
-            *(model, self._batch_size, self._autograd), inputs=self._inputs, buffers=self._buffers
+            *(model, self._batch_size, self._autograd),
+            inputs=self._inputs,
+            buffers=self._buffers,
+            loss=self._loss,
         )
 
     def share_memory(self) -> None:
@@ -140,7 +146,9 @@ class Learner:
 
     def _chain(self) -> Chain | None:
         shape = (self._batch_size, *self._inputs.image)
-        return None if self._autograd else build(self._module, shape, self._slots)
+        if self._autograd or not self._loss.is_classification:
+            return None
+        return build(self._module, shape, self._slots)
 
     def _inference(self, batch: int) -> Inference | None:
         shape = (batch, *self._inputs.image)
@@ -152,11 +160,11 @@ class Learner:
         labels: Array,
         seed: int | None = None,
     ) -> tuple[FloatVector, float]:
-        """Return the gradient of the mean cross-entropy at ``parameters``, and that loss.
+        """Return the gradient of the mean loss at ``parameters``, and that loss.
 
         Args:
-            images: float32, (b, channels, height, width).
-            labels: int64, (b,).
+            images: float32, (b, channels, height, width), or other examples.
+            labels: int64, (b,), or other targets.
             seed: of torch's generator, from which random layers draw; None where there are none.
 
         Returns:
@@ -188,8 +196,8 @@ class Learner:
         if seed is not None:
             torch.default_generator.manual_seed(seed)
         self._set_buffers()
-        logits = self._module(torch.from_numpy(images))
-        loss = nn.functional.cross_entropy(logits, torch.from_numpy(labels))
+        outputs = self._module(torch.from_numpy(images))
+        loss = single(self._loss.mean(outputs, torch.from_numpy(labels)))
         loss.backward()  # type: ignore[no-untyped-call]
         for buffer, part in self._shared:
             torch.sub(self._values[part], buffer.flatten(), out=self._flat_gradient[part])
@@ -207,18 +215,18 @@ class Learner:
         images: Array,
         labels: Array,
         batch: int = 50,
-    ) -> tuple[float, float]:
-        """Return the accuracy in percent and the mean cross-entropy at ``parameters``.
+    ) -> Evaluated:
+        """Return the accuracy in percent, the mean loss and the run's measure at ``parameters``.
 
         Args:
-            images: float32, (N, channels, height, width), N ≥ 1.
-            labels: int64, (N,).
+            images: float32, (N, channels, height, width), or other examples; N ≥ 1.
+            labels: int64, (N,), or other targets.
             batch: images at a time; a greater number takes more memory and is hardly faster.
         """
         if self._evaluation is None or self._evaluation[0] != batch:
             self._evaluation = batch, self._inference(batch)
         logits_of = self._evaluation[1] or self._module
-        right, loss = 0, 0.0
+        totals = self._loss.total()
         self._module.eval()
         if self._training is None:
             torch.default_generator.manual_seed(0)  # a layer may draw in an evaluation, too
@@ -227,11 +235,9 @@ class Learner:
             for start in range(0, len(images), batch):
                 some = torch.from_numpy(images[start : start + batch])
                 truth = torch.from_numpy(labels[start : start + batch])
-                logits = logits_of(some)
-                right += int((logits.argmax(1) == truth).sum())
-                loss += float(nn.functional.cross_entropy(logits, truth, reduction="sum"))
+                totals.add(logits_of(some), truth)
         self._module.train()
-        return 100 * right / len(images), loss / len(images)
+        return totals.result()
 
 
 def _put(module: nn.Module, name: str, slot: Slot) -> None:

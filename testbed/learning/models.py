@@ -1,9 +1,10 @@
 """The models, by the names they have in an experiment file, and their initial parameters.
 
-A model is any ``torch.nn.Module`` that takes images, float32 (b, channels, height, width), and returns
-logits (b, classes). A ``torch.nn.Sequential`` of convolutions, ReLUs, max-pools, a flatten and linear
-layers runs on the fast path (``testbed.learning.fast.chain``); any other module runs on autograd. A new
-model is a function in ``testbed.learning.networks`` and one line in ``MODELS``.
+A model is any ``torch.nn.Module`` that takes images, float32 (b, channels, height, width), or a
+dataset's other examples, and returns logits (b, classes), or what else the run's loss takes. A
+``torch.nn.Sequential`` of convolutions, ReLUs, max-pools, a flatten and linear layers runs on the fast
+path (``testbed.learning.fast.chain``); any other module runs on autograd. A new model is a function in
+``testbed.learning.networks`` and one line in ``MODELS``.
 
 The flat vector is the module's parameters in the order of ``named_parameters``, each in C order; with
 shared buffers these follow, as the buffers' rule says (``testbed.learning.buffers``).
@@ -23,6 +24,7 @@ from testbed.learning import buffers as rules
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import GREY_28, Inputs
 from testbed.learning.networks import cnn, cnn_small, mlp, mlp_large, resnet20
+from testbed.learning.transformer import transformer
 from testbed.plugins.names import find
 from testbed.updates import FloatVector, Layout
 
@@ -36,6 +38,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet20": resnet20,
 }
 
+OF_TOKENS: dict[str, Callable[..., nn.Module]] = {"transformer": transformer}
+"""The models of tokens, which have options."""
 FAST = frozenset({"cnn", "mlp", "mlp-large"})
 """The models of these that the fast path supports, whatever the images."""
 SMALLEST = 4
@@ -77,7 +81,7 @@ def model_named(name: str, options: Mapping[str, Any] | None = None) -> Model:
     Raises:
         SpecError: there is none, its module cannot be imported, or it is no function.
     """
-    made = find(name, MODELS, ENTRY_POINTS)
+    made = find(name, {**MODELS, **OF_TOKENS}, ENTRY_POINTS)
     if not callable(made):
         raise SpecError(
             f"'{name}' is no model: it must be a function of testbed.learning.inputs.Inputs that "

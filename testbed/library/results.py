@@ -74,20 +74,25 @@ class Run:
         """Return one row for each evaluation.
 
         Columns: iteration, time (seconds of the run's clock since training began), accuracy (percent),
-        loss, and the ingress so far: payload_bytes, message_bytes, wire_bytes.
+        loss, and the ingress so far: payload_bytes, message_bytes, wire_bytes; and the run's measure,
+        such as perplexity, if it has one.
         """
-        return read_evaluations(self.directory)
+        measure = self.recorded.manifest.measure
+        return read_evaluations(self.directory, measure.name if measure else None)
 
     def curve(self) -> "pd.DataFrame":
         """Return the evaluations as a DataFrame: updates, seconds, accuracy, payload, message, wire.
 
-        Accuracies are in percent, the last three are bytes of ingress so far.
+        Accuracies are in percent, the last three are bytes of ingress so far. A further column has the
+        run's measure, such as perplexity, if it has one.
 
         Raises:
             TestbedError: pandas is not installed.
         """
-        table = self.evaluations().select(list(CURVE.values()))
-        return frame(table.rename_columns(list(CURVE)))
+        table = self.evaluations()
+        measure = self.recorded.manifest.measure
+        own = [measure.name] if measure else []
+        return frame(table.select([*CURVE.values(), *own]).rename_columns([*CURVE, *own]))
 
     def events(self) -> tuple[Event, ...]:
         """Return what happened, in order: time (seconds since the run began), level, device, event."""

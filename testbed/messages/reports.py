@@ -92,14 +92,16 @@ class VersionEvaluated:
     """The evaluator has evaluated a version.
 
     Attributes:
-        accuracy: in percent.
+        accuracy: in percent; NaN where there is none.
         connected: the host time when it connected to the sender of the version.
+        measured: of the run's measure; None if it has none.
     """
 
     version: int
     accuracy: float
     loss: float
     connected: float
+    measured: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ def of_plan(plan: Plan, execution: str) -> RunState:
             [settings.classes[i].name for i in settings.class_of],
         ),
         worker_names=tuple(plan.workers),
+        measure=None if settings.training.measure is None else settings.training.measure.column,
     )
 
 
@@ -62,6 +63,7 @@ def of_recorded(recorded: Recorded) -> RunState:
         target=spec["training"]["updates"],
         classes=device_classes(sections, manifest.seed, manifest.workers, recorded.device_classes),
         worker_names=tuple(map(name, range(manifest.workers))),
+        measure=None if manifest.measure is None else manifest.measure.name,
     )
 
 

@@ -182,6 +182,8 @@ class ReplayedRun:
         evaluations, reached = self._recorded.run.evaluations, self._recorded.evaluated
         while self._evaluation < len(reached) and reached[self._evaluation] <= now:
             row = {name: getattr(evaluations, name)[self._evaluation] for name in _EVALUATION}
+            if evaluations.measured is not None:
+                row["measured"] = evaluations.measured[self._evaluation]
             self._state.take_evaluation({name: value.item() for name, value in row.items()})
             self._state.raise_to_ledger(row)
             self._evaluation += 1

@@ -127,6 +127,8 @@ class RunState:
     acknowledgements: int | None = None
     capture: tuple[int, int] | None = None
     evaluation: Evaluation | None = None
+    measure: str | None = None
+    measured: dict[str, float] = field(default_factory=dict)
     due: int | None = None
     devices: dict[str, PerClass] = field(default_factory=dict)
     struck: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -195,10 +197,15 @@ class RunState:
         self.raise_ingress(**_by_layer(ledger))
 
     def take_evaluation(self, row: Mapping[str, float]) -> None:
-        """Take an evaluation, with ``iteration``, ``accuracy`` in percent, ``loss`` and bytes."""
+        """Take an evaluation, with ``iteration``, ``accuracy`` in percent, ``loss`` and bytes.
+
+        Its ``measured`` is the value of the run's measure, if it has one.
+        """
         ingress = _by_layer(row)
         accuracy = row["accuracy"] / 100
         self.evaluation = Evaluation(int(row["iteration"]), accuracy, row["loss"], ingress)
+        if self.measure is not None:
+            self.measured = {self.measure: row["measured"]}
         for wanted in ACCURACIES:
             if accuracy >= wanted:
                 self.reached.setdefault(wanted, ingress)

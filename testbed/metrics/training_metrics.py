@@ -115,6 +115,13 @@ TRAINING: tuple[Metric, ...] = (
     ),
     Metric("testbed_loss", "gauge", (), "Test loss at the last evaluation.", _evaluation("loss")),
     Metric(
+        "testbed_measured",
+        "gauge",
+        ("measure",),
+        "What evaluations measure besides, such as perplexity, at the last one; by its name.",
+        lambda s: by_key(s.measured),
+    ),
+    Metric(
         "testbed_evaluated_updates",
         "gauge",
         (),

@@ -62,7 +62,7 @@ class Evaluations:
 
     def take(self, report: VersionEvaluated) -> None:
         """Note the evaluator's result."""
-        self.ingress.evaluated(report.version, report.accuracy, report.loss, report.connected)
+        self.ingress.evaluated(report)
 
     def leave_out(self, report: EvaluationLeftOut) -> None:
         """Note that an evaluation that was due is left out."""
@@ -77,8 +77,8 @@ class Evaluations:
             records.log.evaluation(row | {"time": row["run_time"]})
             if self._metrics:
                 self._metrics.evaluated(row)
-            records.outcome.accuracies.append(row["accuracy"])
-            records.progress.accuracy = row["accuracy"]
+            records.outcome.evaluated(row["accuracy"], row["measured"])
+            records.progress.accuracy, records.progress.measured = row["accuracy"], row["measured"]
         records.progress.evaluations_due = self.ingress.due
         if warning := self._backlog.warning(self.ingress.due):
             records.event("warning", warning, EVALUATOR_NAME)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from testbed.messages.reports import VersionEvaluated
 from testbed.network.segments import wire_bytes as on_the_wire
 
 LOCAL = "local_payload_bytes", "local_message_bytes"
@@ -120,15 +121,13 @@ class Ingress:
         if self._last is not None and self._last["iteration"] > version:
             self._last = None
 
-    def evaluated(self, version: int, accuracy: float, loss: float, connected: float) -> None:
-        """Record the evaluator's result for a version; ignore it if that is not awaited (any more).
-
-        Args:
-            connected: when the evaluator connected to the sender of the version, by CLOCK_MONOTONIC.
-        """
-        current = version <= self._restored_version or connected >= self._restored_after
+    def evaluated(self, report: VersionEvaluated) -> None:
+        """Record the evaluator's result for a version; ignore it if that is not awaited (any more)."""
+        version = report.version
+        current = version <= self._restored_version or report.connected >= self._restored_after
         if version in self._pending and current:
-            self._pending[version] |= {"accuracy": accuracy, "loss": loss}
+            names = ("accuracy", "loss", "measured")
+            self._pending[version] |= {name: getattr(report, name) for name in names}
 
     def left_out(self, version: int) -> bool:
         """Expect no evaluation of a version any more; return True if one was expected."""

@@ -8,6 +8,7 @@ is the sum, at the latest of these moments. It is complete when every server's p
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from testbed.messages.reports import VersionEvaluated
 from testbed.orchestrator.ingress import LOCAL, Ingress
 
 BYTES = ("payload_bytes", "message_bytes", "wire_bytes")
@@ -67,10 +68,10 @@ class IngressOfServers:
         if version in self._left_out:
             one.left_out(version)
 
-    def evaluated(self, version: int, accuracy: float, loss: float, connected: float) -> None:
+    def evaluated(self, report: VersionEvaluated) -> None:
         """Record the evaluator's result for a version; see ``Ingress.evaluated``."""
         for one in self.each:
-            one.evaluated(version, accuracy, loss, connected)
+            one.evaluated(report)
 
     def left_out(self, version: int) -> bool:
         """Expect no evaluation of a version any more; return True if one was expected."""

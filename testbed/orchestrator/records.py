@@ -23,7 +23,7 @@ from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
-from testbed.runs.watching import Progress, Watcher
+from testbed.runs.watching import Watcher, progress_of
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.texts import TRAINING
 
@@ -80,7 +80,7 @@ class Records:
         )
         self.processes_log = directory / "processes.log"
         self.outcome = Outcome()
-        self.progress = Progress("loading", settings.workers, settings.training.updates)
+        self.progress = progress_of(settings)
         several = len(plan.serving) > 1
         self.servers = Servers(settings.servers, settings.aggregators)
         self.ledgers = [
@@ -192,7 +192,8 @@ class Records:
             self.earlier_seconds = outcome.last_update
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = self.progress.lost = mark.workers_lost
-        outcome.accuracies = [row["accuracy"] for row in kept.evaluations]
+        for row in kept.evaluations:
+            outcome.evaluated(row["accuracy"], row["measured"])
 
     def go_back(self, server: int, mark: Mark) -> np.ndarray[Any, Any]:
         """Go back with a server to the checkpoint of a mark; return the rows of updates that are lost.
@@ -206,7 +207,7 @@ class Records:
         self.outcome.updates = self.servers.reached(server, mark.version)
         self._just_restored = server
         if not several:
-            del self.outcome.accuracies[cut_back.evaluations :]
+            self.outcome.keeps(cut_back.evaluations)
         return cut_back.lost
 
 

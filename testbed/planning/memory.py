@@ -9,10 +9,8 @@ Memory that grows with the model is counted in vectors of its parameters, of fou
 
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.compression import CompressionOptions
-from testbed.experiment.model_conflicts import chosen
+from testbed.experiment.model_conflicts import described
 from testbed.experiment.spec import Spec
-from testbed.learning.data.catalogue import inputs_of
-from testbed.learning.description import describe
 
 MIB = 2**20
 CNN = 211_690
@@ -36,9 +34,7 @@ def needed(spec: Spec) -> int:
 
 def per_device(spec: Spec) -> int:
     """Return the bytes of memory that one more device takes in a run of one algorithm."""
-    vector = 4 * describe(chosen(spec.model), inputs_of(spec.dataset.choice)).vector(
-        spec.model.buffers
-    )
+    vector = 4 * described(spec).vector(spec.model.buffers)
     at_server = vector * at_server_per_worker(spec)
     if spec.engine == "simulation":
         # The version that the worker computes at, and the vectors that it keeps or sends.

@@ -39,6 +39,7 @@ from testbed.training.settings import (
     DeviceClass,
     DeviceSettings,
     FaultSettings,
+    MeasureSettings,
     NetworkSettings,
     Settings,
     TimingSettings,
@@ -263,17 +264,27 @@ def _schedule(spec: Spec) -> dict[str, Any] | None:
     return schedule.in_updates(epoch, spec.training.updates)
 
 
-def _digest(spec: Spec) -> str | None:
-    """Return the digest of a dataset that a function returns; None of any other."""
+def _facts(spec: Spec) -> catalogue.Facts | None:
+    """Return what is known of a dataset that a function returns; None of any other."""
     try:
-        facts = catalogue.facts_of(spec.dataset.choice)
+        return catalogue.facts_of(spec.dataset.choice)
     except TestbedError:
         return None  # a plan is shown without its data; ``check_data`` reports the error
-    return None if facts is None else facts.digest
+
+
+def _measure(spec: Spec, facts: catalogue.Facts | None) -> MeasureSettings | None:
+    """Return what evaluations measure besides loss and accuracy."""
+    own = spec.evaluation.measure
+    if own is not None:
+        return MeasureSettings(own.column, own.unit, own.better, own.name, own.options)
+    tokens = facts is not None and facts.inputs.tokens
+    is_language = spec.loss.name == "next-token" if spec.loss is not None else tokens
+    return MeasureSettings("perplexity") if is_language else None
 
 
 def _plan_one(spec: Spec, label: str) -> Plan:
     (algorithm,) = spec.algorithms
+    facts = _facts(spec)
     served = has(algorithm.name, "server")
     count = spec.devices.workers
     servers = server_names(spec.devices.servers) if served else ()
@@ -314,6 +325,9 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 augmentation={}
                 if spec.training.augmentation is None
                 else spec.training.augmentation.model_dump(),
+                loss=None if spec.loss is None else spec.loss.name,
+                loss_options={} if spec.loss is None else spec.loss.options,
+                measure=_measure(spec, facts),
             ),
             data=DataSettings(
                 dataset=spec.dataset.name,
@@ -328,7 +342,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 buffers=spec.model.buffers,
                 model_options=spec.model.options,
                 dataset_options=spec.dataset.options,
-                dataset_digest=_digest(spec),
+                dataset_digest=None if facts is None else facts.digest,
             ),
             timing=TimingSettings(
                 clock=spec.clock,

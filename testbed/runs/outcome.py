@@ -16,6 +16,7 @@ from testbed.runs import link_records
 from testbed.runs.device_classes import device_classes
 from testbed.runs.versions import commit, host, versions
 from testbed.telemetry.texts import SUSPECTED, WELCOMED
+from testbed.training.settings import MeasureSettings
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class Outcome:
         host_seconds: the same by the host's clock.
         first_update: seconds of the host's clock from the command to the first update.
         workers_lost: the number of workers that died.
+        accuracies, measured: of each evaluation: the accuracy, and the value of the run's measure.
         suspected, welcomed: how often a worker was suspected for its silence, and came back.
     """
 
@@ -38,6 +40,7 @@ class Outcome:
     payload_bytes: int = 0
     message_bytes: int = 0
     accuracies: list[float] = field(default_factory=list)
+    measured: list[float | None] = field(default_factory=list)
     first_update: float | None = None
     last_update: float = 0.0
     host_seconds: float = 0.0
@@ -54,6 +57,15 @@ class Outcome:
         self.host_seconds = max(self.host_seconds, float(rows["host_time"][-1]))
         self.payload_bytes += int(rows["payload_bytes"].sum())
         self.message_bytes += int(rows["message_bytes"].sum())
+
+    def evaluated(self, accuracy: float, measured: float | None) -> None:
+        """Add the results of an evaluation."""
+        self.accuracies.append(accuracy)
+        self.measured.append(measured)
+
+    def keeps(self, evaluations: int) -> None:
+        """Keep the first evaluations only."""
+        del self.accuracies[evaluations:], self.measured[evaluations:]
 
     def suspects(self, silent: float, time: float) -> tuple[str, str]:
         """Count a worker that is suspected; return the level and the text of an event.
@@ -95,6 +107,7 @@ class Outcome:
             "updates": self.updates,
             "best_accuracy": max(accuracies, default=None),
             "final_accuracy": self.accuracies[-1] if self.accuracies else None,
+            **self._measured(plan),
             "ingress": dict(ingress),
             **({"servers": dict(servers)} if servers else {}),
             "ingress_after_drain": None if after_drain is None else dict(after_drain),
@@ -109,6 +122,20 @@ class Outcome:
             "versions": versions(),
         }
 
+    def _measured(self, plan: Plan) -> dict[str, Any]:
+        """Return the best and the last value of the run's measure, if it has one."""
+        measure = plan.settings.training.measure
+        if measure is None:
+            return {}
+        known = [one for one in self.measured if one is not None and not math.isnan(one)]
+        best = (max if measure.better == "higher" else min)(known, default=None)
+        final = self.measured[-1] if self.measured else None
+        return {"measure": {**_measure(measure), "best": best, "final": final}}
+
+
+def _measure(measure: MeasureSettings) -> dict[str, str]:
+    return {"name": measure.column, "unit": measure.unit, "better": measure.better}
+
 
 def manifest(plan: Plan) -> dict[str, Any]:
     """Return the content of a run directory's manifest at the start."""
@@ -118,6 +145,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "classes": _classes(plan),
         "links": link_records.unprobed(plan),
         "network": _graph(plan),
+        **({"measure": _measure(one)} if (one := plan.settings.training.measure) else {}),
         "versions": versions(),
         "code": package_digest(),
         **({"plugins": plugins} if (plugins := plugin_digests(plan.spec)) else {}),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from testbed.training.settings import Settings
+
 
 @dataclass(slots=True)
 class Progress:
@@ -18,6 +20,8 @@ class Progress:
         all_updates: updates of the whole run.
         rate: updates per second over the last few seconds.
         accuracy: of the last evaluation, in percent; None before the first.
+        measured: of the last evaluation, the value of the run's measure.
+        measure, unit: the name of that, None if the run has none, and its unit.
         evaluations_due: evaluations that are asked for and not on record yet.
         wire_bytes: ingress so far.
         lost: the number of workers that died.
@@ -32,6 +36,9 @@ class Progress:
     updates: int = 0
     rate: float = 0.0
     accuracy: float | None = None
+    measured: float | None = None
+    measure: str | None = None
+    unit: str = ""
     evaluations_due: int = 0
     wire_bytes: int = 0
     lost: int = 0
@@ -49,6 +56,18 @@ class Progress:
     def time_left(self) -> float | None:
         """Seconds of training left at the present rate; None while that is unknown."""
         return (self.all_updates - self.updates) / self.rate if self.rate > 0 else None
+
+
+def progress_of(settings: Settings) -> Progress:
+    """Return the progress of a run that begins."""
+    measure = settings.training.measure
+    return Progress(
+        "loading",
+        settings.workers,
+        settings.training.updates,
+        measure=None if measure is None else measure.column,
+        unit="" if measure is None else measure.unit,
+    )
 
 
 class Watcher(Protocol):

@@ -15,6 +15,7 @@ import numpy as np
 
 from testbed.device_names import worker_name
 from testbed.experiment.load import dump
+from testbed.learning.losses import Evaluated
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
@@ -51,7 +52,7 @@ class Recording:
         began: float,
         metrics: LiveRun | None,
         resumption: Resumption | None,
-        evaluate: Callable[[FloatVector], tuple[float, float]],
+        evaluate: Callable[[FloatVector], Evaluated],
     ) -> None:
         """Make the run directory.
 
@@ -59,7 +60,7 @@ class Recording:
             began: CLOCK_MONOTONIC when the command began.
             metrics: the run's metrics, if they are exported.
             resumption: the point from which the run goes on; None for a new run.
-            evaluate: returns the accuracy in percent and the loss of parameters.
+            evaluate: evaluates parameters.
 
         Raises:
             OSError: the run directory could not be made.
@@ -174,18 +175,17 @@ class Recording:
         self.flush()
         evaluated = self.system.evaluated
         self.ingress = evaluated.ledger
-        accuracy, loss = self._evaluate(evaluated.parameters)
+        result = self._evaluate(evaluated.parameters)
         row = {
             "iteration": evaluated.version,
             "time": self.system.clock.now,
-            "accuracy": accuracy,
-            "loss": loss,
+            **result._asdict(),
             **self.ingress,
         }
         self.log.evaluation(row)
         if self._metrics:
             self._metrics.evaluated(row)
-        self.outcome.accuracies.append(accuracy)
+        self.outcome.evaluated(result.accuracy, result.measured)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""

@@ -21,6 +21,7 @@ from testbed.clock.stage import ServerKilledError
 from testbed.device_names import EVALUATOR_NAME, server_names
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets
+from testbed.learning.losses import Evaluated
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
 from testbed.planning.plan import Plan
@@ -28,7 +29,7 @@ from testbed.runs import link_bytes
 from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
-from testbed.runs.watching import Progress, Watcher
+from testbed.runs.watching import Watcher, progress_of
 from testbed.simulation.devices import STORED
 from testbed.simulation.recording import Recording
 from testbed.simulation.systems import system
@@ -71,7 +72,7 @@ class SimulatedRun:
         self._directory = directory
         self._watcher = watcher
         self._began = began
-        self._progress = Progress("loading", plan.settings.workers, plan.settings.training.updates)
+        self._progress = progress_of(plan.settings)
         self._after_drain: dict[str, int] | None = None
         self._over_links: Mapping[Direction, LinkCounts] = {}
         self._next_look = 0.0
@@ -163,7 +164,7 @@ class SimulatedRun:
             self._settings, self._dataset, self._learner, self._initial, self._recording
         )
 
-    def _evaluate(self, parameters: FloatVector) -> tuple[float, float]:
+    def _evaluate(self, parameters: FloatVector) -> Evaluated:
         if parameters is not self._learner.parameters:
             np.copyto(self._learner.parameters, parameters)
         return self._learner.evaluate(self._images, self._labels)
@@ -225,9 +226,12 @@ class SimulatedRun:
         self._checkpoints.write(self._system.version, state)
 
     def _report_progress(self) -> None:
-        accuracies = self._recording.outcome.accuracies
-        if accuracies:
-            self._progress.accuracy = accuracies[-1]
+        outcome = self._recording.outcome
+        if outcome.accuracies:
+            self._progress.accuracy, self._progress.measured = (
+                outcome.accuracies[-1],
+                outcome.measured[-1],
+            )
         self._watcher.progress(self._progress)
         if self._metrics:
             self._metrics.progress(self._progress)

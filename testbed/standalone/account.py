@@ -50,6 +50,7 @@ from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
 from testbed.runs.outcome import Outcome
 from testbed.standalone.evaluations import LEDGER, Evaluations
+from testbed.telemetry.evaluations import MEASURED
 from testbed.telemetry.records import UPDATE
 
 COLUMNS = ("iteration", "time", "accuracy", "loss", *LEDGER)
@@ -103,6 +104,8 @@ class Account:
         self._workers = plan.settings.workers
         self._greeted = 0
         self._outcome = Outcome()
+        measure = plan.settings.training.measure
+        self._columns = COLUMNS if measure is None else (*COLUMNS, MEASURED)
         self._servers = Servers(plan.settings.servers)
         self._evaluations = Evaluations(self._servers)
         self._lost: Counter[int] = Counter()  # workers, by server
@@ -113,7 +116,7 @@ class Account:
         try:
             self._reserve.write_bytes(os.urandom(_RESERVE))
             self._curve = (directory / "curve.csv").open("x", newline="", encoding="utf-8")
-            self._write(COLUMNS)
+            self._write(map(self._named, self._columns))
         except OSError as error:
             raise _unwritable(directory, error) from error
 
@@ -260,11 +263,14 @@ class Account:
     def _write_complete(self) -> None:
         for row in self._evaluations.complete():
             version, accuracy = row["iteration"], row["accuracy"]
-            self._outcome.accuracies.append(accuracy)
-            self._write([row[key] for key in COLUMNS])
+            self._outcome.evaluated(accuracy, row["measured"])
+            self._write([row[key] for key in self._columns])
+            what = f"accuracy {as_decimal(accuracy, 2)} %"
+            if (measure := self._plan.settings.training.measure) is not None:
+                what = f"{measure.column} {row['measured']:.4g} {measure.unit}".strip()
             self._say(
                 f"update {as_count(version)} of {as_count(self._plan.settings.training.updates)}: "
-                f"accuracy {as_decimal(accuracy, 2)} %, ingress {as_bytes(row['payload_bytes'])} "
+                f"{what}, ingress {as_bytes(row['payload_bytes'])} "
                 f"payload, {as_bytes(row['message_bytes'])} messages"
             )
 
@@ -278,6 +284,11 @@ class Account:
     def _write(self, row: Iterable[object]) -> None:
         csv.writer(self._curve, lineterminator="\n").writerow(row)
         self._curve.flush()
+
+    def _named(self, column: str) -> str:
+        """Return the name of a column, of the run's measure its own."""
+        measure = self._plan.settings.training.measure
+        return measure.column if measure is not None and column == MEASURED else column
 
     def _name(self, number: int | None) -> str | None:
         if number is None or (number < 0 and self._servers.count == 1):

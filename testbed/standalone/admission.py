@@ -342,11 +342,8 @@ class Admission:
                         self._changed.notify_all()
                         if self._go:
                             messages.send(connection, go=True, **self._shards.told())
-                case {"evaluated": version, "accuracy": accuracy, "loss": loss} if (
-                    number == self._workers
-                ):
-                    updates = self._settings.training.updates
-                    self._pass_on(evaluation(version, accuracy, loss, updates))
+                case {"evaluated": version, **results} if number == self._workers:
+                    self._pass_on(evaluation(version, results, self._settings.training.updates))
                 case {"report": dict(content), "bytes": count} if shard and self._shards.begun:
                     raw = messages.receive_raw(connection, count, LONGEST)
                     self._pass_on(shard.check(content, raw))

@@ -7,6 +7,7 @@ is lost.
 
 import contextlib
 import ipaddress
+import math
 import socket
 import tempfile
 import threading
@@ -279,7 +280,9 @@ def _send_of_device(connection: socket.socket, report: RoleReport) -> None:
     match report:
         case EventReported(level="error", text=text):
             messages.send(connection, complaint=text)
-        case VersionEvaluated(version, accuracy, loss):
-            messages.send(connection, evaluated=version, accuracy=accuracy, loss=loss)
+        case VersionEvaluated(version, accuracy, loss, _, measured):
+            known = None if math.isnan(accuracy) else accuracy
+            results = {"accuracy": known, "loss": loss, "measured": measured}
+            messages.send(connection, evaluated=version, **results)
         case _:
             pass

@@ -58,7 +58,7 @@ class Evaluations:
         """Note the evaluator's result; ignore one that is not due."""
         if report.version in self._awaited:
             self._results[report.version] = report
-            self._ingress.evaluated(report.version, report.accuracy, report.loss, report.connected)
+            self._ingress.evaluated(report)
 
     def leave_out(self, report: EvaluationLeftOut) -> str | None:
         """Note that an evaluation will not be made; return the text of a warning if it is the first."""

@@ -11,9 +11,7 @@ import numpy as np
 
 from testbed.channel import Channel
 from testbed.errors import RunError
-from testbed.experiment.model_conflicts import chosen
-from testbed.learning.data.catalogue import inputs_of
-from testbed.learning.description import describe
+from testbed.experiment.model_conflicts import described
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.planning.data_check import check_data
@@ -75,7 +73,7 @@ def serve(
         signal.pthread_kill(server, _FAILED)
 
     settings = plan.settings
-    model = describe(chosen(plan.spec.model), inputs_of(plan.spec.dataset.choice))
+    model = described(plan.spec)
     sizes = np.diff(ends(model.vector(plan.spec.model.buffers), settings.servers)).tolist()
     signal.signal(_FAILED, signal.SIG_IGN)
     try:

@@ -21,24 +21,30 @@ _SCHEMA = pa.schema(
     ]
 )
 CURVE_COLUMNS: tuple[str, ...] = tuple(_SCHEMA.names)
+MEASURED = "measured"
+"""The key of the value of the run's measure, whose column has the measure's name."""
 
 
 class EvaluationLog:
     """Appends evaluations to both files."""
 
-    def __init__(self, directory: Path, kept: pa.Table | None) -> None:
+    def __init__(self, directory: Path, kept: pa.Table | None, measure: str | None = None) -> None:
         """Begin both files.
 
         Args:
             kept: the rows of the earlier journal, which is replaced; None if there must be none.
+            measure: the name of the column of the run's measure, if it has one.
         """
+        schema = _SCHEMA if measure is None else _SCHEMA.append(pa.field(measure, pa.float64()))
+        self._columns: tuple[str, ...] = tuple(schema.names)
+        self._measure = measure
         self._path = directory / "curve.csv"
-        self._journal = Journal(directory, "evaluations", _SCHEMA, kept)
-        self._begin_curve(_SCHEMA.empty_table() if kept is None else kept)
+        self._journal = Journal(directory, "evaluations", schema, kept)
+        self._begin_curve(schema.empty_table() if kept is None else kept)
 
     def _begin_curve(self, table: pa.Table) -> None:
         self._curve = begin_with(
-            self._path, [",".join(CURVE_COLUMNS), *map(_line, table.to_pylist())]
+            self._path, [",".join(self._columns), *map(self._line, table.to_pylist())]
         )
 
     @property
@@ -47,9 +53,11 @@ class EvaluationLog:
         return self._journal.rows
 
     def append(self, row: Mapping[str, float]) -> None:
-        """Append one evaluation, with a value for each of ``CURVE_COLUMNS``."""
-        self._journal.append({name: [row[name]] for name in CURVE_COLUMNS})
-        self._curve.write(_line(row) + "\n")
+        """Append one evaluation, with a value for each of ``CURVE_COLUMNS``, and for ``MEASURED``."""
+        if self._measure is not None:
+            row = {**row, self._measure: row[MEASURED]}
+        self._journal.append({name: [row[name]] for name in self._columns})
+        self._curve.write(self._line(row) + "\n")
         self._curve.flush()
 
     def cut_back(self, version: int) -> None:
@@ -65,7 +73,6 @@ class EvaluationLog:
         self._curve.close()
         self._journal.close()
 
-
-def _line(row: Mapping[str, Any]) -> str:
-    values = (row[name] for name in CURVE_COLUMNS)
-    return ",".join("" if value is None else str(value) for value in values)
+    def _line(self, row: Mapping[str, Any]) -> str:
+        values = (row[name] for name in self._columns)
+        return ",".join("" if value is None else str(value) for value in values)

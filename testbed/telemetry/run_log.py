@@ -20,7 +20,7 @@ import numpy.typing as npt
 import psutil
 import pyarrow as pa
 
-from testbed.telemetry.evaluations import EvaluationLog
+from testbed.telemetry.evaluations import MEASURED, EvaluationLog
 from testbed.telemetry.fault_log import FaultLog
 from testbed.telemetry.journal import Journal
 from testbed.telemetry.json_text import json_text
@@ -65,8 +65,11 @@ class Kept:
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
-        """The kept rows of evaluations, with a value for each of ``evaluations.CURVE_COLUMNS``."""
+        """The kept rows of evaluations, as ``EvaluationLog.append`` takes them."""
         rows: list[dict[str, Any]] = self.tables["evaluations"].to_pylist()
+        measure = (self.manifest.get("measure") or {}).get("name")
+        for row in rows:
+            row[MEASURED] = None if measure is None else row[measure]
         return rows
 
     @property
@@ -142,7 +145,8 @@ class RunLog:
             (directory / "parameters.npy").unlink(missing_ok=True)
         tables = kept.tables if kept else {}
         self._updates = Journal(directory, "updates", _UPDATE_SCHEMA, tables.get("updates"))
-        self._evaluations = EvaluationLog(directory, tables.get("evaluations"))
+        measure = (self._manifest.get("measure") or {}).get("name")
+        self._evaluations = EvaluationLog(directory, tables.get("evaluations"), measure)
         self._diagnostics: Journal | None = None
         if declared := self._manifest.get("diagnostics"):
             columns = [
@@ -222,7 +226,7 @@ class RunLog:
         return CutBack(lost, self._evaluations.rows)
 
     def evaluation(self, row: Mapping[str, float]) -> None:
-        """Append one evaluation, with a value for each of ``evaluations.CURVE_COLUMNS``."""
+        """Append one evaluation; see ``EvaluationLog.append``."""
         self._evaluations.append(row)
 
     def counters(

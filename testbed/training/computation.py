@@ -21,6 +21,7 @@ from testbed.learning.data.datasets import Dataset
 from testbed.learning.description import describe
 from testbed.learning.inputs import Inputs
 from testbed.learning.learner import Learner
+from testbed.learning.losses import Loss, Measure, function_named, loss_named
 from testbed.learning.models import Model, initialise, model_named
 from testbed.streams import stream
 from testbed.training.conditions import conditions
@@ -35,11 +36,25 @@ def model(settings: Settings) -> Model:
     return model_named(settings.data.model, settings.data.model_options)
 
 
+def loss(settings: Settings, inputs: Inputs) -> Loss:
+    """Return the run's loss, and what its evaluations measure."""
+    training, measure = settings.training, settings.training.measure
+    measured = None
+    if measure is not None:
+        own = measure.function and function_named(measure.function, measure.options)
+        measured = Measure(measure.column, measure.unit, measure.better, own or None)
+    return loss_named(training.loss, training.loss_options, measured, inputs)
+
+
 def learner(settings: Settings, inputs: Inputs) -> Learner:
     """Make a learner of the run's model, for the dataset's images; its parameters are all zero."""
     data = settings.data
     return Learner(
-        model(settings), settings.training.batch_size, inputs=inputs, buffers=data.buffers
+        model(settings),
+        settings.training.batch_size,
+        inputs=inputs,
+        buffers=data.buffers,
+        loss=loss(settings, inputs),
     )
 
 
@@ -82,7 +97,7 @@ def batches(
         return stream(settings.seed, purpose, number, incarnation)
 
     augmentation = Augmentation(**settings.training.augmentation)
-    draws = describe(model(settings), dataset.inputs).may_draw
+    draws = describe(model(settings), dataset.inputs, settings.training.loss).may_draw
     return Batches(
         *(dataset, shard, settings.training.batch_size, of("batches"), memory),
         layers=of("layers") if draws else None,

@@ -19,6 +19,25 @@ PORT = 7077
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureSettings:
+    """What evaluations measure besides the loss and the accuracy.
+
+    Attributes:
+        column: the name of its column.
+        unit: a word or a sign; empty for a pure number.
+        better: whether a better model has a higher or a lower value.
+        function: the name of a function of one's own; None: the perplexity.
+        options: the function's further arguments.
+    """
+
+    column: str
+    unit: str = ""
+    better: Literal["higher", "lower"] = "lower"
+    function: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingSettings:
     """The training: what is trained, and for how long.
 
@@ -35,6 +54,9 @@ class TrainingSettings:
         weight_decay: λ.
         clip: the most that the norm of a gradient may be; None: any.
         augmentation: as ``testbed.learning.data.augmentation.Augmentation`` takes it.
+        loss: the loss's name; None: that of the examples.
+        loss_options: further arguments of a function of one's own.
+        measure: what evaluations measure besides loss and accuracy, if anything.
     """
 
     algorithm: dict[str, Any]
@@ -48,6 +70,15 @@ class TrainingSettings:
     weight_decay: float = 0.0
     clip: float | None = None
     augmentation: Mapping[str, Any] = field(default_factory=dict)
+    loss: str | None = None
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    measure: MeasureSettings | None = None
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Make the settings from a JSON object."""
+        measure = told["measure"]
+        return cls(**{**told, "measure": measure and MeasureSettings(**measure)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +373,7 @@ class Settings:
         return cls(
             told["seed"],
             told["workers"],
-            TrainingSettings(**told["training"]),
+            TrainingSettings.from_json(told["training"]),
             DataSettings(**told["data"]),
             TimingSettings(**told["timing"]),
             NetworkSettings(

@@ -22,6 +22,8 @@ NOT_RUN = {
     "experiment file ─► experiment (Spec)": "a drawing",
     "cli | standalone": "layers; test_architecture compares them with pyproject.toml",
     "plugins: [rules.py]": "lines of a file that experiment/test_plugins loads",
+    "plugins: [pictures.py]": "lines of examples/plugin/pictures.yaml",
+    'loss: {name: "rules:huber"': "lines of a file; end_to_end/test_losses has such a one",
     '[project.entry-points."testbed': "lines of a pyproject.toml; plugins/test_names has one",
     "diagnostics = (*SynchronousSgd.diagnostics": "lines of a class",
     "Link(node, index, uplink": "types",

@@ -13,7 +13,7 @@ from testbed.algorithms import ALGORITHMS, has
 from testbed.encoding_choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
-from testbed.experiment.sections.learning import MODELS
+from testbed.experiment.sections.learning import MODELS, TRANSFORMER
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 
@@ -528,7 +528,7 @@ def test_the_schema_lists_every_section_and_algorithm() -> None:
     built_in, own = long["anyOf"]
     assert len(built_in["oneOf"]) == len(ALGORITHMS)
     assert "additionalProperties" not in own
-    assert schema["properties"]["model"]["anyOf"][0]["enum"] == list(MODELS)
+    assert schema["properties"]["model"]["anyOf"][0]["enum"] == [*MODELS, TRANSFORMER]
     assert "enum" not in schema["properties"]["dataset"]["anyOf"][0]
 
 

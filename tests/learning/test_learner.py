@@ -147,11 +147,11 @@ def test_digits_are_learned() -> None:
     learner = Learner("cnn", 10)
     learner.parameters[:] = initialise("cnn", "paper", np.random.default_rng(1))
     batches = Batches(dataset, np.arange(1442), 10, stream(1, "test"))
-    accuracy_before, loss_before = learner.evaluate(dataset.test_images, dataset.test_labels)
+    accuracy_before, loss_before, _ = learner.evaluate(dataset.test_images, dataset.test_labels)
     for _ in range(400):
         gradient, _ = learner.gradient(*batches.next())
         learner.parameters -= np.float32(0.05) * gradient
-    accuracy, loss = learner.evaluate(dataset.test_images, dataset.test_labels)
+    accuracy, loss, _ = learner.evaluate(dataset.test_images, dataset.test_labels)
     assert accuracy_before < 40
     assert accuracy > 90
     assert loss < loss_before / 3
@@ -203,7 +203,7 @@ def test_an_evaluation_equals_torch_s_for_any_batch_size(
         with torch.no_grad():
             logits = copy.deepcopy(module).double()(torch.from_numpy(images).double())
         truth = torch.from_numpy(labels)
-        accuracy, loss = learner.evaluate(images, labels, size)
+        accuracy, loss, _ = learner.evaluate(images, labels, size)
         assert accuracy == pytest.approx(100 * float((logits.argmax(1) == truth).float().mean()))
         assert loss == pytest.approx(float(nn.functional.cross_entropy(logits, truth)), rel=1e-5)
         module = make()

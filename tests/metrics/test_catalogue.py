@@ -65,6 +65,7 @@ def test_a_metric_without_a_known_value_is_absent() -> None:
         "testbed_capture_dropped_packets_total",
         "testbed_accuracy_ratio",
         "testbed_loss",
+        "testbed_measured",
         "testbed_evaluated_updates",
         "testbed_evaluated_ingress_bytes",
         "testbed_evaluations_due",

@@ -1,5 +1,6 @@
 """Ledger, counter and evaluator are combined for each evaluation point, in any order of arrival."""
 
+from testbed.messages.reports import VersionEvaluated
 from testbed.orchestrator.ingress import Ingress
 
 LEDGER = {"payload_bytes": 10, "message_bytes": 20}
@@ -9,7 +10,7 @@ def test_wire_bytes_are_interpolated_between_two_readings() -> None:
     ingress = Ingress()
     ingress.counted(1.0, 100)
     ingress.evaluation_due(5, 1.5, LEDGER)
-    ingress.evaluated(5, 90.0, 0.5, 0.0)
+    ingress.evaluated(VersionEvaluated(5, 90.0, 0.5, 0.0))
     assert list(ingress.complete()) == []  # no reading after it yet
     assert ingress.due == 1
     ingress.counted(2.0, 200)
@@ -19,6 +20,7 @@ def test_wire_bytes_are_interpolated_between_two_readings() -> None:
         "time": 1.5,
         "accuracy": 90.0,
         "loss": 0.5,
+        "measured": None,
         "wire_bytes": 150,
         **LEDGER,
     }
@@ -53,11 +55,11 @@ def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
     for version in (0, 100, 200):
         ingress.evaluation_due(version, version / 100, LEDGER)
     ingress.counted(9.0, 900)
-    ingress.evaluated(0, 10.0, 2.3, 0.0)
+    ingress.evaluated(VersionEvaluated(0, 10.0, 2.3, 0.0))
     assert [r["iteration"] for r in ingress.complete()] == [0]
     assert ingress.due == 2
-    ingress.evaluated(100, 50.0, 1.0, 0.0)
-    ingress.evaluated(200, 60.0, 0.9, 0.0)
+    ingress.evaluated(VersionEvaluated(100, 50.0, 1.0, 0.0))
+    ingress.evaluated(VersionEvaluated(200, 60.0, 0.9, 0.0))
     assert [r["iteration"] for r in ingress.complete()] == [100, 200]
 
 
@@ -77,7 +79,7 @@ def test_bytes_that_a_restored_server_has_forgotten_stay_counted() -> None:
     ingress = Ingress()
     ingress.evaluation_due(100, 1.0, LEDGER)
     ingress.counted(1.0, 100)
-    ingress.evaluated(100, 50.0, 1.0, 0.5)
+    ingress.evaluated(VersionEvaluated(100, 50.0, 1.0, 0.5))
     assert [row["iteration"] for row in ingress.complete()] == [100]
     ingress.evaluation_due(200, 2.0, {"payload_bytes": 20, "message_bytes": 40})
     ingress.go_back(150, 3.0, {"payload_bytes": 7, "message_bytes": 9})
@@ -85,10 +87,10 @@ def test_bytes_that_a_restored_server_has_forgotten_stay_counted() -> None:
     assert ingress.at_last_evaluation()["wire_bytes"] == 0
     # It reaches the same version again; a result that came from the killed server is ignored.
     ingress.evaluation_due(200, 4.0, {"payload_bytes": 20, "message_bytes": 40})
-    ingress.evaluated(200, 60.0, 0.9, 2.9)
+    ingress.evaluated(VersionEvaluated(200, 60.0, 0.9, 2.9))
     ingress.counted(5.0, 500)
     assert list(ingress.complete()) == []
-    ingress.evaluated(200, 70.0, 0.8, 3.1)
+    ingress.evaluated(VersionEvaluated(200, 70.0, 0.8, 3.1))
     (row,) = ingress.complete()
     assert row["accuracy"] == 70.0
     assert (row["payload_bytes"], row["message_bytes"], row["wire_bytes"]) == (27, 49, 400)
@@ -105,7 +107,7 @@ def test_a_resumed_run_continues_to_count() -> None:
     ingress.evaluation_due_again(200, 0.5, LEDGER)
     ingress.evaluation_due_again(200, 0.6, LEDGER)
     assert ingress.due == 1
-    ingress.evaluated(200, 60.0, 0.9, 0.0)
+    ingress.evaluated(VersionEvaluated(200, 60.0, 0.9, 0.0))
     ingress.counted(1.0, 10)
     (row,) = ingress.complete()
     assert (row["iteration"], row["wire_bytes"], ingress.newest) == (200, 1010, 1010)

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from testbed.messages.reports import FinalParameters, ServerFinished, TrainingBegun
+from testbed.messages.reports import (
+    FinalParameters,
+    ServerFinished,
+    TrainingBegun,
+    VersionEvaluated,
+)
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.servers import Servers
@@ -46,11 +51,11 @@ def test_an_evaluation_sums_each_servers_bytes_at_its_own_moment() -> None:
     ingress = IngressOfServers([Ingress(), Ingress()])
     ingress.counted(0.0, [0, 0])
     ingress.evaluation_due(0, 4, 1.0, ledger(10), again=False)
-    ingress.evaluated(4, 50.0, 0.1, 0.0)
+    ingress.evaluated(VersionEvaluated(4, 50.0, 0.1, 0.0))
     ingress.counted(2.0, [2000, 4000])
     assert list(ingress.complete()) == []  # the other server's part is missing
     ingress.evaluation_due(1, 4, 3.0, ledger(20), again=False)
-    ingress.evaluated(4, 50.0, 0.1, 0.0)
+    ingress.evaluated(VersionEvaluated(4, 50.0, 0.1, 0.0))
     ingress.counted(4.0, [3000, 8000])
     (row,) = ingress.complete()
     assert (row["time"], row["run_time"], row["accuracy"]) == (3.0, 20, 50.0)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from testbed.messages.reports import VersionEvaluated
 from testbed.orchestrator.ingress import Ingress
 from testbed.runs.left_out import LeftOut, ranges
 
@@ -47,8 +48,8 @@ def test_a_left_out_evaluation_is_not_waited_for() -> None:
     for version in (0, 100, 200):
         ingress.evaluation_due(version, version / 100, LEDGER)
     ingress.counted(9.0, 900)
-    ingress.evaluated(0, 10.0, 2.3, 0.0)
-    ingress.evaluated(200, 30.0, 2.1, 0.0)
+    ingress.evaluated(VersionEvaluated(0, 10.0, 2.3, 0.0))
+    ingress.evaluated(VersionEvaluated(200, 30.0, 2.1, 0.0))
     assert ingress.left_out(100)
     assert not ingress.left_out(100)
     assert [row["iteration"] for row in ingress.complete()] == [0, 200]
@@ -59,7 +60,7 @@ def test_results_that_will_not_come_are_given_up() -> None:
     ingress = Ingress()
     for version in (0, 100, 200):
         ingress.evaluation_due(version, version / 100, LEDGER)
-    ingress.evaluated(100, 30.0, 2.1, 0.0)
+    ingress.evaluated(VersionEvaluated(100, 30.0, 2.1, 0.0))
     assert ingress.unheard == 2
     assert ingress.give_up() == [0, 200]
     assert (ingress.unheard, ingress.due) == (0, 1)  # one still waits for a reading of the counter

@@ -4,10 +4,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from testbed.experiment.alternatives import OrOwn, ShortForm
 from testbed.experiment.sections.functions import FunctionSection
+from testbed.experiment.sections.losses import MeasureSpec, own_measure
 from testbed.experiment.sections.section import Section, as_tuple
 
 MODELS = ("cnn", "mlp", "mlp-large", "cnn-small", "resnet20")
+"""The models of images."""
+TRANSFORMER = "transformer"
+"""The model of tokens, which has keys of its own."""
 OF_ADACOMP = ("cnn", "mlp", "mlp-large")
 """The models whose parameters are drawn as AdaComp's authors do, unless the file says otherwise."""
 
@@ -42,6 +47,26 @@ class ModelSpec(FunctionSection):
             known = data.get("name") in OF_ADACOMP
             return data | {"initialisation": "paper" if known else "module"}
         return data
+
+
+class TransformerSpec(ModelSpec):
+    """A small decoder-only Transformer, for a text or other tokens."""
+
+    # It has keys of its own, so that its name is no other model's.
+    name: Literal["transformer"] = Field(  # type: ignore[assignment]
+        description="transformer: it predicts the next token."
+    )
+    layers: int = Field(default=2, ge=1, description="Blocks of attention and a perceptron.")
+    width: int = Field(
+        default=64, ge=1, description="Of the vector at each position; a multiple of heads."
+    )
+    heads: int = Field(default=4, ge=1, description="Heads of each attention.")
+
+    @model_validator(mode="after")
+    def _whole_heads(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"a width of {self.width} cannot be shared by {self.heads} heads")
+        return self
 
 
 class ScheduleSpec(Section):
@@ -173,6 +198,13 @@ class EvaluationSpec(Section):
         default=None,
         ge=1,
         description="Test on this many test images only, the first ones; default (null): all.",
+    )
+    measure: Annotated[
+        MeasureSpec | None, OrOwn("name", own_measure), ShortForm((), open_ended=True)
+    ] = Field(
+        default=None,
+        description="A function of one's own that is measured besides loss and accuracy; default "
+        "(null): none, or of a text the perplexity.",
     )
     peer: int = Field(
         default=0,

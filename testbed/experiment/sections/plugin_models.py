@@ -2,20 +2,22 @@
 
 from testbed.errors import SpecError
 from testbed.experiment.sections.functions import section_of
-from testbed.experiment.sections.learning import MODELS, ModelSpec
+from testbed.experiment.sections.learning import MODELS, TRANSFORMER, ModelSpec, TransformerSpec
 from testbed.plugins.names import find, is_plugin
 
-BUILT_IN = dict.fromkeys(MODELS)
+BUILT_IN = dict.fromkeys((*MODELS, TRANSFORMER))
 ENTRY_POINTS = "testbed.models"
 """As ``testbed.learning.models.ENTRY_POINTS``, which imports torch."""
 
 
 def plugin_model(name: str) -> type[ModelSpec] | None:
-    """Return the section of a plug-in's model; None if the name is none of a plug-in.
+    """Return the section of a model with keys of its own; None if the name is of no such model.
 
     Raises:
         SpecError: its module cannot be imported, or it is no function.
     """
+    if name == TRANSFORMER:
+        return TransformerSpec
     if not is_plugin(name, BUILT_IN, ENTRY_POINTS):
         return None
     make = find(name, BUILT_IN, ENTRY_POINTS)

@@ -142,7 +142,7 @@ class Batches:
         at = draw.images
         # mode="clip" writes straight into ``out``; the default mode makes a copy first.
         np.take(self._dataset.train_images, at, axis=0, out=self._images, mode="clip")
-        np.take(self._dataset.train_labels, at, out=self._labels, mode="clip")
+        np.take(self._dataset.train_labels, at, axis=0, out=self._labels, mode="clip")
         if draw.moves is not None:
             self._augmentation.apply(self._images, draw.moves)
         return self._images, self._labels

@@ -63,13 +63,17 @@ def read_updates(directory: Path) -> Any:
     return _journal(directory, "updates", UPDATES)
 
 
-def read_evaluations(directory: Path) -> Any:
+def read_evaluations(directory: Path, measure: str | None = None) -> Any:
     """Return a run's evaluations as a ``pyarrow.Table`` with the columns ``EVALUATIONS``.
+
+    Args:
+        measure: the column of the run's measure, the last one, if it has one.
 
     Raises:
         NoRunError: the journal exists but lacks some of these columns.
     """
-    table = _journal(directory, "evaluations", EVALUATIONS)
+    columns = EVALUATIONS if measure is None else EVALUATIONS | {measure: "float64"}
+    table = _journal(directory, "evaluations", columns)
     if (directory / "evaluations.parquet").exists():
         return table
     text = _curve_csv(directory / "curve.csv")

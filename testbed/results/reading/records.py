@@ -151,6 +151,16 @@ class Diagnostic(_Record):
     meaning: str
 
 
+class Measure(_Record):
+    """What evaluations measured besides loss and accuracy; best and final value in a summary."""
+
+    name: str
+    unit: str = ""
+    better: Literal["higher", "lower"] = "lower"
+    best: Number = None
+    final: Number = None
+
+
 class Manifest(_Record):
     """``manifest.json``: what was run, where and by which versions.
 
@@ -174,6 +184,7 @@ class Manifest(_Record):
     links: Links | None = None
     network: Graph | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
+    measure: Measure | None = None
     pid: int
     pid_started: float
     versions: dict[str, str] = {}
@@ -280,6 +291,7 @@ class Summary(_Record):
     updates: int
     best_accuracy: Number = None
     final_accuracy: Number = None
+    measure: Measure | None = None
     ingress: Ingress
     servers: dict[str, Ingress] = {}
     updates_per_second: Number = None

@@ -26,7 +26,7 @@ from testbed.results.reading.journals import (
     read_updates,
 )
 from testbed.results.reading.over_links import LinkUse, read_over_links
-from testbed.results.reading.records import Ended, Event, Ingress, Manifest, Summary
+from testbed.results.reading.records import Ended, Event, Ingress, Manifest, Measure, Summary
 
 KILLED = "the orchestrator was killed"
 FORMAT = 1
@@ -42,6 +42,7 @@ class Evaluations:
         accuracy: float64, percent of the test set; NaN where it could not be measured.
         loss: float64; NaN or infinite after a divergence.
         payload_bytes, message_bytes, wire_bytes: int64, ingress so far.
+        measured: float64, of the run's measure; None if it has none.
     """
 
     iteration: npt.NDArray[np.int64]
@@ -51,6 +52,7 @@ class Evaluations:
     payload_bytes: npt.NDArray[np.int64]
     message_bytes: npt.NDArray[np.int64]
     wire_bytes: npt.NDArray[np.int64]
+    measured: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -154,9 +156,11 @@ class Run:
     @cached_property
     def evaluations(self) -> Evaluations:
         """The run's evaluations. Raises NoRunError if their journal has another format."""
-        table = read_evaluations(self.directory)
+        measure = self.manifest.measure.name if self.manifest.measure else None
+        table = read_evaluations(self.directory, measure)
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
-        return Evaluations(**columns)
+        measured = columns.pop(measure) if measure else None
+        return Evaluations(**columns, measured=measured)
 
     @cached_property
     def pushes(self) -> Any:
@@ -265,6 +269,7 @@ class Run:
             updates=count,
             best_accuracy=evaluations.best_accuracy,
             final_accuracy=float(evaluations.accuracy[-1]) if len(evaluations) else None,
+            measure=self._measure(evaluations),
             # What stayed within machines is known only at the end.
             ingress=Ingress(
                 **{name: so_far(name) for name in ("payload_bytes", "message_bytes", "wire_bytes")}
@@ -276,6 +281,14 @@ class Run:
             reason=reason,
             reconstructed=True,
         )
+
+    def _measure(self, evaluations: Evaluations) -> Measure | None:
+        """Return the run's measure with its best and last value so far."""
+        measure, measured = self.manifest.measure, evaluations.measured
+        if measure is None or measured is None or not np.isfinite(measured).any():
+            return measure
+        best = np.nanmax(measured) if measure.better == "higher" else np.nanmin(measured)
+        return measure.model_copy(update={"best": float(best), "final": float(measured[-1])})
 
     def _orchestrator_lives(self) -> bool:
         """Return True if the process that the manifest names is alive, not another of the same id."""

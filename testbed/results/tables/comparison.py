@@ -44,6 +44,8 @@ class Row:
         staleness_mean: updates applied between an update's pull and its application, on average.
         wire_bytes_to_accuracy: wire bytes at the first evaluation that reached the accuracy asked
             for; None if none did.
+        measure: what was measured besides loss and accuracy: ``name``, ``unit``, ``best`` and
+            ``final``; None if nothing was.
         crashed: workers that a fault froze or killed and that did not come back.
     """
 
@@ -64,6 +66,7 @@ class Row:
     staleness_mean: float | None
     wire_bytes_to_accuracy: int | None
     crashed: int = 0
+    measure: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class Comparison:
             *(["crashed"] if self._any_crashed else ()),
             "best %",
             "final %",
+            *(f"{which} {name}" for name in self._measures for which in ("best", "final")),
             "payload",
             "message",
             "wire",
@@ -101,6 +105,11 @@ class Comparison:
             "staleness",
             f"wire to {self.accuracy:g} %",
         )
+
+    @property
+    def _measures(self) -> list[str]:
+        """The names of what the runs measured besides loss and accuracy."""
+        return list(dict.fromkeys(row.measure["name"] for row in self.rows if row.measure))
 
     @property
     def _any_crashed(self) -> bool:
@@ -118,6 +127,7 @@ class Comparison:
                 *([q.as_count(row.crashed)] if self._any_crashed else ()),
                 q.as_decimal(row.best_accuracy, 2),
                 q.as_decimal(row.final_accuracy, 2),
+                *(cell for name in self._measures for cell in _measured(row.measure, name)),
                 q.as_bytes(row.payload_bytes),
                 q.as_bytes(row.message_bytes),
                 q.as_bytes(row.wire_bytes),
@@ -138,6 +148,18 @@ class Comparison:
             if row.ended != "completed"
         )
         return ended + self.warnings
+
+
+def _measured(measure: dict[str, Any] | None, name: str) -> tuple[str, str]:
+    """Return the cells of one run for a measure: the best and the last value."""
+    if measure is None or measure["name"] != name:
+        return q.as_decimal(None, 2), q.as_decimal(None, 2)
+    unit = f" {measure['unit']}" if measure["unit"] else ""
+    best, final = (
+        q.as_decimal(None, 2) if measure[key] is None else f"{measure[key]:.4g}{unit}"
+        for key in ("best", "final")
+    )
+    return best, final
 
 
 def compare(
@@ -182,6 +204,7 @@ def _row(name: str, run: Run, baseline_wire_bytes: float, accuracy: float) -> Ro
         updates=summary.updates,
         best_accuracy=summary.best_accuracy,
         final_accuracy=summary.final_accuracy,
+        measure=summary.measure.model_dump() if summary.measure else None,
         payload_bytes=ingress.payload_bytes,
         message_bytes=ingress.message_bytes,
         wire_bytes=ingress.wire_bytes,

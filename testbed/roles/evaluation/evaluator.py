@@ -46,8 +46,8 @@ def evaluate(
             if head.length != len(parameters):
                 raise WireError(f"parameters of {head.length} bytes, expected {len(parameters)}")
             receive_exactly(connection, parameters)
-            accuracy, loss = learner.evaluate(images, labels)
-            send(report, VersionEvaluated(version, accuracy, loss, connected))
+            accuracy, loss, measured = learner.evaluate(images, labels)
+            send(report, VersionEvaluated(version, accuracy, loss, connected, measured))
             line.look()
             connection.sendall(header(Kind.FINISHED, version))
 

@@ -98,8 +98,8 @@ def evaluate_slices(
         while _read_next(sources):
             version = sources[0].version
             assert version is not None
-            accuracy, loss = learner.evaluate(images, labels)
-            send(report, VersionEvaluated(version, accuracy, loss, connected))
+            accuracy, loss, measured = learner.evaluate(images, labels)
+            send(report, VersionEvaluated(version, accuracy, loss, connected, measured))
             line.look()
             for source in sources:
                 source.done()
