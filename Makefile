@@ -111,6 +111,10 @@ bench-sweep: install ## measure the throughput of 400 short simulations on one c
 bench-rules: install ## measure what each asynchronous rule costs the server beside ASGD, 32 and 200 workers
 	$(BIN)/python -m bench.rules
 
+.PHONY: bench-gamma-times
+bench-gamma-times: install ## measure stragglers and speed-ups of gamma-distributed times, by the virtual clock
+	$(BIN)/python -m bench.gamma_times
+
 RECORDS ?=
 .PHONY: records
 records: install ## measure the numbers of the pages anew, into docs/records: RECORDS="encodings agree"
