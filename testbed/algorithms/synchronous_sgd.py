@@ -23,9 +23,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from testbed.algorithms.asgd import WholeGradient
+from testbed.algorithms.compression import SelectionOptions, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.interface import Conditions, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate, Scaled, as_rate
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -33,7 +33,7 @@ from testbed.errors import SpecError
 from testbed.updates import DenseUpdate, FloatVector, Layout, Update
 
 
-class SynchronousSgdOptions(Options):
+class SynchronousSgdOptions(SelectionOptions):
     """The parameters of synchronous SGD: η is the experiment's learning rate."""
 
     name: Literal["sync-sgd"] = "sync-sgd"
@@ -229,13 +229,13 @@ class SynchronousSgd(ServedAlgorithm):
 
     @classmethod
     def averages(cls, options: SynchronousSgdOptions) -> bool:
-        return True
+        return options.ratio is None and not options.error_feedback
 
     @staticmethod
     def worker(
         options: SynchronousSgdOptions, layout: Layout, conditions: Conditions
     ) -> WorkerHalf:
-        return WholeGradient()
+        return compressing_worker(options, layout, "tensor")
 
     @staticmethod
     def server(

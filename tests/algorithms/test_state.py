@@ -20,6 +20,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "comp-asgd": [{"error_feedback": True, "momentum": 0.5, "error_decay": 0.5}],
     "adacomp": [{"error_feedback": True}],
     "dana-ga": [{"ratio": 0.1, "gap": "layer", "error_feedback": True}],
+    "dbw": [{"ratio": 0.01, "error_feedback": True}],
     "sync-sgd": [{"wait_for": 3}, {"wait_for": 2, "protocol": "push-and-interrupt"}],
 }
 """By algorithm: options other than the defaults, with which its halves remember more."""

@@ -19,7 +19,7 @@ def test_struck_workers_are_not_waited_for_and_the_engines_agree(tmp_path: Path)
         "algorithms": [
             {"name": "dbw", "protocol": "push-and-wait"},
             {"name": "dbw", "protocol": "push-and-interrupt"},
-            {"name": "dbw", "protocol": "pull", "gain": "k"},
+            {"name": "dbw", "protocol": "pull", "gain": "k", "ratio": 0.1},
         ],
         "devices": {"workers": 8, "suspect_after": "3s"},
         "faults": [

@@ -26,9 +26,9 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from testbed.algorithms.asgd import WholeGradient
+from testbed.algorithms.compression import SelectionOptions, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.interface import Conditions, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer, SynchronousSgd
@@ -61,7 +61,7 @@ def gradients_to_wait_for(
     return max(1, min(workers, round(best)))
 
 
-class AdaSyncOptions(Options):
+class AdaSyncOptions(SelectionOptions):
     """The parameters of AdaSync: η is the experiment's learning rate."""
 
     name: Literal["adasync"] = "adasync"
@@ -206,11 +206,11 @@ class AdaSync(ServedAlgorithm):
 
     @classmethod
     def averages(cls, options: AdaSyncOptions) -> bool:
-        return True
+        return options.ratio is None and not options.error_feedback
 
     @staticmethod
     def worker(options: AdaSyncOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        return WholeGradient()
+        return compressing_worker(options, layout, "tensor")
 
     @staticmethod
     def server(

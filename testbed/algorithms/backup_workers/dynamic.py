@@ -19,11 +19,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.backup_workers.gain import GainEstimator, Gradients
 from testbed.algorithms.backup_workers.iteration_times import IterationTimes, Untried
+from testbed.algorithms.compression import SelectionOptions, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.interface import Conditions, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer, SynchronousSgd
@@ -31,7 +31,7 @@ from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import FloatVector, Layout, Update
 
 
-class DynamicOptions(Options):
+class DynamicOptions(SelectionOptions):
     """The parameters of DBW: η is the experiment's learning rate."""
 
     name: Literal["dbw"] = "dbw"
@@ -195,11 +195,11 @@ class DynamicBackupWorkers(ServedAlgorithm):
 
     @classmethod
     def averages(cls, options: DynamicOptions) -> bool:
-        return True
+        return options.ratio is None and not options.error_feedback
 
     @staticmethod
     def worker(options: DynamicOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        return WholeGradient()
+        return compressing_worker(options, layout, "tensor")
 
     @staticmethod
     def server(

@@ -1,7 +1,8 @@
 """The gain of an update: the loss that it is expected to take away, estimated from what arrived.
 
 Xu et al. (paper 004), §3.1. Everything is in double precision: the variance is a difference of two
-numbers that are often nearly equal.
+numbers that are often nearly equal. Where workers push a selection of their gradients, the entries that
+they leave out count as 0.
 """
 
 import math
