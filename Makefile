@@ -74,6 +74,11 @@ test: install lint ## run the linters and the whole test suite
 	$(BIN)/pytest -n 2 --dist loadscope || { [ $$? = 1 ] && echo "these tests failed; each runs once more, alone:" && \
 		$(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none; }
 
+.PHONY: test-ray
+test-ray: install ## run a sweep on a real Ray cluster of three nodes, and kill one; installs Ray (70 MB)
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest -n 0 tests/sweeps/test_cluster.py
+
 lint: install ## run ruff, mypy (strict) and the check of imports between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

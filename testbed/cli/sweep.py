@@ -30,6 +30,13 @@ def sweep(
             min=1, metavar="N", help="Simulations at a time; by default one for each core."
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on a Ray cluster: auto for the one that this host is in, or its address.",
+        ),
+    ] = None,
     only_plan: Annotated[
         bool, typer.Option("--plan", help="Show what would run, and start nothing.")
     ] = False,
@@ -40,9 +47,10 @@ def sweep(
 ) -> None:
     """Run every combination of the values in an experiment file's sweep section.
 
-    Simulations run side by side, one on each core; emulations one after the other. Started again, it
-    goes on where it stopped: complete runs are kept, and new values of a key only add runs. The results
-    are one table (results.parquet, results.csv) and figures, beside the run directories.
+    Simulations run side by side, one on each core, or on a Ray cluster; emulations one after the other.
+    Started again, it goes on where it stopped: complete runs are kept, and new values of a key only add
+    runs. The results are one table (results.parquet, results.csv) and figures, beside the run
+    directories.
     """
     from testbed.display.many import ManyRuns
     from testbed.experiment.sweep import load_sweep
@@ -59,7 +67,7 @@ def sweep(
         for one in wanted(loaded, out):
             say(one.title)
         return
-    swept = sweeping.carry_out(loaded, out, Means(say, ManyRuns, at_once), figures=figures)
+    swept = sweeping.carry_out(loaded, out, Means(say, ManyRuns, at_once, ray), figures=figures)
     show(swept, as_json)
     if swept.caught is not None:
         done = f"{swept.complete} of {len(swept.wanted)} runs are complete"

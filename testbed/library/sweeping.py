@@ -112,6 +112,7 @@ def sweep(
     exclude: Sequence[Mapping[str, Any]] | None = None,
     out: str | Path = "runs",
     at_once: int | None = None,
+    ray: str | None = None,
     figures: bool = False,
     progress: bool = True,
     check: bool = True,
@@ -130,6 +131,7 @@ def sweep(
         exclude: combinations that are not run, as in a ``sweep`` section.
         out: the folder of all runs; those of the sweep are in ``NAME/sweep`` below it.
         at_once: simulations at a time; None for one per core.
+        ray: the address of a Ray cluster that carries out the runs, or ``auto``; None for this host.
         figures: True to draw the figures as well, which takes seconds.
         progress: True to show what will run and how far all are, on a terminal, in a notebook or in a
             pipe.
@@ -145,6 +147,7 @@ def sweep(
         (lambda text: print(text, file=sys.stderr, flush=True)) if progress else lambda _: None,
         many_runs if progress else QuietRuns,
         at_once,
+        ray,
     )
     swept = sweeping.carry_out(loaded, Path(out), means, figures=figures)
     if swept.caught is not None:

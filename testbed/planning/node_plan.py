@@ -87,21 +87,31 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
     }
 
 
-def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
-    """Return whether the dataset is a known one, and each mounted host path with its place inside."""
+def files_read(plan: Plan) -> list[tuple[Path, str | None]]:
+    """Return the files and folders that a run reads, each with the name of the dataset that it is.
+
+    The name is None for a trace and for a dataset that the experiment names by its path. Code and data
+    that are installed with the testbed are not among them.
+    """
     settings = plan.settings
     parts = [
         part for device in settings.kinds_of_devices for part in (device.compute, device.waiting)
     ]
-    files = [str(part["file"]) for part in parts if "file" in part]
-    mounts = {path: path for path in files}
-    if settings.data.dataset in catalogue.names():
-        folder = catalogue.place_of(settings.data.dataset)
-        if folder is None:
-            return False, mounts
-        return True, mounts | {str(folder.absolute()): f"{DATA}/{settings.data.dataset}"}
-    if settings.data.chosen.is_function:
-        return False, mounts | {str(path): str(path) for path in settings.data.chosen.paths}
-    if Path(settings.data.dataset).is_absolute():
-        mounts[settings.data.dataset] = settings.data.dataset
-    return False, mounts
+    files = dict.fromkeys(str(part["file"]) for part in parts if "file" in part)
+    found: list[tuple[Path, str | None]] = [(Path(file), None) for file in files]
+    name = settings.data.dataset
+    if name in catalogue.names():
+        if (folder := catalogue.place_of(name)) is not None:
+            found.append((folder.absolute(), name))
+    elif settings.data.chosen.is_function:
+        found += [(path, None) for path in settings.data.chosen.paths]
+    elif Path(name).is_absolute():
+        found.append((Path(name), None))
+    return found
+
+
+def _mounts(plan: Plan) -> tuple[bool, dict[str, str]]:
+    """Return whether the dataset is a known one, and each mounted host path with its place inside."""
+    read = files_read(plan)
+    mounts = {str(path): f"{DATA}/{name}" if name else str(path) for path, name in read}
+    return any(name for _, name in read), mounts

@@ -68,15 +68,16 @@ def measuring(specs: Sequence[Spec], folder: Path, known: Mapping[Kind, Speed]) 
         of_kind[kind(spec)].append(spec)
     jobs: dict[Kind, Job] = {}
     for key, alike in of_kind.items():
-        short = _short(alike[0])
+        first = short(alike[0])
         together = sum(spec.training.updates for spec in alike)
-        if key not in known and together >= WORTH * short.training.updates:
+        if key not in known and together >= WORTH * first.training.updates:
             words = " ".join(str(part) for part in (*key[1:4], f"{key[4]} workers"))
-            jobs[key] = Job(f"measuring {words}", dump(short), folder / str(len(jobs)))
+            jobs[key] = Job(f"measuring {words}", dump(first), folder / str(len(jobs)))
     return jobs
 
 
-def _short(spec: Spec) -> Spec:
+def short(spec: Spec) -> Spec:
+    """Return a short run of the kind of a spec."""
     updates = min(spec.training.updates, max(LEAST, min(MOST, spec.evaluation.every)))
     training = spec.training.model_copy(update={"updates": updates})
     return spec.model_copy(update={"training": training})

@@ -22,6 +22,7 @@ from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan, plan
 from testbed.quantities import as_duration, as_number
 from testbed.sweeps import estimate
+from testbed.sweeps.cluster import Cluster
 from testbed.sweeps.estimate import Kind, Speed
 from testbed.sweeps.pool import Job, Pool
 from testbed.sweeps.shown import Shown
@@ -39,11 +40,13 @@ class Means:
         say: is called with lines of text: what will run, and how long it will take.
         screen: makes the display of some runs from a title and their number.
         at_once: simulations at a time; None for one per core. Emulations run one after the other.
+        ray: the address of a Ray cluster that carries out the runs, or ``auto``; None for this host.
     """
 
     say: Callable[[str], None]
     screen: Callable[[str, int], Screen]
     at_once: int | None = None
+    ray: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +81,44 @@ def carry_out_missing(
         SpecError, DataError, HostError: they cannot be begun.
         RunError: another process is carrying out runs in the folder.
     """
-    size = _at_once([one.spec for one in missing], means.at_once)
-    _announce(missing, size, means.say)
+    specs = [one.spec for one in missing]
+    size = _at_once(specs, means)
+    _announce(missing, size, means)
     _check(missing, folder, size)
-    with _alone(folder), Pool(size) as pool:
+    with _alone(folder), _processes(specs, size, means) as pool:
         caught, expected = _foresee(pool, missing, means, known)
         if caught is not None:
             return CarriedOut(caught=caught)
-        _tell(missing, expected, size, means.say)
+        _tell(missing, expected, pool.size, means.say)
         jobs = [Job(one.title, dump(one.spec), one.directory) for one in missing]
         with means.screen(name, len(jobs)) as screen:
-            caught = pool.carry_out(jobs, Shown(screen, expected, size))
+            caught = pool.carry_out(jobs, Shown(screen, expected, pool.size))
     failed = tuple(job for job in jobs if job.result and job.result.ended == "failed")
     return CarriedOut(failed, caught)
 
 
-def _announce(missing: Sequence[Wanted], size: int, say: Callable[[str], None]) -> None:
+@contextlib.contextmanager
+def _processes(specs: Sequence[Spec], size: int, means: Means) -> Iterator[Pool | Cluster]:
+    """Yield what carries out runs: processes of this host, or a cluster that has been checked."""
+    if means.ray is None:
+        with Pool(size) as pool:
+            yield pool
+        return
+    with Cluster(means.ray, _memory(specs)) as cluster:
+        short = Job("comparing the nodes", dump(estimate.short(specs[0])), Path("compared"))
+        with means.screen("comparing the nodes", 1) as screen:
+            cluster.check(short, Shown(screen, {}, 1), means.say)
+        yield cluster
+
+
+def _announce(missing: Sequence[Wanted], size: int, means: Means) -> None:
+    say = means.say
     for one in missing[:_LISTED]:
         say(f"  {one.title}")
     if len(missing) > _LISTED:
         say(f"  and {len(missing) - _LISTED} more")
     how = "one after the other" if size == 1 else f"{size} at a time"
-    say(f"{missing[0].spec.engine}, {how}")
+    say(f"{missing[0].spec.engine}, {how if means.ray is None else 'on a Ray cluster'}")
 
 
 def _tell(
@@ -115,7 +134,7 @@ def _tell(
 
 
 def _foresee(
-    pool: Pool, missing: Sequence[Wanted], means: Means, known: Mapping[Kind, Speed]
+    pool: Pool | Cluster, missing: Sequence[Wanted], means: Means, known: Mapping[Kind, Speed]
 ) -> tuple[int | None, dict[Path, float]]:
     """Measure a short run of each kind whose speed is not known.
 
@@ -146,14 +165,24 @@ def _check(missing: Sequence[Wanted], folder: Path, size: int) -> None:
         execution.check([planned] * size, folder)
 
 
-def _at_once(specs: Sequence[Spec], wanted: int | None) -> int:
+def _at_once(specs: Sequence[Spec], means: Means) -> int:
     """Return the number of runs at a time: an emulation takes the host, a simulation a core."""
-    if any(spec.engine == "emulation" for spec in specs):
+    emulated = any(spec.engine == "emulation" for spec in specs)
+    if emulated and means.ray is not None:
+        raise SpecError(
+            "engine: a Ray cluster carries out simulations only, since an emulation takes a whole host "
+            "and its root: add `--set engine=simulation`, or leave --ray out"
+        )
+    if emulated or means.ray is not None:
         return 1
+    room = max(1, psutil.virtual_memory().available // _memory(specs))
+    return min(means.at_once or len(os.sched_getaffinity(0)), len(specs), room)
+
+
+def _memory(specs: Sequence[Spec]) -> int:
+    """Return the bytes that the largest of the runs takes."""
     largest = max(specs, key=lambda spec: spec.devices.workers)
-    each = max(one.memory for one in plan(largest))
-    room = max(1, psutil.virtual_memory().available // each)
-    return min(wanted or len(os.sched_getaffinity(0)), len(specs), room)
+    return max(one.memory for one in plan(largest))
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ NOT_RUN = {
     "star      for worker in": "lines of its subclasses",
     "worker i                                     server": "a drawing",
     "peer j                                       peer i": "a drawing",
+    "ray start --head": "tests/sweeps/test_cluster.py starts such nodes",
     'WORKERS = Key("devices.workers"': "lines of a paper; tests/reproduction/invented.py has them",
 }
 """Blocks without a language by their beginning, with the reason why they are not run."""
