@@ -18,6 +18,7 @@ from testbed.orchestrator.devices import Devices
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.records import Records
+from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 
 
@@ -38,6 +39,7 @@ class Restoration:
         self._evaluations = evaluations
         self._devices = devices
         self._injection = injection
+        self._repetition = Repetition()
 
     @property
     def resumed(self) -> bool:
@@ -109,6 +111,8 @@ class Restoration:
         elif report.counts is not None:
             records.event("info", text, name)
             records.deduplication.back_to(report.counts)
+            if warning := self._repetition.back_to(version):
+                records.event("warning", warning, name)
         else:
             self._go_back(report.server, version, text)
         self._injection.restored(report.server, version, report.connected, report.incarnations)

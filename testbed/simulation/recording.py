@@ -21,6 +21,7 @@ from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.fault_log import FaultLog
 from testbed.runs.outcome import Outcome, manifest
+from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
@@ -82,6 +83,7 @@ class Recording:
         self._metrics = metrics
         self._evaluate = evaluate
         self._deduplication = Deduplication(counts)
+        self._repetition = Repetition()
         self._fault_log = FaultLog(
             self.log,
             self.event,
@@ -118,6 +120,8 @@ class Recording:
         version = self.system.version
         text = f"back from the checkpoint of update {version:,}" if state else "begins anew"
         self.event("info", text, server)
+        if warning := self._repetition.back_to(version):
+            self.event("warning", warning, server)
 
     def _counts(self) -> dict[str, int]:
         """Return the number of records of each kind."""
