@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.simulation.served_system import ServedSystem
-from tests.simulation.test_simulated import Simulated
+from tests.simulation.test_simulated import Simulated, assert_differ_by_rounding
 from tests.simulation.test_simulated import settings as star_settings
 
 WORKERS = 6
@@ -230,3 +230,11 @@ def test_versions_are_kept_as_long_as_they_are_needed() -> None:
         system = simulated(*name).system
         assert isinstance(system, ServedSystem)
         assert len(system._devices._compute.versions) <= WORKERS + 2
+
+
+@pytest.mark.parametrize("algorithm", ["k", "asynchronous"])
+def test_batched_gradients_change_rounding_and_nothing_else(algorithm: str) -> None:
+    options = ALGORITHMS[algorithm]
+    batched = hierarchical(options, network="shared", simulation={"batched": True})
+    assert batched.settings.data.batched
+    assert_differ_by_rounding(batched, simulated(algorithm, "shared"))

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from tests.simulation.test_simulated import NETWORKS, SERVED, UPDATES, WORKERS, Simulated, settings
+from tests.simulation.test_simulated import (
+    NETWORKS,
+    SERVED,
+    UPDATES,
+    WORKERS,
+    Simulated,
+    assert_differ_by_rounding,
+    settings,
+)
 
 SHAPED = NETWORKS["shaped"]
 FAST = {"uplink": "50mbit", "downlink": "50mbit", "delay": "5ms"}
@@ -71,6 +79,15 @@ def test_the_servers_share_a_workers_link() -> None:
     alone, several = (with_servers("asgd", servers, 1, **how).rows for servers in (1, 3))
     assert several["time"][-1] == pytest.approx(alone["time"][-1], rel=1e-3)
     assert several["time"][-1] > alone["time"][-1]
+
+
+@pytest.mark.parametrize("algorithm", ["asgd", "push-and-wait"])
+def test_batched_gradients_change_rounding_and_nothing_else(algorithm: str) -> None:
+    serial, batched = (
+        with_servers(algorithm, 3, network=SHAPED, simulation={"batched": batched})
+        for batched in (False, True)
+    )
+    assert_differ_by_rounding(batched, serial)
 
 
 @pytest.mark.parametrize("algorithm", ["asgd", "pull", "push-and-interrupt"])

@@ -334,10 +334,14 @@ def test_versions_are_stored_once_and_as_long_as_they_are_needed(
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("algorithm", ["asgd", "sync-all", "pull", "push-and-wait"])
 def test_batched_gradients_change_rounding_and_nothing_else(algorithm: str, network: str) -> None:
-    serial = simulated(algorithm, network)
     batched = Simulated(
         settings(algorithm, network=NETWORKS[network], simulation={"batched": True})
     )
+    assert_differ_by_rounding(batched, simulated(algorithm, network))
+
+
+def assert_differ_by_rounding(batched: Simulated, serial: Simulated) -> None:
+    """Assert that runs with batched and with serial gradients differ by rounding and nothing else."""
     assert batched.before == serial.before
     assert batched.after == serial.after
     assert batched.rows.dtype.names is not None
