@@ -14,12 +14,14 @@ import pytest
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.codec import send
-from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request
-from testbed.messages.reports import ServerFinished
+from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request, Saved
+from testbed.messages.reports import ConnectionClosed, ServerFinished
 from testbed.roles.server.driven_aggregator import DrivenAggregator
+from testbed.roles.server.driven_server import serve_driven
+from testbed.roles.server.restoration import Restart
 from testbed.roles.server.serving import Serving
 from testbed.wire.frames import Kind, header
-from tests.roles.server.test_server import SIZE, Running, dense, receive
+from tests.roles.server.test_server import SIZE, Running, dense, hello, receive
 from tests.roles.server.test_wall_aggregator import TREE, Server, above, half
 
 __all__ = ["above"]
@@ -51,6 +53,21 @@ class Clock:
         return self.outcome()
 
 
+class GoesBack:
+    """An aggregator whose state is saved, and that is made anew when it goes back."""
+
+    def __init__(self, serving: Serving, channel: Channel, options: dict[str, Any]) -> None:
+        def make(restart: Restart | None) -> DrivenAggregator:
+            own = replace(serving, half=half(options), index=1, is_saved=True, restart=restart)
+            return DrivenAggregator(own, channel)
+
+        self._make = make
+        self.parts = make(None).parts
+
+    def serve(self) -> None:
+        serve_driven(self._make, None)
+
+
 Drive: TypeAlias = Callable[..., tuple[Running, Clock]]
 
 
@@ -61,9 +78,8 @@ def drive(monkeypatch: pytest.MonkeyPatch, above: Server) -> Iterator[Drive]:
     def start(**options: Any) -> tuple[Running, Clock]:
         ours, theirs = Channel.pair()
 
-        def make(serving: Serving) -> DrivenAggregator:
-            own = half(options)
-            return DrivenAggregator(replace(serving, half=own, index=1), theirs)
+        def make(serving: Serving) -> GoesBack:
+            return GoesBack(serving, theirs, options)
 
         made.append((Running(monkeypatch, make, None, **TREE | {"clock": "virtual"}), Clock(ours)))
         return made[-1]
@@ -138,6 +154,44 @@ def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
         device.close()
     finished = running.until(ServerFinished)
     assert (finished.payload_bytes, finished.message_bytes, finished.late) == (8, 9, 0)
+
+
+def test_what_its_server_had_not_read_is_pushed_again_after_a_kill(
+    drive: Drive, above: Server
+) -> None:
+    running, clock = drive()
+    devices = begun(running, clock, above)
+    above.send(0, 1.5)
+    clock.ask(driving.Adopt(0, 0.5))
+    serve(clock, devices, 0)
+    for number, device in enumerate(devices):
+        device.sendall(dense(0, 2.0 + number) + header(Kind.PULL))
+        take(clock, number, 0)
+    clock.ask(driving.Combine())
+    clock.begin(driving.Save([(0, []), (1, [])], unread=True))
+    saved = FROM_SERVER.receive(clock.channel)
+    assert isinstance(saved, Saved)
+    assert list(saved.there) == [0, 1]
+    devices[0].sendall(b"\0" * 7)  # what is still under way is read out
+    clock.ask(driving.GoBack(1))
+    above.connection.close()  # the killed server
+    for device in devices:
+        assert device.recv(1) == b""
+        device.close()
+    closed = [running.until(ConnectionClosed) for _ in devices]
+    assert {one.worker: one.incomplete_bytes for one in closed} == {0: 7, 1: 0}
+    assert {(one.payload_bytes, one.reason) for one in closed} == {(4 * SIZE, None)}
+    assert clock.ask(driving.Restore(saved.raw)).version == 0
+    above.accept(resume=True)
+    pushed = above.push()
+    assert (pushed.number, pushed.count) == (0, 2)
+    assert set(np.frombuffer(pushed.body, np.float32)) == {5.0}
+    for number in (0, 1):
+        device = running.connect()
+        device.sendall(hello(number))
+        assert receive(device) == (Kind.RESUME, SIZE, b"")
+    assert list(clock.gathered().workers) == [0, 1]
+    assert running.events("warning") == []
 
 
 def test_a_time_limit_and_late_pushes(drive: Drive, above: Server) -> None:

@@ -79,15 +79,19 @@ class Server:
         self.port: int = self._listener.getsockname()[1]
         self.connection: socket.socket
 
-    def accept(self) -> int:
-        """Answer the aggregator's greeting and read its pull; return its number as a worker."""
+    def accept(self, *, resume: bool = False) -> int:
+        """Answer the aggregator's greeting and read its pull; return its number as a worker.
+
+        Args:
+            resume: True if the aggregator is to go on from where it was; it does not ask then.
+        """
         self._listener.settimeout(10)
         self.connection, _ = self._listener.accept()
         self.connection.settimeout(10)
         kind, number, secret = receive(self.connection)
         assert (kind, secret) == (Kind.HELLO, SECRET)
-        self.connection.sendall(header(Kind.WELCOME, SIZE))
-        assert receive(self.connection)[0] is Kind.PULL
+        self.connection.sendall(header(Kind.RESUME if resume else Kind.WELCOME, SIZE))
+        assert resume or receive(self.connection)[0] is Kind.PULL
         return Identity.of(number).number
 
     def send(self, version: int, value: float) -> None:
