@@ -109,7 +109,7 @@ shards: install ## measure four servers and ten clusters against a star, 200 wor
 	$(BIN)/python -m bench.shards
 
 .PHONY: bench-sweep
-bench-sweep: install ## measure the throughput of 400 short simulations on one core and on all
+bench-sweep: install ## measure the throughput of 400 short simulations on one core, on all, and by Ray if installed
 	$(BIN)/python -m bench.sweep
 
 .PHONY: bench-rules
