@@ -192,10 +192,15 @@ class Cluster:
             job.result = Result("failed", str(error).strip().split("\n")[-1])
             return
         job.result = Result(**fields)
-        if directory is not None:
+        if directory is None:
+            return
+        try:
             unpack(directory, job.directory)
             # Its paths were those of the node.
             (job.directory / "spec.yaml").write_text(job.spec, encoding="utf-8")
+        except OSError as error:
+            why = f"{job.directory} cannot be written: {error.strerror or error}"
+            job.result = Result("failed", why)
 
     def _cancel(self, refs: Sequence[Any]) -> None:
         """End all runs, and wait until they have ended."""
