@@ -14,6 +14,7 @@ Where they live, and whose they are, is an option of the model:
     mean of the workers' β′. ASGD's step is −α / max(1, σ), and moves β by (β′ − β) / max(1, σ): within
     one staleness, σ updates, by about one worker's change. β follows the statistics as one worker's
     would, and does not overshoot as long as BatchNorm's momentum is below 1/e (torch's is 0.1).
+    Rules with momentum, look-ahead or a penalty move buffers as ASGD does (``Layout.buffers``).
 
 Statistics of each worker's own are no option. BatchNorm reads its running statistics in an evaluation
 only, and the evaluator is no worker: nothing would read them.
