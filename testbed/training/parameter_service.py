@@ -241,6 +241,11 @@ class ParameterService(Stateful):
         elif not self.is_asking(worker):
             self._silence.begins(worker, time)
 
+    @property
+    def _newest(self) -> int:
+        """The newest version that a worker may have been sent."""
+        return self.half.version
+
     def is_suspected(self, worker: int) -> bool:
         """Return True if the worker has been silent for too long, and still is."""
         return self._states[worker] is State.SUSPECTED
@@ -337,8 +342,8 @@ class ParameterService(Stateful):
             return
         again = self._states.handle(Event.PUSH, worker) is State.SUSPECTED
         if again or push.update is None:
-            if push.base_version > before:
-                raise ValueError(f"base version {push.base_version} is ahead of {before}")
+            if push.base_version > self._newest:
+                raise ValueError(f"base version {push.base_version} is ahead of {self._newest}")
             if not again:
                 half.finished(worker, push.base_version, time=time)
             delay = None

@@ -327,6 +327,31 @@ def test_a_server_that_was_killed_is_greeted_again_and_devices_stay(
     assert not running.of(ConnectionClosed)
 
 
+def test_a_suspected_device_may_push_for_a_version_that_a_killed_server_has_lost(
+    run: Run, above: Server
+) -> None:
+    running = run(rules=(SERVER_KILLED,), suspect_after=0.5)
+    a, b = begun(running, above)
+    for device in (a, b):
+        device.sendall(dense(0, 2.0) + header(Kind.PULL))
+    above.push()
+    above.send(1, 1.0)
+    assert [receive(device)[1] for device in (a, b)] == [1, 1]
+    a.sendall(dense(1, 2.0) + header(Kind.PULL))
+    assert running.until(WorkerSuspected).worker == 1
+    above.push()
+    linger = struct.pack("ii", 1, 0)
+    above.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    above.connection.close()
+    above.accept()
+    above.send(0, 7.0)
+    assert receive(a)[1] == 0
+    b.sendall(dense(1, 8.0) + header(Kind.PULL))
+    assert running.until(WorkerWelcomed).worker == 1
+    assert receive(b)[1] == 0
+    assert not running.of(ConnectionClosed)
+
+
 @pytest.mark.parametrize("base", [1, 7])
 def test_a_push_of_a_version_that_is_not_there_costs_the_device_its_connection(
     run: Run, above: Server, base: int
