@@ -8,6 +8,7 @@ roles that the containers start, where an engine has the image of this code. Exi
 anything differs.
 """
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -121,12 +122,16 @@ def usable() -> tuple[list[str], str]:
 
 def main() -> int:
     """Run, compare and print; return the exit status."""
-    specs = [Path(sys.argv[1])] if len(sys.argv) > 1 else SPECS
+    parser = argparse.ArgumentParser(prog="python -m bench.agree", description=__doc__)
+    parser.add_argument("spec", nargs="?", type=Path, help="one experiment; default: all of them")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="as --set takes them")
+    options = parser.parse_args()
+    specs = SPECS if options.spec is None else (options.spec,)
     runtimes, without = usable()
     found: list[Pair] = []
     for spec in specs:
         with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
-            made = pairs(spec, Path(folder), sys.argv[2:], runtimes)
+            made = pairs(spec, Path(folder), options.changes, runtimes)
         # All ways of a run below each other.
         runs = len(made) // len(runtimes)
         found += sorted(made, key=lambda pair: made.index(pair) % runs)
