@@ -203,9 +203,14 @@ def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
             continue
         for name in itertools.filterfalse(is_server, record["devices"]):
             of_it = rows["worker"] == int(name.removeprefix("worker-"))
-            later = int((of_it & (rows["time"] > record["time"])).sum())
-            if later > 1:
-                found.append(f"{name} pushed {later} times after it was gone")
+            later = collections.Counter(
+                rows["server"][of_it & (rows["time"] > record["time"])].tolist()
+            )
+            found += [
+                f"{name} pushed {count} times to server {server} after it was gone"
+                for server, count in later.items()
+                if count > 1
+            ]
     return found
 
 
