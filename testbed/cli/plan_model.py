@@ -23,6 +23,7 @@ def describe(plan: Plan) -> list[str]:
         text += {
             "none": ", without running statistics",
             "shared": f", {about.buffers:,} values of running statistics at the server",
+            "per-worker": f", each worker keeps {about.buffers:,} values of running statistics",
         }[model.buffers]
     training, inputs = plan.settings.training, inputs_of(plan.spec.dataset.choice)
     loss = training.loss or ("next-token" if inputs.tokens else "classification")

@@ -54,9 +54,21 @@ def of_model(contents: Contents) -> list[Conflict]:
         )
         found.append((("simulation", key), text))
     found += [*_of_optimisation(contents), *_of_stream(contents)]
-    if model.buffers == "shared":
-        found += _of_shared_buffers(contents, about.buffers)
+    if model.buffers != "none" and not about.buffers:
+        found.append((("model", "buffers"), f"{model.name} has no buffers: take it out"))
+    elif model.buffers == "shared":
+        found += _of_shared_buffers(contents)
+    elif model.buffers == "per-worker" and _has_emulated_checkpoints(contents):
+        text = (
+            "the buffers that emulated workers keep are in no checkpoint: take it out, or "
+            "`checkpoints.every`, or simulate"
+        )
+        found.append((("model", "buffers"), text))
     return found
+
+
+def _has_emulated_checkpoints(contents: Contents) -> bool:
+    return contents.checkpoints.every is not None and contents.engine == "emulation"
 
 
 def _of_loss(contents: Contents, inputs: Inputs) -> list[Conflict]:
@@ -123,10 +135,8 @@ def _of_stream(contents: Contents) -> list[Conflict]:
     return found
 
 
-def _of_shared_buffers(contents: Contents, values: int) -> list[Conflict]:
+def _of_shared_buffers(contents: Contents) -> list[Conflict]:
     path = ("model", "buffers")
-    if not values:
-        return [(path, f"{contents.model.name} has no buffers: take it out")]
     text = (
         "does not move buffers by −α times a mean of whole gradients, as shared buffers need it to be "
         "averaged: use `buffers: none`"

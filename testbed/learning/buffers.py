@@ -16,8 +16,14 @@ Where they live, and whose they are, is an option of the model:
     would, and does not overshoot as long as BatchNorm's momentum is below 1/e (torch's is 0.1).
     Rules with momentum, look-ahead or a penalty move buffers as ASGD does (``Layout.buffers``).
 
-Statistics of each worker's own are no option. BatchNorm reads its running statistics in an evaluation
-only, and the evaluator is no worker: nothing would read them.
+``per-worker``
+    Each worker (or peer) keeps the buffers for itself: a gradient begins with what its last one left,
+    and nothing of them travels. So this is right for every algorithm too, and for modules that read
+    their buffers in training: vectors of spectral normalisation, or averages that a layer uses. The
+    evaluator is no worker and has no such buffers. In an evaluation BatchNorm normalises by the
+    statistics of the images that are tested at a time, as with ``none``, and other buffers are as the
+    constructor made them. With BatchNorm alone, which reads its statistics in evaluations only, results
+    are those of ``none``.
 """
 
 from collections.abc import Mapping
@@ -26,17 +32,24 @@ from typing import Literal, TypeAlias
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-Buffers: TypeAlias = Literal["none", "shared"]
+Buffers: TypeAlias = Literal["none", "shared", "per-worker"]
 
 
 def prepare(module: nn.Module, buffers: Buffers) -> None:
-    """Take BatchNorm's running statistics away, unless buffers are shared."""
-    if buffers == "shared":
+    """Take BatchNorm's running statistics away, if there are to be no buffers."""
+    if buffers != "none":
         return
     for part in module.modules():
         if isinstance(part, _NormBase) and part.track_running_stats:
             part.running_mean = part.running_var = part.num_batches_tracked = None
             part.track_running_stats = False
+
+
+def by_batch(module: nn.Module) -> None:
+    """Let BatchNorm normalise by the statistics of what it is given, in an evaluation too."""
+    for part in module.modules():
+        if isinstance(part, _NormBase):
+            part.train()
 
 
 def shared_by(module: nn.Module, buffers: Buffers) -> Mapping[str, Tensor]:
@@ -46,7 +59,7 @@ def shared_by(module: nn.Module, buffers: Buffers) -> Mapping[str, Tensor]:
         ValueError: a BatchNorm averages over all batches (its momentum is None), which the number of
             batches that each device has seen would have to be shared for.
     """
-    if buffers == "none":
+    if buffers != "shared":
         return {}
     for name, part in module.named_modules():
         if isinstance(part, _NormBase) and part.track_running_stats and part.momentum is None:

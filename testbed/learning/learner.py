@@ -14,6 +14,7 @@ because the last bit of the matrix library's result may depend on it.
 """
 
 import copy
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -30,6 +31,9 @@ from testbed.learning.losses import CROSS_ENTROPY, Evaluated, Loss, single
 from testbed.learning.models import Model, drawn, layout_of, structure
 from testbed.updates import FloatVector, Layout
 
+OwnBuffers: TypeAlias = tuple[Array, ...]
+"""A device's own buffers, in the order of ``named_buffers``."""
+
 
 class Learner:
     """A model with its parameters and gradient in flat buffers.
@@ -40,11 +44,14 @@ class Learner:
         layout: the position of each tensor in it.
         statistics: the part of the vector that is shared buffers; its gradient is β − β′
             (``testbed.learning.buffers``), which the caller divides by the learning rate.
+        own_buffers: where each device has its own: those that the next gradient begins with, and after
+            it those that it has left; None: as the constructor made them.
     """
 
     parameters: FloatVector
     layout: Layout
     statistics: slice
+    own_buffers: OwnBuffers | None = None
 
     def __init__(
         self,
@@ -195,20 +202,24 @@ class Learner:
         self._flat_gradient.zero_()  # backward adds to existing gradients
         if seed is not None:
             torch.default_generator.manual_seed(seed)
-        self._set_buffers()
+        self._set_buffers(self.own_buffers)
         outputs = self._module(torch.from_numpy(images))
         loss = single(self._loss.mean(outputs, torch.from_numpy(labels)))
         loss.backward()  # type: ignore[no-untyped-call]
         for buffer, part in self._shared:
             torch.sub(self._values[part], buffer.flatten(), out=self._flat_gradient[part])
+        if self._buffers == "per-worker":
+            self.own_buffers = tuple(one.numpy().copy() for one, _ in self._constant)
         return float(loss.detach())
 
-    def _set_buffers(self) -> None:
-        """Set the module's buffers as they are in the flat vector, or as they were made."""
+    def _set_buffers(self, own: OwnBuffers | None = None) -> None:
+        """Set the module's buffers as they are in the flat vector, a device's own, or as made."""
         for buffer, part in self._shared:
             buffer.copy_(self._values[part].view(buffer.shape))
         for buffer, made in self._constant:
             buffer.copy_(made)
+        for (buffer, _), value in zip(self._constant, own or (), strict=False):
+            buffer.copy_(torch.from_numpy(value))
 
     def evaluate(
         self,
@@ -228,6 +239,8 @@ class Learner:
         logits_of = self._evaluation[1] or self._module
         totals = self._loss.total()
         self._module.eval()
+        if self._buffers == "per-worker":
+            rules.by_batch(self._module)
         if self._training is None:
             torch.default_generator.manual_seed(0)  # a layer may draw in an evaluation, too
         with torch.inference_mode():

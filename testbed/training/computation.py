@@ -26,6 +26,7 @@ from testbed.learning.models import Model, initialise, model_named
 from testbed.streams import stream
 from testbed.training.conditions import conditions
 from testbed.training.objective import PLAIN, Objective
+from testbed.training.own_buffers import KeptBuffers
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
@@ -207,6 +208,7 @@ class Computation:
         self._objective = objective
         self._codec = codec
         self._beginning = batches.position
+        self._buffers = KeptBuffers()
 
     def draw_past(self, computations: int) -> None:
         """Move to the point in the draws after the first ``computations`` computations."""
@@ -216,12 +218,14 @@ class Computation:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the computation."""
-        return {"half": self.half.state(), "batches": self._batches.position}
+        own = self._buffers.state()
+        return {"half": self.half.state(), "batches": self._batches.position, **own}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
         self.half.restore(state["half"])
         self._batches.reposition(state["batches"])
+        self._buffers.restore(state)
 
     def draw(self, dealt: int = 0) -> Sequence[Draw]:
         """Draw the mini-batches of the next computation, one for each local step.
@@ -242,25 +246,33 @@ class Computation:
         Args:
             version: the base version; of several servers' the lowest.
         """
+        self._buffers.put(learner)
         for step, one in enumerate(drawn[:-1]):
             gradient, _ = self._objective.gradient(learner, self._batches, one, version)
             self.half.local(step, learner.parameters, gradient)
-        return self._objective.gradient(learner, self._batches, drawn[-1], version)
+        found = self._objective.gradient(learner, self._batches, drawn[-1], version)
+        self._buffers.take(learner)
+        return found
 
     def encode(self, gradient: FloatVector) -> Encoded:
         """Select from a gradient what is to be pushed, and encode it."""
-        update = self.half.compress(gradient)
+        update = self._selected(gradient)
         encoding, body = self._codec.encode(update)
         return Encoded(encoding, body, self._received(update))
 
     def measure(self, gradient: FloatVector) -> tuple[int, Update]:
         """Select what is to be pushed; return its bytes and the update as the receiver will read it."""
-        update = self.half.compress(gradient)
+        update = self._selected(gradient)
         return self._codec.measure(update), self._received(update)
 
     def measure_parts(self, gradient: FloatVector) -> list[tuple[int, Update]]:
         """Do the same for each server that the worker pushes to: there is one."""
         return [self.measure(gradient)]
+
+    def _selected(self, gradient: FloatVector) -> Update:
+        """Select what is to be pushed; what the computation has left on the device stays."""
+        self._buffers.commit()
+        return self.half.compress(gradient)
 
     def _received(self, update: Update) -> Update:
         """Return the update as the receiver will read it, and tell the half what was lost."""

@@ -12,6 +12,7 @@ from testbed.learning.learner import Learner
 from testbed.training.computation import Encoded
 from testbed.training.exchange import Message, Step
 from testbed.training.objective import PLAIN, Objective
+from testbed.training.own_buffers import KeptBuffers
 from testbed.updates import FloatVector, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Frame, Kind
@@ -65,16 +66,22 @@ class PeerComputation:
         self._objective = objective
         self._codec, self._exact = codecs
         self._base = 0
+        self._buffers = KeptBuffers()
 
     def gradient(self, learner: Learner) -> tuple[FloatVector, float]:
         """Compute at the model as it is now; return the gradient (the learner's memory) and loss."""
         assert self._batches is not None
         self._base = self.half.version
         np.copyto(learner.parameters, self.half.parameters)
-        return self._objective.gradient(learner, self._batches, self._batches.draw(), self._base)
+        self._buffers.put(learner)
+        drawn = self._batches.draw()
+        found = self._objective.gradient(learner, self._batches, drawn, self._base)
+        self._buffers.take(learner)
+        return found
 
     def step(self, gradient: FloatVector, loss: float) -> tuple[Step, Sequence[Sending]]:
         """Take the step of a gradient; return the step's record, and what is to be sent."""
+        self._buffers.commit()
         staleness = self.half.version - self._base
         sent = [self._encode(parcel) for parcel in self.half.step(gradient)]
         messages = [message for sending in sent for message in sending.messages]

@@ -111,7 +111,7 @@ class DataSettings:
     initialisation: Literal["paper", "torch", "module"]
     batched: bool
     device: str
-    buffers: Literal["none", "shared"] = "none"
+    buffers: Literal["none", "shared", "per-worker"] = "none"
     model_options: Mapping[str, Any] = field(default_factory=dict)
     dataset_options: Mapping[str, Any] = field(default_factory=dict)
     dataset_digest: str | None = None

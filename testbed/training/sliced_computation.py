@@ -36,7 +36,7 @@ class SlicedComputation(Computation):
 
     def encode_parts(self, gradient: FloatVector) -> list[Encoded]:
         """Select from a gradient what is to be pushed, and encode each server's part of it."""
-        update = self.half.compress(gradient)
+        update = self._selected(gradient)
         parts: list[Encoded] = []
         for codec, one in zip(self._codecs, self._cut, strict=True):
             part = one.of(update)
@@ -46,7 +46,7 @@ class SlicedComputation(Computation):
 
     def measure_parts(self, gradient: FloatVector) -> list[tuple[int, Update]]:
         """Do the same without encoding; return each part's bytes, and it as its server will read it."""
-        update = self.half.compress(gradient)
+        update = self._selected(gradient)
         parts = [one.of(update) for one in self._cut]
         received = [codec.rounded(part) for codec, part in zip(self._codecs, parts, strict=True)]
         self._tell_what_was_lost(update, received)

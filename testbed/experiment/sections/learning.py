@@ -33,11 +33,12 @@ class ModelSpec(FunctionSection):
         "AdaComp's authors do; torch: the defaults of PyTorch's layers; module (default of the "
         "others): as the model's constructor draws them.",
     )
-    buffers: Literal["none", "shared"] = Field(
+    buffers: Literal["none", "shared", "per-worker"] = Field(
         default="none",
         description="What becomes of BatchNorm's running statistics and other buffers. none (default): "
         "there are none; BatchNorm always normalises by the mini-batch's own statistics. shared: they "
-        "are at the server, and travel and are averaged with the parameters.",
+        "are at the server, and travel and are averaged with the parameters. per-worker: each worker "
+        "keeps its own between its gradients; evaluations do not use them.",
     )
 
     @model_validator(mode="before")
