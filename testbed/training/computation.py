@@ -78,6 +78,11 @@ def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.
     return partitions.parts(settings.data.partition, labels, devices, settings.seed, batch_size)
 
 
+def may_draw(settings: Settings, inputs: Inputs) -> bool:
+    """Return True if a layer of the run's model may draw random numbers."""
+    return describe(model(settings), inputs, settings.training.loss).may_draw
+
+
 def batches(
     settings: Settings,
     dataset: Dataset,
@@ -98,7 +103,7 @@ def batches(
         return stream(settings.seed, purpose, number, incarnation)
 
     augmentation = Augmentation(**settings.training.augmentation)
-    draws = describe(model(settings), dataset.inputs, settings.training.loss).may_draw
+    draws = may_draw(settings, dataset.inputs)
     return Batches(
         *(dataset, shard, settings.training.batch_size, of("batches"), memory),
         layers=of("layers") if draws else None,

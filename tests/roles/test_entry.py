@@ -1,0 +1,21 @@
+"""What the fork server loads for all roles."""
+
+from testbed.experiment.load import load as load_experiment
+from testbed.learning.description import describe
+from testbed.planning.plan import plan
+from testbed.roles import entry
+from testbed.roles.sharing import SETTINGS
+from testbed.training import computation
+from tests.docs.blocks import REPOSITORY
+
+
+def test_a_forked_role_describes_no_model_anew() -> None:
+    # A description imports modules, which are not there in a container that a role is forked into.
+    (one,) = plan(load_experiment(REPOSITORY / "examples" / "plugin" / "pictures.yaml"))
+    describe.cache_clear()
+    loaded = entry._load({SETTINGS: one.settings.to_json()}, 0)
+    described = describe.cache_info().misses
+    assert described > 0
+    for number, part in enumerate(loaded.parts):
+        computation.batches(loaded.settings, loaded.data.take(part, test=False), part, number)
+    assert describe.cache_info().misses == described
