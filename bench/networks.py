@@ -118,7 +118,11 @@ def _hierarchical(made: Experiment, draw: np.random.Generator) -> Experiment:
         algorithm["server"] = "asynchronous"
     if draw.random() < 0.3:
         algorithm |= _one(draw, {"wait_for": 1}, {"within": 0.2})
-    return _clusters(_with_kills(made | {"algorithms": [algorithm]}, draw), draw)
+    training = made["training"]
+    if "server" not in algorithm:  # each update takes a gradient of every device
+        training = training | {"updates": min(training["updates"], 30)}
+    made = made | {"algorithms": [algorithm], "training": training}
+    return _clusters(_with_kills(made, draw), draw)
 
 
 def _with_kills(made: Experiment, draw: np.random.Generator) -> Experiment:
