@@ -56,12 +56,12 @@ def spec(folder: Path, **changes: Any) -> Path:
 @pytest.mark.exercises("namespaces")
 def test_each_worker_keeps_its_own_in_namespaces_and_in_the_simulator(tmp_path: Path) -> None:
     interrupting = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-interrupt"}
-    algorithms = [interrupting, {"name": "all-to-all", "learning_rate": 0.01}]
     kill = {"who": {"number": 1}, "when": {"time": "300ms"}, "how": "kill", "lasting": "200ms"}
-    found = pairs(spec(tmp_path, algorithms=algorithms), tmp_path / "dropped")
-    found += pairs(spec(tmp_path, faults=[kill]), tmp_path / "killed")
+    found = pairs(spec(tmp_path, algorithms=[interrupting, "asgd"], faults=[kill]), tmp_path)
+    assert len(found) == 2
     for pair in found:
         assert pair.emulated["ended"] == "completed"
+        assert pair.emulated["faults"] == {"kill": 1}
         assert pair.differences() == [], pair.emulated["algorithm"]
 
 
