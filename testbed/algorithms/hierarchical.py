@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
-from testbed.algorithms.asgd import StalenessDivided, WholeGradient
+from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import AggregatedAlgorithm, Conditions
@@ -172,7 +172,8 @@ class Hierarchical(AggregatedAlgorithm):
 
     @classmethod
     def averages(cls, options: HierarchicalOptions) -> bool:
-        return options.ratio is None and options.aggregator_ratio is None
+        compressed = options.ratio is not None or options.aggregator_ratio is not None
+        return not (compressed or options.error_feedback)
 
     @classmethod
     def gradients_per_update(cls, options: HierarchicalOptions, conditions: Conditions) -> None:
@@ -192,8 +193,6 @@ class Hierarchical(AggregatedAlgorithm):
 
     @staticmethod
     def worker(options: HierarchicalOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        if options.ratio is None:
-            return WholeGradient()
         return compressing_worker(options, layout, options.scope)
 
     @staticmethod

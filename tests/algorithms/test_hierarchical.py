@@ -293,6 +293,15 @@ def test_devices_push_whole_gradients_or_the_largest_entries() -> None:
         assert isinstance(half.compress(FIRST), expected)
 
 
+def test_devices_that_push_all_keep_what_the_encoding_rounded_away() -> None:
+    """With error feedback, which needs no ratio."""
+    spec = HierarchicalOptions(error_feedback=True)
+    half = Hierarchical.worker(spec, LAYOUT, CONDITIONS)
+    half.lost(half.compress(np.full(SIZE, 1.5, np.float32)), dense(1.0))
+    assert as_dense(half.compress(np.zeros(SIZE, np.float32))).tolist() == [0.5] * SIZE
+    assert not Hierarchical.averages(spec)
+
+
 def test_more_updates_than_there_are_workers_are_refused() -> None:
     with pytest.raises(SpecError, match="wait_for is 5, and there are only 4 workers"):
         Hierarchical.check(HierarchicalOptions(wait_for=5), CONDITIONS)
