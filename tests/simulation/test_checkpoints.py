@@ -286,14 +286,21 @@ def without_host_time(rows: list[UpdateRow]) -> npt.NDArray[np.void]:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_restored_system_ends_as_the_undisturbed_one_does(tmp_path: Path, name: str) -> None:
     run = settings(name, tmp_path)
-    undisturbed = Going(run)
+    first, undisturbed = Going(run), Going(run)
     taken: list[tuple[int, Path]] = []
-    events = 0
+    events = count = 0
+
+    def counting() -> None:
+        nonlocal count
+        count += 1
+
+    without = first.end(counting)
+    at = {5, count // 3, count - count % 61 - 7}  # within an update, or at its ends
 
     def between() -> None:
         nonlocal events
         events += 1
-        if events % 61 == 5:  # at any place: within an update, or at its ends
+        if events in at:
             folder = tmp_path / f"{events}"
             state = {
                 "rows": len(undisturbed.rows),
@@ -306,10 +313,10 @@ def test_a_restored_system_ends_as_the_undisturbed_one_does(tmp_path: Path, name
 
     end = undisturbed.end(between)
     rows = without_host_time(undisturbed.rows)
-    assert end["parameters"] == Going(run).end()["parameters"]  # taking checkpoints changes nothing
-    chosen = [taken[0], taken[len(taken) // 3], taken[-1]]
-    assert chosen[1][0] > 0
-    for count, folder in chosen:
+    assert end["parameters"] == without["parameters"]  # taking checkpoints changes nothing
+    assert len(taken) == 3
+    assert taken[1][0] > 0
+    for count, folder in taken:
         going_on = Going(run)
         with CheckpointFiles.open(folder, STORED) as files:
             state = files.newest()
