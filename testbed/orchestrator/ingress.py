@@ -57,6 +57,8 @@ class Ingress:
         self._readings: list[Reading] = []
         self._pending: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._last: dict[str, Any] | None = None
+        # Of this session, by version; one of several servers may be ahead of the others.
+        self._points: dict[int, dict[str, Any]] = {}
 
     @property
     def due(self) -> int:
@@ -92,6 +94,7 @@ class Ingress:
     def evaluation_due(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds."""
         self._last = {"iteration": version, "time": time, **self._with_forgotten(ledger)}
+        self._points[version] = self._last
         if version not in self._complete and version not in self._pending:
             self._pending[version] = self._last  # otherwise it had it before it was killed
 
@@ -120,6 +123,7 @@ class Ingress:
         self._restored_version, self._restored_after = version, since
         if self._last is not None and self._last["iteration"] > version:
             self._last = None
+        self._points = {one: row for one, row in self._points.items() if one <= version}
 
     def evaluated(self, report: VersionEvaluated) -> None:
         """Record the evaluator's result for a version; ignore it if that is not awaited (any more)."""
@@ -143,16 +147,26 @@ class Ingress:
             self._complete.add(version)
             yield row | {"wire_bytes": self._wire_bytes_of(row)}
 
-    def at_last_evaluation(self) -> dict[str, int]:
-        """Return all three kinds of bytes at the last evaluation point, a full run's last update."""
-        if self._last is None:
+    @property
+    def last_version(self) -> int | None:
+        """The version of the last evaluation point; None before the first."""
+        return None if self._last is None else int(self._last["iteration"])
+
+    def at_last_evaluation(self, version: int | None = None) -> dict[str, int]:
+        """Return all three kinds of bytes at the last evaluation point, a full run's last update.
+
+        Args:
+            version: return them at this evaluation point, if it is known, in place of the last.
+        """
+        row = self._last if version is None else self._points.get(version, self._last)
+        if row is None:
             return {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
-        known = self._last.get("wire_bytes")  # known for evaluations of an earlier session
-        local = {name: self._last[name] for name in LOCAL if name in self._last}
+        known = row.get("wire_bytes")  # known for evaluations of an earlier session
+        local = {name: row[name] for name in LOCAL if name in row}
         return {
-            "payload_bytes": self._last["payload_bytes"],
-            "message_bytes": self._last["message_bytes"],
-            "wire_bytes": self._wire_bytes_of(self._last) if known is None else known,
+            "payload_bytes": row["payload_bytes"],
+            "message_bytes": row["message_bytes"],
+            "wire_bytes": self._wire_bytes_of(row) if known is None else known,
             **local,
         }
 

@@ -110,8 +110,11 @@ class IngressOfServers:
         return _sum_of(self.at_last_evaluation_of_each())
 
     def at_last_evaluation_of_each(self) -> list[dict[str, int]]:
-        """Return the same for each server."""
-        return [one.at_last_evaluation() for one in self.each]
+        """Return the same for each server, at the last evaluation point that all have reached."""
+        reached = [one.last_version for one in self.each]
+        known = [version for version in reached if version is not None]
+        version = min(known) if len(known) == len(reached) > 1 else None
+        return [one.at_last_evaluation(version) for one in self.each]
 
     def after_drain(self) -> dict[str, int] | None:
         """Return the same once every connection is closed, late pushes included; None until then."""

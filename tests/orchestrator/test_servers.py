@@ -70,6 +70,19 @@ def test_an_evaluation_sums_each_servers_bytes_at_its_own_moment() -> None:
     assert ingress.after_drain() is None
 
 
+def test_the_last_evaluation_point_is_one_that_all_servers_have_reached() -> None:
+    """A run may end when one is ahead of the others; the simulator counts it so, too."""
+    ingress = IngressOfServers([Ingress(), Ingress()])
+    ingress.counted(0.0, [0, 0])
+    for server, payload in ((0, 10), (1, 20)):
+        ingress.evaluation_due(server, 4, 1.0, ledger(payload), again=False)
+    ingress.evaluation_due(0, 8, 2.0, ledger(30), again=False)
+    ingress.counted(3.0, [3000, 6000])
+    assert [one["payload_bytes"] for one in ingress.at_last_evaluation_of_each()] == [10, 20]
+    ingress.evaluation_due(1, 8, 2.5, ledger(40), again=False)
+    assert [one["payload_bytes"] for one in ingress.at_last_evaluation_of_each()] == [30, 40]
+
+
 def test_a_version_that_one_server_leaves_out_is_expected_of_none() -> None:
     ingress = IngressOfServers([Ingress(), Ingress()])
     ingress.evaluation_due(0, 4, 1.0, ledger(10), again=False)
