@@ -120,6 +120,12 @@ bench-rules: install ## measure what each asynchronous rule costs the server bes
 bench-gamma-times: install ## measure stragglers and speed-ups of gamma-distributed times, by the virtual clock
 	$(BIN)/python -m bench.gamma_times
 
+.PHONY: bench-peers
+bench-peers: install ## the same work on Flower's simulation engine, in an environment of its own (1.7 GB)
+	[ -x build/peers/bin/python ] || $(PYTHON) -m venv build/peers
+	build/peers/bin/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e . 'flwr[simulation]==1.42.0'
+	$(BIN)/python -m bench.peers build/peers/bin/python
+
 RECORDS ?=
 .PHONY: records
 records: install ## measure the numbers of the pages anew, into docs/records: RECORDS="encodings agree"
