@@ -596,10 +596,10 @@ def test_a_broken_connection_to_the_evaluator_closes_no_worker_s(
     assert receive(evaluator)[:2] == (Kind.PARAMETERS, 0)
     own, send = running.server.parts.connections.evaluator, Connection.send
 
-    def broken(connection: Connection, pieces: Pieces) -> None:
+    def broken(connection: Connection, pieces: Pieces, flags: int = 0) -> None:
         if connection is own:
             raise BrokenConnectionError(errno.EPIPE, "Broken pipe")
-        send(connection, pieces)
+        send(connection, pieces, flags)
 
     monkeypatch.setattr(Connection, "send", broken)
     for version in range(3):
