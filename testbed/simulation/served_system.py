@@ -213,14 +213,19 @@ class ServedSystem(System):
     def own_summary(self) -> dict[str, Any]:
         """Return what each of several servers, and each aggregator, has received.
 
-        Of a server that is until it reached the last version that was evaluated. The updates that came
-        too late for an aggregator's combination are counted beside it.
+        Of a server that is until it reached the last version that was evaluated; of a run that was cut
+        short, all that is in its rows. The updates that came too late for an aggregator's combination
+        are counted beside it.
         """
         summary: dict[str, Any] = {}
         if len(self._halves) > 1:
-            summary["servers"] = dict(
-                zip(self._server_names, self._evaluations.ledgers, strict=True)
-            )
+            ledgers = self._evaluations.ledgers
+            if not self.clock.finished:
+                ledgers = [
+                    self._ledger(index) | pushed
+                    for index, pushed in enumerate(self._evaluations.pushed)
+                ]
+            summary["servers"] = dict(zip(self._server_names, ledgers, strict=True))
         if self._combining:
             summary["aggregators"] = {
                 aggregator_name(index): {**self._ledger(1 + index), "late": half.late}

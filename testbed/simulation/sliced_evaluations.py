@@ -16,6 +16,7 @@ class SlicedEvaluations(Stateful):
     Attributes:
         evaluated: the last version that was complete; None before the first.
         ledgers: what had entered each server when it reached that version.
+        pushed: payload and message bytes of each server's rows so far.
     """
 
     not_saved = frozenset({"_halves", "_ledger", "_observer"})
@@ -38,6 +39,7 @@ class SlicedEvaluations(Stateful):
         self._waiting: dict[int, list[Evaluated | None]] = {}
         self.evaluated: Evaluated | None = None
         self.ledgers: list[dict[str, int]] = []
+        self.pushed = [dict.fromkeys(("payload_bytes", "message_bytes"), 0) for _ in halves]
 
     def due(self, index: int) -> None:
         """Keep a server's slice, and have the version evaluated when it is the last one."""
@@ -75,6 +77,9 @@ class OneOfSeveral:
 
     def row(self, row: UpdateRow, version: int) -> None:
         """Record a push, with the version that all servers have reached."""
+        pushed = self._evaluations.pushed[self._index]
+        pushed["payload_bytes"] += row.payload_bytes
+        pushed["message_bytes"] += row.message_bytes
         self._observer.row(row, min(half.version for half in self._halves))
 
     def evaluation_due(self) -> None:
