@@ -73,6 +73,18 @@ def test_each_server_makes_the_runs_updates_and_the_bytes_are_those_of_the_rows(
     assert 0 <= late <= 4 * WORKERS * run.size
 
 
+def test_of_a_run_that_is_cut_short_each_server_has_the_bytes_of_its_rows() -> None:
+    """All workers freeze for good before the second version that is evaluated."""
+    struck = {"when": {"time": "700ms"}, "how": "freeze"}
+    run = with_servers("asgd", 3, network=SHAPED, faults=[struck])
+    assert 0 < run.system.version < UPDATES
+    told = run.system.own_summary()["servers"]
+    for server, ledger in enumerate(told.values()):
+        own = run.rows[run.rows["server"] == server]
+        assert ledger["payload_bytes"] == own["payload_bytes"].sum() > 0
+        assert ledger["message_bytes"] == own["message_bytes"].sum()
+
+
 def test_the_servers_share_a_workers_link() -> None:
     """Three thirds of a push take as long as the whole, but for the headers of two more messages."""
     how: dict[str, Any] = {"network": SHAPED, "compute": {"distribution": "constant", "mean": "1s"}}
