@@ -6,7 +6,6 @@ know its name. An algorithm outside of this package is named ``module:Class``, o
 """
 
 import functools
-import inspect
 
 from pydantic import create_model
 
@@ -27,7 +26,7 @@ from testbed.algorithms.parts import Part
 from testbed.algorithms.staleness_aware import Sa, SaGradient
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
 from testbed.errors import SpecError
-from testbed.plugins.names import find, is_plugin
+from testbed.plugins.names import check_complete, find, is_plugin
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "asgd": Asgd,
@@ -69,9 +68,7 @@ def algorithm_named(name: str) -> type[Algorithm]:
             f"'{name}' is no algorithm: it must be a class derived from ServedAlgorithm, "
             "AggregatedAlgorithm or PeerAlgorithm of testbed.algorithms.interface"
         )
-    if inspect.isabstract(found):
-        missing = ", ".join(sorted(found.__abstractmethods__))
-        raise SpecError(f"'{name}' is not complete: it has no {missing}")
+    check_complete(name, found)
     return found
 
 

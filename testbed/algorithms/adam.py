@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
-from testbed.algorithms.gap import Granularity
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.penalties import DelayPenalty, Divisor, Penalty
 from testbed.algorithms.rule import (
+    GapOptions,
     GapRule,
     Rule,
     RuleOptions,
     RuleServer,
     accumulate,
-    gap_decay_field,
-    gap_field,
-    gap_of,
     zeros,
 )
 from testbed.algorithms.server_half import ServerHalf
@@ -79,12 +76,10 @@ class AdamSaOptions(MomentsOptions):
     name: Literal["adam-sa"] = "adam-sa"
 
 
-class AdamGaOptions(MomentsOptions):
+class AdamGaOptions(GapOptions, MomentsOptions):
     """Adam-GA's parameters; by default the paper's: a gap for each parameter."""
 
     name: Literal["adam-ga"] = "adam-ga"
-    gap: Granularity = gap_field()
-    gap_decay: float | None = gap_decay_field()
 
 
 class Moments(RuleServer):
@@ -154,5 +149,5 @@ class AdamGa(GapRule):
     def server(
         options: AdamGaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        penalty = gap_of(options.gap, options.gap_decay, layout, conditions)
+        penalty = options.penalty(layout, conditions)
         return Moments(parameters, layout, conditions, options.constants, penalty)

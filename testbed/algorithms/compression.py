@@ -54,6 +54,11 @@ class SelectionOptions(Options):
     def _of_error_feedback(cls, value: float | None, info: ValidationInfo) -> float | None:
         return of_error_feedback(value, info)
 
+    @property
+    def pushes_whole_gradients(self) -> bool:
+        """True if workers push each gradient as it is."""
+        return self.ratio is None and not self.error_feedback
+
 
 def of_error_feedback(value: float | None, info: ValidationInfo) -> float | None:
     """Return the value of an option that is only about error feedback, if there is some.

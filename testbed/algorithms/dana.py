@@ -16,19 +16,16 @@ With one worker and a constant η, θ̂ goes the way of Nesterov's momentum: v �
 import math
 from typing import TYPE_CHECKING, Literal
 
-from testbed.algorithms.gap import Granularity
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.penalties import DelayPenalty, Divisor, Penalty
 from testbed.algorithms.rule import (
+    GapOptions,
     GapRule,
     MomentumOptions,
     Rule,
     RuleOptions,
     RuleServer,
     accumulate,
-    gap_decay_field,
-    gap_field,
-    gap_of,
     zeros,
 )
 from testbed.algorithms.server_half import ServerHalf
@@ -50,12 +47,10 @@ class DanaSaOptions(MomentumOptions):
     name: Literal["dana-sa"] = "dana-sa"
 
 
-class DanaGaOptions(MomentumOptions):
+class DanaGaOptions(GapOptions, MomentumOptions):
     """DANA-GA's parameters; by default the paper's: a gap for each parameter."""
 
     name: Literal["dana-ga"] = "dana-ga"
-    gap: Granularity = gap_field()
-    gap_decay: float | None = gap_decay_field()
 
 
 class LookAhead(RuleServer):
@@ -111,14 +106,18 @@ class LookAhead(RuleServer):
             self._sum.fill(0)  # without what was rounded
 
 
-class Dana(Rule):
-    """DANA (Algorithm 6)."""
-
-    options_type = DanaOptions
+class LookAheadRule(Rule):
+    """A rule with a momentum for each worker, and no gap."""
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
         return 1  # v^i
+
+
+class Dana(LookAheadRule):
+    """DANA (Algorithm 6)."""
+
+    options_type = DanaOptions
 
     @staticmethod
     def server(
@@ -127,14 +126,10 @@ class Dana(Rule):
         return LookAhead(parameters, layout, conditions, options.gamma)
 
 
-class DanaSa(Rule):
+class DanaSa(LookAheadRule):
     """DANA-SA (Algorithm 7)."""
 
     options_type = DanaSaOptions
-
-    @classmethod
-    def vectors_per_worker(cls, options: RuleOptions) -> int:
-        return 1  # v^i
 
     @staticmethod
     def server(
@@ -156,5 +151,5 @@ class DanaGa(GapRule):
     def server(
         options: DanaGaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        penalty = gap_of(options.gap, options.gap_decay, layout, conditions)
+        penalty = options.penalty(layout, conditions)
         return LookAhead(parameters, layout, conditions, options.gamma, penalty)

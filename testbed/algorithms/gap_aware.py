@@ -7,20 +7,17 @@ Momentum-ASGD. Weight decay is part of the gradient, and is divided with it (C.5
 
 from typing import Literal
 
-from testbed.algorithms.gap import Granularity
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
-from testbed.algorithms.rule import GapRule, MomentumOptions, gap_decay_field, gap_field, gap_of
+from testbed.algorithms.rule import GapOptions, GapRule, MomentumOptions
 from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import FloatVector, Layout
 
 
-class GaOptions(MomentumOptions):
+class GaOptions(GapOptions, MomentumOptions):
     """GA's parameters; by default the paper's: a gap for each parameter."""
 
     name: Literal["ga"] = "ga"
-    gap: Granularity = gap_field()
-    gap_decay: float | None = gap_decay_field()
 
 
 class Ga(GapRule):
@@ -32,5 +29,5 @@ class Ga(GapRule):
     def server(
         options: GaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        penalty = gap_of(options.gap, options.gap_decay, layout, conditions)
+        penalty = options.penalty(layout, conditions)
         return Momentum(parameters, layout, conditions, options.gamma, penalty)

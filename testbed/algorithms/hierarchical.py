@@ -172,8 +172,7 @@ class Hierarchical(AggregatedAlgorithm):
 
     @classmethod
     def averages(cls, options: HierarchicalOptions) -> bool:
-        compressed = options.ratio is not None or options.aggregator_ratio is not None
-        return not (compressed or options.error_feedback)
+        return options.pushes_whole_gradients and options.aggregator_ratio is None
 
     @classmethod
     def gradients_per_update(cls, options: HierarchicalOptions, conditions: Conditions) -> None:

@@ -11,7 +11,7 @@ rule moves them as ASGD does, by −α / max(1, delay) times their gradient.
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -58,17 +58,14 @@ class MomentumOptions(RuleOptions):
         return MOMENTUM if self.momentum is None else self.momentum
 
 
-def gap_field() -> Any:
-    """Return the option that chooses among the three versions of the gap."""
-    return Field(
+class GapOptions(RuleOptions):
+    """The options of a rule that measures the gap; by default the paper's: one for each parameter."""
+
+    gap: Granularity = Field(
         default="parameter",
         description="What has a gap of its own: each parameter (default), each layer, or the model.",
     )
-
-
-def gap_decay_field() -> Any:
-    """Return the option of β in the average that the gap is measured by."""
-    return Field(
+    gap_decay: float | None = Field(
         default=None,
         ge=0,
         lt=1,
@@ -76,13 +73,10 @@ def gap_decay_field() -> Any:
         "0.999.",
     )
 
-
-def gap_of(
-    granularity: Granularity, decay: float | None, layout: Layout, conditions: Conditions
-) -> Penalty:
-    """Make the gap that the options choose."""
-    beta = DECAY if decay is None else decay
-    return gap(layout, granularity, conditions.learning_rate, beta)
+    def penalty(self, layout: Layout, conditions: Conditions) -> Penalty:
+        """Make the gap that the options choose."""
+        beta = DECAY if self.gap_decay is None else self.gap_decay
+        return gap(layout, self.gap, conditions.learning_rate, beta)
 
 
 class Rule(ServedAlgorithm):
@@ -99,7 +93,7 @@ class Rule(ServedAlgorithm):
 
     @classmethod
     def averages(cls, options: RuleOptions) -> bool:
-        return options.ratio is None and not options.error_feedback
+        return options.pushes_whole_gradients
 
     @staticmethod
     def worker(options: RuleOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:

@@ -18,7 +18,7 @@ than b workers have failed.
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -192,12 +192,11 @@ class SynchronousServer(ServerHalf):
             self._step(math.nan)  # no push arrived that could give a time
 
 
-class SynchronousSgd(ServedAlgorithm):
-    """Synchronous SGD: whole gradients, k of n per update."""
+class SynchronousAlgorithm(ServedAlgorithm):
+    """An algorithm around a ``SynchronousServer``, to which workers push gradients or parts of them."""
 
-    options_type = SynchronousSgdOptions
     scheduled = True
-    diagnostics = (
+    diagnostics: ClassVar[tuple[Diagnostic, ...]] = (
         Diagnostic(
             "k", "Gradients in the update's mean: wait_for, or fewer when workers are gone."
         ),
@@ -206,13 +205,27 @@ class SynchronousSgd(ServedAlgorithm):
         ),
     )
 
+    @classmethod
+    def synchronous(cls, options: SelectionOptions) -> bool:
+        return True
+
+    @classmethod
+    def averages(cls, options: SelectionOptions) -> bool:
+        return options.pushes_whole_gradients
+
+    @staticmethod
+    def worker(options: SelectionOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
+        return compressing_worker(options, layout, "tensor")
+
+
+class SynchronousSgd(SynchronousAlgorithm):
+    """Synchronous SGD: k of n gradients per update."""
+
+    options_type = SynchronousSgdOptions
+
     @staticmethod
     def protocol(options: SynchronousSgdOptions) -> Protocol:
         return options.protocol
-
-    @classmethod
-    def synchronous(cls, options: SynchronousSgdOptions) -> bool:
-        return True
 
     @classmethod
     def gradients_per_update(cls, options: SynchronousSgdOptions, conditions: Conditions) -> int:
@@ -226,16 +239,6 @@ class SynchronousSgd(ServedAlgorithm):
                 f"sync-sgd: wait_for is {wait_for}, and there are only {conditions.workers} workers: "
                 "wait for fewer gradients, or use more workers"
             )
-
-    @classmethod
-    def averages(cls, options: SynchronousSgdOptions) -> bool:
-        return options.ratio is None and not options.error_feedback
-
-    @staticmethod
-    def worker(
-        options: SynchronousSgdOptions, layout: Layout, conditions: Conditions
-    ) -> WorkerHalf:
-        return compressing_worker(options, layout, "tensor")
 
     @staticmethod
     def server(

@@ -4,7 +4,6 @@ A law is frozen and knows neither device nor clock; all devices may share it. Sa
 numpy's standard variates, which cost a fraction of its general ones and give the same numbers.
 """
 
-import inspect
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, is_dataclass
@@ -12,7 +11,7 @@ from dataclasses import dataclass, is_dataclass
 import numpy as np
 
 from testbed.errors import SpecError
-from testbed.plugins.names import find
+from testbed.plugins.names import check_complete, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +216,5 @@ def law_named(name: str) -> type[Law]:
             f"'{name}' is no law of durations: it must be a dataclass derived from "
             "testbed.durations.Law"
         )
-    if inspect.isabstract(found):
-        missing = ", ".join(sorted(found.__abstractmethods__))
-        raise SpecError(f"'{name}' is not complete: it has no {missing}")
+    check_complete(name, found)
     return found

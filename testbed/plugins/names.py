@@ -2,7 +2,9 @@
 
 import hashlib
 import importlib
+import inspect
 import sys
+from abc import ABCMeta
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -44,6 +46,17 @@ def find(name: str, built_in: Mapping[str, Any], group: str) -> Any:
         except AttributeError:
             raise SpecError(f"'{name}': the module {module} has no '{attribute}'") from None
     return found
+
+
+def check_complete(name: str, found: ABCMeta) -> None:
+    """Check that a class which a name stands for has all that it must.
+
+    Raises:
+        SpecError: it is abstract.
+    """
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise SpecError(f"'{name}' is not complete: it has no {missing}")
 
 
 def is_plugin(name: str, built_in: Mapping[str, Any], group: str) -> bool:

@@ -26,13 +26,12 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from testbed.algorithms.compression import SelectionOptions, compressing_worker
+from testbed.algorithms.compression import SelectionOptions
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.interface import Conditions
 from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.server_half import Protocol, ServerHalf
-from testbed.algorithms.synchronous_sgd import SynchronousServer, SynchronousSgd
-from testbed.algorithms.worker_half import WorkerHalf
+from testbed.algorithms.synchronous_sgd import SynchronousAlgorithm, SynchronousServer
 from testbed.errors import SpecError
 from testbed.updates import FloatVector, Layout, Update
 
@@ -130,7 +129,6 @@ class AdaSyncServer(SynchronousServer):
     ) -> int | None:
         if self._takes_several:
             self._sent.pop(worker, None)  # it may have the version again
-            self._taken.discard(worker)
         delay = self._check_base(base_version)
         at = self.version if self._takes_stale else base_version
         taken = super().push(worker, update, at, loss=loss, time=time)
@@ -163,24 +161,19 @@ def protocol_of(options: AdaSyncOptions) -> Protocol:
     return "push-and-interrupt" if options.variant == "k-sync" else "pull"
 
 
-class AdaSync(ServedAlgorithm):
+class AdaSync(SynchronousAlgorithm):
     """AdaSync, in four variants."""
 
     options_type = AdaSyncOptions
     sliced = False
-    scheduled = True
     diagnostics = (
-        *SynchronousSgd.diagnostics,
+        *SynchronousAlgorithm.diagnostics,
         Diagnostic("loss", "F: the mean loss of the update's mini-batches."),
     )
 
     @staticmethod
     def protocol(options: AdaSyncOptions) -> Protocol:
         return protocol_of(options)
-
-    @classmethod
-    def synchronous(cls, options: AdaSyncOptions) -> bool:
-        return True
 
     @classmethod
     def gradients_per_update(cls, options: AdaSyncOptions, conditions: Conditions) -> int | None:
@@ -203,14 +196,6 @@ class AdaSync(ServedAlgorithm):
                 f"adasync: in {options.variant} workers {what}, and by {options.protocol} they do not: "
                 "use protocol pull, or the variant k-sync"
             )
-
-    @classmethod
-    def averages(cls, options: AdaSyncOptions) -> bool:
-        return options.ratio is None and not options.error_feedback
-
-    @staticmethod
-    def worker(options: AdaSyncOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        return compressing_worker(options, layout, "tensor")
 
     @staticmethod
     def server(

@@ -21,13 +21,12 @@ from pydantic import Field
 
 from testbed.algorithms.backup_workers.gain import GainEstimator, Gradients
 from testbed.algorithms.backup_workers.iteration_times import IterationTimes, Untried
-from testbed.algorithms.compression import SelectionOptions, compressing_worker
+from testbed.algorithms.compression import SelectionOptions
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.interface import Conditions
 from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.server_half import Protocol, ServerHalf
-from testbed.algorithms.synchronous_sgd import SynchronousServer, SynchronousSgd
-from testbed.algorithms.worker_half import WorkerHalf
+from testbed.algorithms.synchronous_sgd import SynchronousAlgorithm, SynchronousServer
 from testbed.updates import FloatVector, Layout, Update
 
 
@@ -98,8 +97,8 @@ class DynamicServer(SynchronousServer):
         # By version: when it was made, how many gradients had been waited for, and how many have come.
         self._arrivals: dict[int, tuple[float, int, int]] = {0: (0.0, workers, 0)}
         self._losses: list[float] = []
-        self._expected = {"gain": math.nan, "norm": math.nan, "variance": math.nan}
-        self._expected |= {"smoothness": math.nan, "seconds": math.nan}
+        expected = ("gain", "norm", "variance", "smoothness", "seconds")
+        self._expected = dict.fromkeys(expected, math.nan)
 
     def _gather(self, worker: int, update: Update, loss: float, time: float) -> None:
         super()._gather(worker, update, loss, time)
@@ -165,14 +164,13 @@ class DynamicServer(SynchronousServer):
         return best
 
 
-class DynamicBackupWorkers(ServedAlgorithm):
+class DynamicBackupWorkers(SynchronousAlgorithm):
     """DBW, and B-DBW by its option ``gain``."""
 
     options_type = DynamicOptions
     sliced = False
-    scheduled = True
     diagnostics = (
-        *SynchronousSgd.diagnostics,
+        *SynchronousAlgorithm.diagnostics,
         Diagnostic("gain", "Ĝ of the iteration's k, as it was expected: a decrease of the loss."),
         Diagnostic("norm", "The estimate of ‖∇F‖² before the iteration."),
         Diagnostic("variance", "The estimate of V(g) before the iteration."),
@@ -186,20 +184,8 @@ class DynamicBackupWorkers(ServedAlgorithm):
         return options.protocol
 
     @classmethod
-    def synchronous(cls, options: DynamicOptions) -> bool:
-        return True
-
-    @classmethod
     def gradients_per_update(cls, options: DynamicOptions, conditions: Conditions) -> int | None:
         return None
-
-    @classmethod
-    def averages(cls, options: DynamicOptions) -> bool:
-        return options.ratio is None and not options.error_feedback
-
-    @staticmethod
-    def worker(options: DynamicOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        return compressing_worker(options, layout, "tensor")
 
     @staticmethod
     def server(

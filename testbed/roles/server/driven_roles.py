@@ -61,43 +61,22 @@ class DrivenRoles:
         layouts = [one.layout for one in slices(layout, settings.servers)]
         for index, (half, channel) in enumerate(zip(halves, channels, strict=True)):
             own = Report(report, index)
+            server: RemoteServer
+            observer: Observer
+            service: ParameterService
             if isinstance(half, CombiningHalf):
-                self._add_aggregator(half, channel, layout, own, now)
+                server = RemoteAggregator(channel, half.protocol, half.needed)
+                observer = ObserverOfAggregator(server, own, now, self.counts)
+                service = AggregatorService(server, layout, settings, observer, index=index)
+                self.aggregators.append(service)
             else:
-                self._add_server(half, channel, layouts[index], own, now)
-
-    def _add_server(
-        self,
-        half: ServerHalf,
-        channel: Channel,
-        layout: Layout,
-        report: Report,
-        now: Callable[[], float],
-    ) -> None:
-        server = RemoteServer(channel, half.protocol, half.needed)
-        observer = Observer(server, report, now, self.counts)
-        observer.service = ParameterService(
-            server, layout, self._settings, observer, index=report.server
-        )
-        self.servers.append(server)
-        self.services.append(observer.service)
-        self._observers.append(observer)
-
-    def _add_aggregator(
-        self,
-        half: ServerHalf,
-        channel: Channel,
-        layout: Layout,
-        report: Report,
-        now: Callable[[], float],
-    ) -> None:
-        server = RemoteAggregator(channel, half.protocol, half.needed)
-        observer = ObserverOfAggregator(server, report, now, self.counts)
-        service = AggregatorService(server, layout, self._settings, observer, index=report.server)
-        self.servers.append(server)
-        self.services.append(service)
-        self.aggregators.append(service)
-        self._observers.append(observer)
+                server = RemoteServer(channel, half.protocol, half.needed)
+                observer = Observer(server, own, now, self.counts)
+                service = ParameterService(server, layouts[index], settings, observer, index=index)
+                observer.service = service
+            self.servers.append(server)
+            self.services.append(service)
+            self._observers.append(observer)
 
     @property
     def report(self) -> Report:
