@@ -1,4 +1,4 @@
-"""What a server sent to each worker, kept until the worker has pushed or is forgotten.
+"""The vectors that a server has sent to its workers, each kept until its worker has pushed or is gone.
 
 Algorithms that measure an update against what the worker computed at (AdaComp's counters, the gap's
 θ^i) hold a copy at every pull. Workers that pulled the same vector at one version share the copy.

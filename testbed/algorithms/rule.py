@@ -1,4 +1,4 @@
-"""What the rules of paper 002 have in common: options, a dense gradient, penalties, diagnostics.
+"""The base of paper 002's rules: their options, dense gradients, penalties and diagnostics.
 
 A rule turns each push into an update at once and changes every parameter with it, because momentum
 moves also those whose gradient was not sent: an entry that a sparse update does not contain has the

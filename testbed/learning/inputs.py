@@ -1,4 +1,4 @@
-"""What a model takes and returns, without the libraries that compute with them."""
+"""The shapes and types of a model's inputs and outputs, without the libraries that compute with them."""
 
 from dataclasses import dataclass
 

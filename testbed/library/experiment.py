@@ -74,7 +74,7 @@ class Experiment:
 
     @property
     def source(self) -> tuple[str, Path, tuple[Override, ...]]:
-        """What it was read from: the text, the path that names it, and the values that replace some."""
+        """Its file's text, the path by which messages name it, and the values that replace some of it."""
         return self._text, self._path, self._overrides
 
     @property

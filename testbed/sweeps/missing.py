@@ -51,7 +51,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """What became of the missing runs.
+    """The outcome of carrying out the missing runs.
 
     Attributes:
         failed: the runs that failed, with the reason.

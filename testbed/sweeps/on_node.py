@@ -1,4 +1,4 @@
-"""What a node of a Ray cluster does for a sweep: it carries out a run, and sends the directory home."""
+"""Functions that a Ray node runs for a sweep: carry out a run, and send its directory home."""
 
 import os
 import shutil

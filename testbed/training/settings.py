@@ -20,7 +20,7 @@ PORT = 7077
 
 @dataclass(frozen=True, slots=True)
 class MeasureSettings:
-    """What evaluations measure besides the loss and the accuracy.
+    """A measure that evaluations take, besides the loss and the accuracy.
 
     Attributes:
         column: the name of its column.

@@ -54,7 +54,7 @@ def smoothness(  # noqa: PLR0917 - the symbols of the equation
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What the gain of an iteration depends on, known at its beginning: (13), (14) and (15).
+    """The three estimates that give an iteration's gain, known at its beginning: (13), (14) and (15).
 
     Attributes:
         norm: ‖∇F(w_t)‖².

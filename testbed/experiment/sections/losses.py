@@ -19,7 +19,7 @@ _BUILT_IN = dict.fromkeys(LOSSES)
 
 
 class LossSpec(FunctionSection):
-    """What gradients are taken of."""
+    """The loss whose gradients devices compute."""
 
     name: Literal["classification", "next-token"] = Field(
         description="classification: cross-entropy of labels, the default of images; next-token: that "
@@ -29,7 +29,7 @@ class LossSpec(FunctionSection):
 
 
 class MeasureSpec(FunctionSection):
-    """What evaluations measure besides loss and accuracy: a function of outputs and targets."""
+    """A function of outputs and targets that evaluations measure, besides loss and accuracy."""
 
     name: str = Field(
         description="`module:function`; it returns the mean over some examples, and its column is "

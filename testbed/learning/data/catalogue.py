@@ -29,7 +29,7 @@ Choice: TypeAlias = Callable[[Array], npt.NDArray[np.int64] | None]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What planning a run needs of a dataset that a function returns.
+    """Facts about a dataset that a function returns, with which a run is planned.
 
     Attributes:
         inputs: the shape of its examples, and the number of classes.

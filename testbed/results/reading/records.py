@@ -152,7 +152,7 @@ class Diagnostic(_Record):
 
 
 class Measure(_Record):
-    """What evaluations measured besides loss and accuracy; best and final value in a summary."""
+    """A measure besides loss and accuracy: its best and its final value, in a summary."""
 
     name: str
     unit: str = ""
