@@ -1,4 +1,4 @@
-"""The shapes and types of a model's inputs and outputs, without the libraries that compute with them."""
+"""Shapes and types of a model's inputs and outputs, without the libraries that compute with them."""
 
 from dataclasses import dataclass
 

@@ -74,7 +74,7 @@ class Experiment:
 
     @property
     def source(self) -> tuple[str, Path, tuple[Override, ...]]:
-        """Its file's text, the path by which messages name it, and the values that replace some of it."""
+        """Its file's text, the path by which messages name it, and values that replace some of it."""
         return self._text, self._path, self._overrides
 
     @property
