@@ -29,6 +29,9 @@ from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousAlgorithm, SynchronousServer
 from testbed.updates import FloatVector, Layout, Update
 
+_EQUAL = 1e-6
+"""The relative difference of ratios that counts as none: the fit of equal times differs by 1e-7."""
+
 
 class DynamicOptions(SelectionOptions):
     """The parameters of DBW: η is the experiment's learning rate."""
@@ -151,7 +154,7 @@ class DynamicServer(SynchronousServer):
         else:
             # Of equal ratios the largest k: where all gradients come at one moment, waiting is free.
             ratios = gains / np.maximum(seconds, np.finfo(np.float64).tiny)
-            best = n - int(np.argmax(ratios[::-1]))
+            best = int(self._all[ratios >= ratios.max() * (1 - _EQUAL)].max())
         if len(self._losses) > 1 and self._losses[1] > self._options.growth * self._losses[0]:
             best = max(best, min(before + 1, n))
         self._expected = {

@@ -71,10 +71,11 @@ def test_k_is_the_analytic_optimum_within_one(spread: float) -> None:
     assert np.mean(np.array(off) <= 1) > 0.8, off
 
 
+@pytest.mark.parametrize("spread", [1.0, 0.0])
 @pytest.mark.parametrize("gain", ["estimated", "k"])
-def test_it_waits_for_all_where_all_come_at_one_moment(gain: str) -> None:
-    """Deterministic times: more gradients cost nothing."""
-    problem = Quadratic(1.0, 20, 1.0, 4)
+def test_it_waits_for_all_where_all_come_at_one_moment(gain: str, spread: float) -> None:
+    """Deterministic times: more gradients cost nothing, also where they bring nothing."""
+    problem = Quadratic(1.0, 20, spread, 4)
     server, now = started(problem, 0.1, gain=gain), 0.0
     for _ in range(12):
         assert server.wait_for == N
