@@ -71,7 +71,13 @@ class Gathering:
             begins to compute without being sent anything first, or None.
         """
         finish = self._protocol.finished()
-        return finish.late, None if finish.next is None else self._versions()
+        if finish.next is None:
+            return finish.late, None
+        if not all(self._there):
+            # A server is back since the newer version arrived, and has not sent its part yet.
+            self._protocol.computing = None
+            return finish.late, None
+        return finish.late, self._versions()
 
     def _begin(self) -> Sequence[int] | None:
         waited_for = [

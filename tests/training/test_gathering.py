@@ -110,3 +110,14 @@ def test_an_earlier_version_of_a_server_that_was_killed_counts_as_newer(
     assert begun == [50, 30]
     assert gathering.finished() == (False, None)
     assert arrive(gathering, 1, 31) == [50, 31]
+
+
+def test_a_worker_that_finishes_before_a_restored_server_has_sent_again_waits_for_it() -> None:
+    gathering = Gathering(PushAndWait(), 2)
+    arrive(gathering, 0, 50)
+    assert arrive(gathering, 1, 50) == [50, 50]
+    arrive(gathering, 0, 51)
+    arrive(gathering, 1, 51)
+    gathering.restored(1)
+    assert gathering.finished() == (True, None)
+    assert arrive(gathering, 1, 30) == [50, 30]
