@@ -99,7 +99,7 @@ def _co_located(made: Experiment, draw: np.random.Generator) -> Experiment:
     """Put several servers on the machines of workers, which may be behind shared links or in a graph.
 
     What would strike a worker's machine is taken out. Under the wall clock the workers' own links get
-    no rate: over 20 Mbit/s a server would send fifty workers its part for longer than it waits for them.
+    no rate: over 20 Mbit/s a server would send fifty workers its part for longer than it waits.
     """
     made = made | {"faults": [rule for rule in made["faults"] if rule.get("who") == "server"]}
     if made["clock"] == "wall":
