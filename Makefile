@@ -38,13 +38,15 @@ ENGINE ?= docker
 SEEDS ?=
 ONLY ?=
 OUT ?=
+COMMIT ?=
 ADACOMP := fig1 fig3 fig3-even fig3-rate fig3-per-tensor fig4 table2
 REPRODUCE = $(BIN)/python -m reproduction
 
 .PHONY: reproduce reproduce-pages
-reproduce: install ## reproduce a paper, or a part of it: PAPER=adacomp PART=fig3 SCALE=quick ENGINE=simulation
+reproduce: install ## reproduce a paper, or a part of it: PAPER=adacomp PART=fig3 SCALE=quick ENGINE=simulation COMMIT=1
 	$(REPRODUCE) $(PART) --paper $(PAPER) --engine $(ENGINE) $(if $(SCALE),--scale $(SCALE)) \
-		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT))
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT)) \
+		$(if $(COMMIT),--commit-pages)
 
 reproduce-pages: install ## write the pages of the runs in OUT into docs/reproduction: PAPER=adacomp SCALE=quick
 	$(REPRODUCE) pages --paper $(PAPER) $(if $(SCALE),--scale $(SCALE)) $(if $(OUT),--out $(OUT)) \

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from reproduction.driver import ENGINES, Order, carry_out_missing
 from reproduction.paper import load_paper
+from reproduction.records import Records
 from testbed.display.many import ManyRuns
 from testbed.errors import SpecError, TestbedError
 from testbed.sweeps.missing import Means
@@ -24,17 +25,17 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         order = _order(given)
+        folder = given.commit_pages or order.out / "pages" / order.scale.name
+        if given.commit_pages is COMMITTED:
+            folder = order.paper.pages / order.paper.suffix(order.scale, "")
         if given.what != "pages":
             means = Means(lambda text: print(text, flush=True), ManyRuns, given.at_once)
-            caught = carry_out_missing(order, means)
+            caught = carry_out_missing(order, means, Records(folder))
             if caught is not None:
                 print("interrupted; started again, it goes on where it stopped", file=sys.stderr)
                 return 128 + caught
         from reproduction.pages import write_pages
 
-        folder = given.commit_pages or order.out / "pages" / order.scale.name
-        if given.commit_pages is COMMITTED:
-            folder = order.paper.pages / order.paper.suffix(order.scale, "")
         for path in write_pages(order, folder):
             print(path)
     except TestbedError as error:
@@ -85,7 +86,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const=COMMITTED,
         metavar="DIR",
-        help="write the pages there, or to the paper's committed ones; default: OUT/pages/SCALE",
+        help="write the pages there, or to the paper's committed ones (default: OUT/pages/SCALE); a "
+        "run that they have a record of is not made again",
     )
     return parser
 

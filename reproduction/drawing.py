@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _WIDTH = 3.2
 """Width of one of several panels, inches."""
 _GREY = "#777777"
+_LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss"}
+"""The y axes of what evaluations measure; a diagnostic's has its name."""
 
 
 class Panel(Protocol):
@@ -61,7 +63,7 @@ class Against:
         x: what it costs.
         window: evaluations in a moving average.
         curves: the lines that it shows, by name; None for all, in their order and by their titles.
-        measure: ``accuracy``, in percent, or ``loss``.
+        measure: ``accuracy``, in percent, ``loss``, or the name of a diagnostic.
         title: above the panel, if it needs one.
         logarithmic: True for a logarithmic x axis.
         target: drawn as a dashed line.
@@ -131,7 +133,9 @@ class Against:
             axes.axhline(
                 self.target.value, color=_GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=1
             )
-        if self.measure == "accuracy":
+        if self.measure not in _LABELS:
+            axes.set_ylim(bottom=0)
+        elif self.measure == "accuracy":
             # Nothing is seen of the first twentieth, in which accuracy climbs.
             lowest = min(float(one.values[:, len(one) // 20].min()) for one in shown)
             axes.set_ylim(max(0.0, lowest - 1), 100)
@@ -140,7 +144,7 @@ class Against:
             axes.yaxis.set_major_formatter(_plain())
             axes.yaxis.set_minor_formatter(_plain())
         if self.y_label:
-            axes.set_ylabel("test accuracy (%)" if self.measure == "accuracy" else "test loss")
+            axes.set_ylabel(_LABELS.get(self.measure, self.measure))
 
 
 @dataclass(frozen=True, slots=True)

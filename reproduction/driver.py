@@ -1,12 +1,14 @@
 """Carries out the runs of the wanted parts: finds existing ones, and makes the others as a sweep.
 
-Started again after any interruption, it goes on where it stopped, as ``testbed sweep`` does.
+Started again after any interruption, it goes on where it stopped, as ``testbed sweep`` does. A run that
+the pages have a record of counts as well, so that another host goes on where the first one stopped.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from reproduction.paper import Paper, Part
+from reproduction.records import Records
 from reproduction.runs import Folder, Needed, Setting, different, of_lines
 from reproduction.series import Scale
 from testbed.errors import HostError, RunError
@@ -54,8 +56,11 @@ class Order:
         return (*options, "engine=emulation", f"devices.runtime={self.engine}")
 
 
-def carry_out_missing(order: Order, means: Means) -> int | None:
+def carry_out_missing(order: Order, means: Means, records: Records) -> int | None:
     """Carry out every wanted run that is not complete.
+
+    Args:
+        records: those of the pages that will be written; a run that has one counts as complete.
 
     Returns:
         The number of the signal that ended the work early; None if it was finished.
@@ -68,7 +73,11 @@ def carry_out_missing(order: Order, means: Means) -> int | None:
     """
     folder = Folder(order.out)
     runs = order.runs()
-    left = [one.run for one in runs if not folder.serves(one.identity, order.engine)]
+    left = [
+        one.run
+        for one in runs
+        if not any(done.serves(one.identity, order.engine) for done in (folder, records))
+    ]
     complete = f"{len(runs) - len(left)} of them complete"
     means.say(f"{as_number(len(runs), 'run')} at scale {order.scale.name}, {complete}")
     if not left:

@@ -2,7 +2,8 @@
 
 A paper takes the greatest accuracy that a run reached, or that of its end; a single evaluation, or a
 moving average. Measures are therefore given for windows of several evaluations: the one at a point and
-those before it.
+those before it. What an algorithm reports of itself, such as its gap, is a measure by its own name, of
+the parts of a run that its record keeps (``reproduction.diagnosed``) in place of evaluations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +51,7 @@ class Averaged:
     """The moving averages of some runs at the iterations that all were evaluated at.
 
     Attributes:
-        values: accuracy in percent, or loss; shape (runs, points).
+        values: accuracy in percent, loss, or a diagnostic; shape (runs, points).
         costs: by their names in ``COSTS`` the means over the runs, shape (points,).
     """
 
@@ -131,25 +132,38 @@ class Line:
     twins: Mapping[int, Record] = field(default_factory=dict)
 
     def averaged(self, window: int, measure: str = "accuracy") -> Averaged:
-        """Return the moving averages; they have no points if there is no run."""
-        curves = [run.evaluations for run in self.runs]
-        points = min((len(curve) for curve in curves), default=0)
-        rows = [moving_average(getattr(curve, measure)[:points], window) for curve in curves]
+        """Return the moving averages; they have no points if no run has the measure.
+
+        Args:
+            measure: ``accuracy``, ``loss``, or the name of a diagnostic.
+        """
+        curves = [curve for run in self.runs if (curve := _curve(run, measure)) is not None]
+        points = min((len(values) for values, _ in curves), default=0)
+        rows = [moving_average(values[:points], window) for values, _ in curves]
         shape = (len(rows), max(0, points - window + 1))
         costs = {
-            cost: np.mean([getattr(curve, cost)[window - 1 : points] for curve in curves], axis=0)
+            cost: np.mean([costs[cost][window - 1 : points] for _, costs in curves], axis=0)
             if curves
             else np.empty(0)
             for cost in COSTS
         }
         return Averaged(np.array(rows, np.float64).reshape(shape), costs)
 
+    def mean(self, measure: str, part: int = 0, parts: int = 1) -> dict[int, float]:
+        """Return the mean of a diagnostic over a part of each seed's run, of several equal parts."""
+        found = {}
+        for run in self.runs:
+            values = run.diagnostics.values.get(measure, np.empty(0))
+            if len(known := _known(np.array_split(values, parts)[part])):
+                found[run.seed] = float(known.mean())
+        return found
+
     def greatest(self, window: int = 1) -> dict[int, float]:
         """Return the greatest accuracy, percent, that each seed's run reached."""
         found = {}
         for run in self.runs:
             averages = moving_average(run.evaluations.accuracy, window)
-            if len(known := averages[np.isfinite(averages)]):
+            if len(known := _known(averages)):
                 found[run.seed] = float(known.max())
         return found
 
@@ -178,6 +192,26 @@ class Line:
     def modelled(self) -> bool:
         """True if wire bytes of any of its runs were modelled."""
         return any(run.result.modelled for run in self.runs)
+
+
+def _known(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
+
+
+def _curve(run: Record, measure: str) -> tuple[Floats, Mapping[str, Floats]] | None:
+    """Return a measure of a run over its points, and their costs; None if the run does not have it.
+
+    Costs between two evaluations, where diagnostics are, are interpolated.
+    """
+    evaluated = run.evaluations
+    if measure in ("accuracy", "loss"):
+        return getattr(evaluated, measure), {cost: getattr(evaluated, cost) for cost in COSTS}
+    values = run.diagnostics.values.get(measure)
+    if values is None:
+        return None
+    at = run.diagnostics.iteration
+    known = evaluated.iteration
+    return values, {cost: np.interp(at, known, getattr(evaluated, cost)) for cost in COSTS}
 
 
 Lines: TypeAlias = Mapping[str, Line]

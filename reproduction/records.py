@@ -1,4 +1,4 @@
-"""Records of runs, kept next to the pages: a run's spec, its result and its curve.
+"""Records of runs, kept next to the pages: a run's spec, its result, its curve and its diagnostics.
 
 Run directories are large and stay where they were made. A record is small enough to be committed, and
 the pages are made of nothing else, so that a person who has the pages can make them again, and add a
@@ -8,7 +8,7 @@ run to them without having the others.
 import csv
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from reproduction.diagnosed import Diagnosed, thinned
 from reproduction.runs import Folder, Identity, Needed, identity
 from reproduction.series import Series
 from testbed.errors import TestbedError
@@ -30,6 +31,7 @@ _COUNTS = ("iteration", "payload_bytes", "wire_bytes")
 _LATER = ("time", "loss")
 """Columns that the first records lack."""
 _COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes", *_LATER)
+_DIAGNOSTICS = "diagnostics.csv"
 _DIGITS = 16
 """Digits that are kept of a digest: 64 bits."""
 _COMMIT = 12
@@ -102,11 +104,12 @@ class Result(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The record of a complete run."""
+    """The record of a complete run; its diagnostics are those that the algorithm reports, thinned."""
 
     spec: Spec
     result: Result
     evaluations: Evaluated
+    diagnostics: Diagnosed = field(default_factory=Diagnosed)
 
     @property
     def seed(self) -> int:
@@ -154,6 +157,10 @@ class Records:
                 record = _of(run)
                 _write(self._root / stem, record)
                 self._found[one.identity, name] = stem, record
+
+    def serves(self, key: Identity, engine: str) -> bool:
+        """Return True if a record serves as the run; an emulation's engine needs measured bytes."""
+        return any(engine == "simulation" or not one.simulated for one in self.of(key))
 
     def of(self, key: Identity) -> Sequence[Record]:
         """Return the records of a run, those of emulations first."""
@@ -217,7 +224,8 @@ def _of(run: Run) -> Record:
         classes=_sent_by_class(run, spec),
         commit=(manifest.commit or "")[:_COMMIT],
     )
-    return Record(spec, result, Evaluated(*(getattr(evaluations, name) for name in _COLUMNS)))
+    curve = Evaluated(*(getattr(evaluations, name) for name in _COLUMNS))
+    return Record(spec, result, curve, thinned(run.diagnostics))
 
 
 def _sent_by_class(run: Run, spec: Spec) -> tuple[ClassSent, ...]:
@@ -246,6 +254,7 @@ def _write(folder: Path, record: Record) -> None:
             writer.writerow(_COLUMNS)
             columns = (getattr(record.evaluations, name).tolist() for name in _COLUMNS)
             writer.writerows(zip(*columns, strict=True))
+        record.diagnostics.write(folder / _DIAGNOSTICS)
         # Written last: a folder without it is not a record.
         (folder / "spec.yaml").write_text(dump(record.spec), encoding="utf-8")
     except OSError as error:
@@ -263,10 +272,12 @@ def _read(folder: Path) -> Record:
         result = Result.model_validate_json(path.read_bytes())
         path = folder / "curve.csv"
         evaluations = _read_curve(path)
+        path = folder / _DIAGNOSTICS
+        diagnostics = Diagnosed.read(path)
     except (OSError, ValueError) as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise TestbedError(f"{path} is no part of a record: {why}; remove {folder}") from error
-    return Record(spec, result, evaluations)
+    return Record(spec, result, evaluations, diagnostics)
 
 
 def _read_curve(path: Path) -> Evaluated:

@@ -129,6 +129,16 @@ def last(heading: str, measure: str = "accuracy") -> Column:
     return Column(heading, lambda line, _: as_deviation(Spread.of(line.last(measure).values())))
 
 
+def average(heading: str, measure: str, part: int = 0, parts: int = 1) -> Column:
+    """Make a column of a diagnostic's mean over a part of training, of several equal parts.
+
+    It has the mean and the standard deviation over the seeds.
+    """
+    return Column(
+        heading, lambda line, _: as_deviation(Spread.of(line.mean(measure, part, parts).values()))
+    )
+
+
 def difference(window: int = 1) -> Column:
     """Make a column of the points by which the greatest accuracies differ from the paper's."""
 

@@ -6,11 +6,11 @@
 from pathlib import Path
 
 from reproduction.claims import Cheaper, Exceeds
-from reproduction.drawing import SECONDS, Against, Sweep
+from reproduction.drawing import SECONDS, UPDATES, Against, Sweep
 from reproduction.measures import Target
 from reproduction.paper import Paper, Part, Section
 from reproduction.series import Key, Scale, Study
-from reproduction.tables import Grid, LineTable, last, reached, spent
+from reproduction.tables import Grid, LineTable, average, last, reached, spent
 
 HERE = Path(__file__).parent
 TARGET = Target(2.0, "loss")
@@ -30,11 +30,13 @@ PART = Part(
             (
                 LineTable(f"to {TARGET}", (ACCURACY, reached(TARGET), spent("time", TARGET))),
                 Grid.of(AT, "workers", ACCURACY.cell),
+                LineTable("", (average("last fifth", "delay", 4, 5),)),
             ),
         ),
     ),
     (
         Against(SECONDS, measure="loss", target=TARGET),
+        Against(UPDATES, measure="delay"),
         Sweep("workers", AT, lambda line: line.last(), "accuracy"),
     ),
     (

@@ -1,6 +1,7 @@
 """A second paper is a file: its runs, claims, tables and figure need no change of the engine."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from reproduction.__main__ import main
 from reproduction.paper import load_paper
 from testbed.errors import SpecError
+from testbed.quantities import UNKNOWN
 
 REPOSITORY = Path(__file__).parents[2]
 INVENTED = Path(__file__).with_name("invented.py")
@@ -55,6 +57,16 @@ def test_a_paper_in_a_file_is_carried_out_and_has_its_pages(tmp_path: Path) -> N
     )
     times = [float(line.split(",")[4]) for line in curve[1:]]
     assert times == sorted(times) and times[-1] > 1
+    (delay,) = re.findall(r"\| ASGD, n = 4 \| (.+) ± .+ \(2 seeds\) \|\n", page)
+    assert 3 < float(delay) < 5
+    assert f"| All-to-All, n = 4 | {UNKNOWN} |\n" in page
+    # On a host without the runs: what the pages have a record of is not made again.
+    shutil.rmtree(tmp_path / "invented")
+    shutil.rmtree(pages / "records" / "invented-asgd-devices.workers-2-seed1-simulator")
+    ran = reproduce(tmp_path, "all", "--seeds", "1,2")
+    assert "8 runs at scale usual, 7 of them complete" in ran.stdout
+    results, _, _ = page.partition("## Runs")
+    assert (pages / "fig1.md").read_text().startswith(results)
 
 
 @pytest.mark.parametrize(
