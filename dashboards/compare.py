@@ -5,9 +5,10 @@ The time range must reach back to all of them.
 """
 
 from dashboards.ingress import SPEED
+from dashboards.measures import MEASURES
 from dashboards.page import Dashboard, Row
 from dashboards.panels import Bars
-from dashboards.selection import RUN, last, layer, of, target
+from dashboards.selection import RUN, last, layer, measure, of, target
 from dashboards.tables import Table
 from dashboards.xy import Against, Axis
 
@@ -113,6 +114,6 @@ DASHBOARD = Dashboard(
     "compare",
     "Compare runs",
     "Accuracy, ingress, speed and bytes to an accuracy of runs and algorithms, side by side.",
-    (RUNS, ACCURACIES, SPEEDS, TOTALS),
-    (layer, target),
+    (RUNS, ACCURACIES, MEASURES, SPEEDS, TOTALS),
+    (layer, target, measure),
 )

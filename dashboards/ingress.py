@@ -1,9 +1,10 @@
 """The dashboard *Ingress*: the bytes that enter the parameter server, and the accuracy they buy."""
 
 from dashboards import colours
+from dashboards.measures import MEASURES
 from dashboards.page import Dashboard, Row
 from dashboards.panels import Bars, Lines, Number, Phases
-from dashboards.selection import LAYERS, RUN, RUNS, last, layer, of, rate, target
+from dashboards.selection import LAYERS, RUN, RUNS, last, layer, measure, of, rate, target
 from dashboards.tables import Table
 from dashboards.xy import Against, Axis
 
@@ -136,6 +137,6 @@ DASHBOARD = Dashboard(
     "ingress",
     "Ingress",
     "Bytes that enter the parameter server, by layer, and the accuracy that they buy.",
-    (NOW, BY_LAYER, BUYS, SENDERS),
-    (layer, target),
+    (NOW, BY_LAYER, BUYS, MEASURES, SENDERS),
+    (layer, target, measure),
 )

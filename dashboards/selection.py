@@ -100,6 +100,13 @@ def target() -> build.CustomVariable:
     )
 
 
+def measure() -> build.QueryVariable:
+    """Make the variable that selects measures of the chosen runs' own."""
+    return _labels("measure", 'label_values(testbed_measured{run=~"$run"}, measure)').sort(
+        model.VariableSort.ALPHABETICAL_ASC
+    )
+
+
 def _labels(name: str, query: str) -> build.QueryVariable:
     everything = model.VariableOption(text=["All"], value=["$__all"])
     return (

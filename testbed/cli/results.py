@@ -18,6 +18,7 @@ from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import alive, went_down
 from testbed.results.reading.finding import Execution, find, resolve
 from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run
 from testbed.results.tables.classes import HEADINGS, class_rows
 from testbed.results.tables.classes import records as class_records
@@ -32,7 +33,7 @@ from testbed.results.tables.links import in_a_sentence, link_rows
 from testbed.results.tables.over_links import HEADINGS as USE_HEADINGS
 from testbed.results.tables.over_links import link_use_rows
 from testbed.results.tables.over_links import records as link_use_records
-from testbed.results.tables.reaching import ACCURACY, Reaching, reaching
+from testbed.results.tables.reaching import Reaching, reaching
 from testbed.results.tables.reaching import records as reaching_records
 from testbed.results.tables.servers import HEADINGS as SERVER_HEADINGS
 from testbed.results.tables.servers import server_rows
@@ -44,10 +45,14 @@ _DIGITS = 16
 """Digits of a digest that tell runs with equal parameters from others, as `make agree` prints them."""
 _DIFFERENCES = 5
 """The most differences between ledgers that are shown for a run."""
-Accuracy = Annotated[
-    float,
+Goal = Annotated[
+    float | None,
     typer.Option(
-        min=0, max=100, metavar="PERCENT", help="The accuracy that 'ingress to reach' means."
+        "--accuracy",
+        "--goal",
+        metavar="VALUE",
+        help="The goal of 'ingress to reach': an accuracy in percent, by default 97, or a value of the "
+        "runs' own measure, by default the best that all of them reach.",
     ),
 ]
 Baseline = Annotated[
@@ -73,20 +78,24 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
     if not executions:
         typer.echo(f"there is no run in {runs} yet")
         return
+    by_accuracy = all(
+        run.score.quality == ACCURACY for execution in executions for run in execution.runs
+    )
     headings = (
         "run",
         "state",
         "engine",
         "started (UTC)",
         "updates",
-        "best %",
+        "best %" if by_accuracy else "best",
         "wire",
         "parameters",
     )
     rows = []
     for execution in executions:
         for run in execution.runs:
-            summary = run.summary
+            summary, score = run.summary, run.score
+            best = score.quality.text if by_accuracy else score.quality.words
             rows.append(
                 (
                     run.id,
@@ -94,7 +103,7 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
                     run.clock,
                     run.manifest.started.strftime("%Y-%m-%d %H:%M:%S"),
                     q.as_count(summary.updates),
-                    q.as_decimal(summary.best_accuracy, 2),
+                    best(score.best),
                     q.as_bytes(summary.ingress.wire_bytes),
                     (summary.parameters_sha256 or q.UNKNOWN)[:_DIGITS],
                 )
@@ -108,12 +117,12 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
 def show(
     run: AnyRun = "latest",
     runs: RunsRoot = Path("runs"),
-    accuracy: Accuracy = ACCURACY,
+    goal: Goal = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the results of a run, or of all runs of an execution."""
     found = resolve(run, runs)
-    comparison = compare_runs(found, accuracy)
+    comparison = compare_runs(found, goal)
     if as_json:
         _print_json([_shown_whole(found_run) for found_run in found])
         return
@@ -146,7 +155,7 @@ def compare(
     run: Annotated[list[str], typer.Argument(help=WHICH)],
     *,
     runs: RunsRoot = Path("runs"),
-    accuracy: Accuracy = ACCURACY,
+    goal: Goal = None,
     out: Annotated[
         Path,
         typer.Option(metavar="FILE", help="The figure's file: .svg, .png or .pdf."),
@@ -163,7 +172,7 @@ def compare(
     baseline: Baseline = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs: tables, and a figure of accuracy versus ingress.
+    """Compare runs: tables, and a figure of accuracy, or their own measure, versus ingress.
 
     Runs that differ only in their seed make one curve: their mean, with a band from the lowest to the
     highest.
@@ -171,9 +180,9 @@ def compare(
     from testbed.results.figures.figures import write_figure
 
     found = all_runs(run, runs)
-    comparison = compare_runs(found, accuracy, baseline)
-    reached = reaching(curves_of(found), accuracy, baseline, ingress)
-    figure = write_figure(found, out, ingress, linear, accuracy)
+    comparison = compare_runs(found, goal, baseline)
+    reached = reaching(curves_of(found), goal, baseline, ingress)
+    figure = write_figure(found, out, ingress, linear, goal)
     if as_json:
         _print_json(
             records(comparison) | {"to_reach": reaching_records(reached), "figure": str(figure)}
@@ -188,7 +197,7 @@ def report(
     run: Annotated[list[str] | None, typer.Argument(help=WHICH)] = None,
     *,
     runs: RunsRoot = Path("runs"),
-    accuracy: Accuracy = ACCURACY,
+    goal: Goal = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -208,8 +217,8 @@ def report(
     found = all_runs(named, runs)
     if out is None:
         out = (_home(found) if len(named) == 1 else Path()) / "report.html"
-    written = write_report(found, out, accuracy, baseline)
-    figures = write_figures(found, out.parent / "figures", accuracy)
+    written = write_report(found, out, goal, baseline)
+    figures = write_figures(found, out.parent / "figures", goal)
     if as_json:
         _print_json({"report": str(written), "figures": [str(path) for path in figures]})
         return
@@ -232,7 +241,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def _print_reaching(table: Reaching) -> None:
-    """Print what each curve takes to reach the accuracy, never cut to the terminal's width."""
+    """Print what each curve takes to reach the goal, never cut to the terminal's width."""
     typer.echo("")
     typer.echo(plain_text(table.headings, table.cells))
 

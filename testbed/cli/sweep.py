@@ -110,13 +110,18 @@ def _print_table(swept: "Swept") -> None:
     if len(lines) > _PRINTED:
         return
     left_out = {"run", "reason", "host_seconds", "training_seconds", "parameters_sha256"}
-    headings = [name for name in lines[0] if name not in left_out]
+    # A column that no run has a value for is not printed: of accuracies, where there are no classes.
+    headings = [
+        name for name in lines[0] if name not in left_out and any(line[name] for line in lines)
+    ]
     cells = [[_cell(name, line[name]) for name in headings] for line in lines]
     typer.echo(plain_text(headings, cells))
 
 
 def _cell(name: str, text: str) -> str:
-    """Return a cell of the table as it is printed: accuracies with two decimals, bytes with a unit."""
+    """Return a cell as it is printed: accuracies with two decimals, bytes with a unit."""
     if text and name.endswith("_accuracy"):
         return as_decimal(float(text), 2)
+    if text and name.startswith(("best_", "final_")):
+        return f"{float(text):.4g}"
     return as_bytes(int(text)) if text and name.endswith("_bytes") else text

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import select
 import signal
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SHOWN_AFTER_END = 30.0
 """Seconds for which a run that has ended is still shown."""
+_EVALUATION = 6
+"""The place of the last evaluation in the cells of a run."""
 _HEADINGS = (
     "run",
     "state",
@@ -34,7 +37,7 @@ _HEADINGS = (
     "process",
     "updates",
     "updates/s",
-    "accuracy %",
+    "evaluation",
     "ingress/s",
     "alive",
     "faulted",
@@ -131,11 +134,11 @@ def _picture(statuses: "Sequence[Status]", width: int) -> "RenderableType":
 
 
 def _in_lines(status: "Status") -> Sequence[str]:
-    run, state, engine, process, updates, rate, accuracy, ingress, alive, faulted = _cells(status)
+    run, state, engine, process, updates, rate, result, ingress, alive, faulted = _cells(status)
     return (
         run,
         f"  {state}  {engine} clock, process {process}",
-        f"  {updates} updates, {rate}/s, {accuracy} %, {ingress}/s, {alive} alive, {faulted} faulted",
+        f"  {updates} updates, {rate}/s, {result}, {ingress}/s, {alive} alive, {faulted} faulted",
     )
 
 
@@ -143,9 +146,17 @@ _NONE = "no run is running on this host that this user may see"
 
 
 def _as_text(statuses: "Sequence[Status]") -> str:
+    from testbed.results.reading.quality import ACCURACY
     from testbed.results.tables.comparison import plain_text
 
-    return plain_text(_HEADINGS, [_cells(status) for status in statuses]) if statuses else _NONE
+    if not statuses:
+        return _NONE
+    headings, rows = list(_HEADINGS), [list(_cells(status)) for status in statuses]
+    if all(status.quality == ACCURACY for status in statuses):
+        headings[_EVALUATION] = "accuracy %"
+        for row, status in zip(rows, statuses, strict=True):
+            row[_EVALUATION] = ACCURACY.text(status.value)
+    return plain_text(headings, rows)
 
 
 def _cells(status: "Status") -> Sequence[str]:
@@ -161,7 +172,7 @@ def _cells(status: "Status") -> Sequence[str]:
         str(manifest.pid),
         updates,
         q.as_decimal(rate, 1 if rate is None or rate < 100 else 0),
-        q.as_decimal(status.accuracy, 2),
+        status.quality.words(status.value),
         q.as_bytes(status.ingress_rate),
         f"{status.alive:,} of {manifest.workers:,}",
         q.as_count(status.faulted),
@@ -172,8 +183,11 @@ def _record(status: "Status") -> dict[str, Any]:
     values = {
         field.name: getattr(status, field.name)
         for field in dataclasses.fields(status)
-        if field.name != "run"
+        if field.name not in ("run", "quality", "value")
     }
+    known = status.accuracy is not None and math.isfinite(status.accuracy)
+    values["accuracy"] = status.accuracy if known else None
+    values["measure"] = status.quality.record() | {"value": status.value}
     manifest = status.run.manifest
     about = {"run": status.run.id, "directory": str(status.run.directory), "process": manifest.pid}
     how = {"engine": manifest.engine, "clock": manifest.clock, "workers": manifest.workers}

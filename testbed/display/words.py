@@ -3,7 +3,7 @@
 import math
 
 from testbed.planning.plan import Plan
-from testbed.quantities import as_bytes, as_duration
+from testbed.quantities import as_bytes, as_duration, as_number
 from testbed.runs.watching import Progress
 
 _PHASES = {
@@ -30,8 +30,10 @@ def _measured(progress: Progress) -> str:
     if progress.measure is not None:
         value = "–" if progress.measured is None else f"{progress.measured:.4g} {progress.unit}"
         return f"{progress.measure} {value}".strip()
-    if progress.accuracy is None or math.isnan(progress.accuracy):
+    if progress.accuracy is None:
         return "accuracy –"
+    if math.isnan(progress.accuracy) and progress.loss is not None:
+        return f"loss {progress.loss:.4g}"
     return f"accuracy {progress.accuracy:.2f} %"
 
 
@@ -55,7 +57,7 @@ def describe(progress: Progress) -> str:
         if progress.updates < progress.all_updates:
             parts.append(f"{as_duration(progress.time_left)} left")
         elif progress.evaluations_due:
-            parts.append(f"{progress.evaluations_due} evaluations left")
+            parts.append(f"{as_number(progress.evaluations_due, 'evaluation')} left")
     if progress.lost:
-        parts.append(f"{progress.lost} workers lost")
+        parts.append(f"{as_number(progress.lost, 'worker')} lost")
     return ", ".join(parts)

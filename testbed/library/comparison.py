@@ -8,12 +8,12 @@ from testbed.errors import SpecError
 from testbed.library.figure import Figure
 from testbed.library.frames import frame
 from testbed.library.results import Run, Runs, open_runs
-from testbed.results.figures import accuracy as accuracy_figure
-from testbed.results.figures.accuracy import Against
-from testbed.results.reading.curves import curves_of
+from testbed.results.figures import quality as quality_figure
+from testbed.results.figures.quality import Against
+from testbed.results.reading.curves import curves_of, quality_of
+from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run as Recorded
 from testbed.results.tables import comparison as tables
-from testbed.results.tables.reaching import ACCURACY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 class Comparison:
     """Runs to compare. Made by ``compare``. As text it is the table of ``testbed compare``."""
 
-    def __init__(self, runs: tuple[Recorded, ...], accuracy: float, baseline: str | None) -> None:
+    def __init__(
+        self, runs: tuple[Recorded, ...], goal: float | None, baseline: str | None
+    ) -> None:
         self._runs = runs
-        self._accuracy = accuracy
-        self._table = tables.compare(runs, accuracy, baseline)
+        self._table = tables.compare(runs, goal, baseline)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a mapping for each run, of the columns of ``table``."""
@@ -35,6 +36,9 @@ class Comparison:
     def table(self) -> "pd.DataFrame":
         """Return a row for each run: accuracies in percent, bytes of ingress, the ratio of wire bytes.
 
+        ``measure`` has the best and the final value of a run's own measure; the bytes to the goal are
+        called by what runs are compared by: ``wire_bytes_to_accuracy``, ``wire_bytes_to_perplexity``.
+
         Raises:
             TestbedError: pandas is not installed.
         """
@@ -43,14 +47,16 @@ class Comparison:
         return frame(pa.Table.from_pylist(self.records()))
 
     def figure(self, against: Against = "wire", *, linear: bool = False) -> Figure:
-        """Return the figure of accuracy against ingress; runs that differ only in seed are one curve.
+        """Return the figure of accuracy, or the runs' own measure, against ingress.
+
+        Runs that differ only in seed are one curve.
 
         Args:
             against: ``wire``, ``message`` or ``payload`` bytes, or ``iteration``.
             linear: True for a linear axis of bytes.
         """
-        curves, accuracy = curves_of(self._runs), self._accuracy
-        return Figure(lambda empty: accuracy_figure.draw(empty, curves, against, linear, accuracy))
+        curves, goal = curves_of(self._runs), self._table.goal
+        return Figure(lambda empty: quality_figure.draw(empty, curves, against, linear, goal))
 
     def __str__(self) -> str:
         lines = tables.plain_text(self._table.headings, self._table.cells)
@@ -58,23 +64,33 @@ class Comparison:
 
 
 def compare(
-    *runs: Run | Runs | str | Path, accuracy: float = ACCURACY, baseline: str | None = None
+    *runs: Run | Runs | str | Path,
+    accuracy: float | None = None,
+    goal: float | None = None,
+    baseline: str | None = None,
 ) -> Comparison:
-    """Compare runs.
+    """Compare runs by their accuracy or, if all have the same, by their own measure.
 
     Args:
         runs: runs, or what ``open_runs`` takes; at least one.
-        accuracy: percent; the point where each curve first reaches it is marked.
+        accuracy: the goal of runs that are compared by accuracy, percent; default 97.
+        goal: the value of what runs are compared by; the point where each curve first reaches it is
+            marked. Default: 97 % of accuracy; of another measure the best value that all reach.
         baseline: the run that ratios refer to; None for the first labelled ``asgd``, or the first.
 
     Raises:
-        SpecError: there is no run.
+        SpecError: there is no run, or the goal cannot be an accuracy or is one of other runs.
         NoRunError: a run cannot be read, or the baseline is none of them.
     """
     found = {run.directory: run for given in runs for run in _recorded(given)}
     if not found:
         raise SpecError("there is no run to compare: give compare() at least one")
-    return Comparison(tuple(found.values()), accuracy, baseline)
+    recorded = tuple(found.values())
+    if accuracy is not None and (quality := quality_of(recorded)) != ACCURACY:
+        raise SpecError(
+            f"these runs are compared by {quality.name}, not accuracy: give a value of it as goal"
+        )
+    return Comparison(recorded, accuracy if goal is None else goal, baseline)
 
 
 def _recorded(given: Run | Runs | str | Path) -> Iterator[Recorded]:

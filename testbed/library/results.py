@@ -83,16 +83,13 @@ class Run:
     def curve(self) -> "pd.DataFrame":
         """Return the evaluations as a DataFrame: updates, seconds, accuracy, payload, message, wire.
 
-        Accuracies are in percent, the last three are bytes of ingress so far. A further column has the
-        run's measure, such as perplexity, if it has one.
+        Accuracies are in percent, the last three are bytes of ingress so far. Before the accuracy, a
+        column has the run's own measure, such as perplexity, or the loss where there is no accuracy.
 
         Raises:
             TestbedError: pandas is not installed.
         """
-        table = self.evaluations()
-        measure = self.recorded.manifest.measure
-        own = [measure.name] if measure else []
-        return frame(table.select([*CURVE.values(), *own]).rename_columns([*CURVE, *own]))
+        return frame(_curve(self.evaluations(), [self]))
 
     def events(self) -> tuple[Event, ...]:
         """Return what happened, in order: time (seconds since the run began), level, device, event."""
@@ -140,11 +137,12 @@ class Runs(Sequence[Run]):
     def curve(self) -> "pd.DataFrame":
         """Return the curves of all runs, one below the other, as ``Run.curve`` with a column ``run``.
 
+        A measure that only some of them have is missing in the rows of the others.
+
         Raises:
             TestbedError: pandas is not installed.
         """
-        table = self.evaluations().select(["run", *CURVE.values()])
-        return frame(table.rename_columns(["run", *CURVE]))
+        return frame(_curve(self.evaluations(), self._runs))
 
     def updates(self) -> "pa.Table":
         """Return the updates of all runs, as ``Run.updates`` with a column ``run`` first."""
@@ -187,7 +185,19 @@ class Runs(Sequence[Run]):
             table.add_column(0, "run", pa.array([name] * len(table), pa.string()))
             for name, table in zip(self.names, tables, strict=True)
         ]
-        return pa.concat_tables(named)
+        return pa.concat_tables(named, promote_options="default")
+
+
+def _curve(evaluations: Any, runs: Sequence[Run]) -> Any:
+    """Return the columns of curves, with the qualities that runs have besides accuracy."""
+    named = {run.recorded.quality.name for run in runs}
+    own = {name: name for name in evaluations.column_names if name in named}
+    columns: dict[str, str] = {}
+    for name, column in CURVE.items():
+        columns |= own | {name: column} if name == "accuracy" else {name: column}
+    if "run" in evaluations.column_names:
+        columns = {"run": "run", **columns}
+    return evaluations.select(list(columns.values())).rename_columns(list(columns))
 
 
 def open_runs(which: str | Path, *, root: str | Path = "runs") -> Runs:

@@ -48,7 +48,8 @@ class Swept:
         """Return a row for each combination and algorithm, as in results.csv.
 
         Columns: run, algorithm, label, seed; one for each swept key; how the run ended and why;
-        updates, accuracies in percent, bytes of ingress, seconds, the digest of the parameters.
+        updates, the runs' own measures, accuracies in percent, bytes of ingress, seconds, the digest
+        of the parameters.
 
         Raises:
             TestbedError: pandas is not installed.

@@ -8,13 +8,14 @@ from testbed.experiment.units import parse_share
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
 from testbed.planning.plan import Plan
+from testbed.results.reading.quality import Quality
 from testbed.runs.device_classes import device_classes
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:
     """Return the state of a planned run before its beginning."""
     spec, settings = plan.spec, plan.settings
-    emulated = spec.engine == "emulation"
+    emulated, own = spec.engine == "emulation", settings.training.measure
     return RunState(
         run=f"{spec.name}/{execution}",
         algorithm=plan.label,
@@ -36,7 +37,7 @@ def of_plan(plan: Plan, execution: str) -> RunState:
             [settings.classes[i].name for i in settings.class_of],
         ),
         worker_names=tuple(plan.workers),
-        measure=None if settings.training.measure is None else settings.training.measure.column,
+        measure=None if own is None else Quality(own.column, own.unit, own.better),
     )
 
 
@@ -63,7 +64,7 @@ def of_recorded(recorded: Recorded) -> RunState:
         target=spec["training"]["updates"],
         classes=device_classes(sections, manifest.seed, manifest.workers, recorded.device_classes),
         worker_names=tuple(map(name, range(manifest.workers))),
-        measure=None if manifest.measure is None else manifest.measure.name,
+        measure=None if manifest.measure is None else manifest.measure.quality,
     )
 
 

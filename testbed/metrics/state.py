@@ -3,6 +3,7 @@
 None, or a missing key, means that the value is not known: it is then not exported, and never as 0.
 """
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from testbed.metrics.fault_effects import CUTS, FaultEffects
 from testbed.results.reading.faults import KINDS
+from testbed.results.reading.quality import Quality
 from testbed.runs.device_classes import DeviceClasses
 
 LAYERS = ("payload", "message", "wire")
@@ -54,10 +56,13 @@ class Staleness:
 
 @dataclass(slots=True)
 class Evaluation:
-    """The last evaluation: accuracy from 0 to 1, and the ingress when its version was reached."""
+    """The last evaluation: accuracy from 0 to 1, and the ingress when its version was reached.
+
+    The accuracy is None where there is none, or where the run has a measure of its own.
+    """
 
     updates: int
-    accuracy: float
+    accuracy: float | None
     loss: float
     ingress: Bytes
 
@@ -106,6 +111,7 @@ class RunState:
         queue, apply: total seconds, and the number of pushes.
         memory, processor: bytes and seconds by role.
         training_seconds: of the host's clock; ``virtual_seconds``: of the virtual one.
+        measure, measured: the run's own measure, if it has one, and its last value.
         diagnostics: the algorithm's own numbers at the last update, by their names.
         reached: ingress when each of ``ACCURACIES`` was first reached.
     """
@@ -127,8 +133,8 @@ class RunState:
     acknowledgements: int | None = None
     capture: tuple[int, int] | None = None
     evaluation: Evaluation | None = None
-    measure: str | None = None
-    measured: dict[str, float] = field(default_factory=dict)
+    measure: Quality | None = None
+    measured: float | None = None
     due: int | None = None
     devices: dict[str, PerClass] = field(default_factory=dict)
     struck: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -199,15 +205,16 @@ class RunState:
     def take_evaluation(self, row: Mapping[str, float]) -> None:
         """Take an evaluation, with ``iteration``, ``accuracy`` in percent, ``loss`` and bytes.
 
-        Its ``measured`` is the value of the run's measure, if it has one.
+        Its ``measured`` is the value of the run's own measure, if it has one: the accuracy of such a
+        run, that of a language model's next token, is none to compare runs by, and is left out.
         """
         ingress = _by_layer(row)
-        accuracy = row["accuracy"] / 100
-        self.evaluation = Evaluation(int(row["iteration"]), accuracy, row["loss"], ingress)
+        accuracy = None if math.isnan(row["accuracy"]) else row["accuracy"] / 100
         if self.measure is not None:
-            self.measured = {self.measure: row["measured"]}
+            self.measured, accuracy = row["measured"], None
+        self.evaluation = Evaluation(int(row["iteration"]), accuracy, row["loss"], ingress)
         for wanted in ACCURACIES:
-            if accuracy >= wanted:
+            if accuracy is not None and accuracy >= wanted:
                 self.reached.setdefault(wanted, ingress)
 
     def measure_rate(self, now: float) -> None:

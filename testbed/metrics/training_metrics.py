@@ -12,6 +12,12 @@ def _evaluation(name: str) -> Callable[[RunState], Iterable[Sample]]:
     return lambda s: known(None if s.evaluation is None else getattr(s.evaluation, name))
 
 
+def _measured(s: RunState) -> Iterable[Sample]:
+    if s.measure is None or s.measured is None:
+        return ()
+    return [((s.measure.name, s.measure.unit, s.measure.better), s.measured)]
+
+
 TRAINING: tuple[Metric, ...] = (
     Metric(
         "testbed_run_info",
@@ -110,16 +116,18 @@ TRAINING: tuple[Metric, ...] = (
         "testbed_accuracy_ratio",
         "gauge",
         (),
-        "Share of the test set classified correctly, 0 to 1, at the last evaluation.",
+        "Share of the test set classified correctly, 0 to 1, at the last evaluation; none of runs with "
+        "a measure of their own.",
         _evaluation("accuracy"),
     ),
     Metric("testbed_loss", "gauge", (), "Test loss at the last evaluation.", _evaluation("loss")),
     Metric(
         "testbed_measured",
         "gauge",
-        ("measure",),
-        "What evaluations measure besides, such as perplexity, at the last one; by its name.",
-        lambda s: by_key(s.measured),
+        ("measure", "unit", "better"),
+        "The run's own measure, such as perplexity, at the last evaluation; whether higher or lower "
+        "values are better.",
+        _measured,
     ),
     Metric(
         "testbed_evaluated_updates",

@@ -77,8 +77,8 @@ class Evaluations:
             records.log.evaluation(row | {"time": row["run_time"]})
             if self._metrics:
                 self._metrics.evaluated(row)
-            records.outcome.evaluated(row["accuracy"], row["measured"])
-            records.progress.accuracy, records.progress.measured = row["accuracy"], row["measured"]
+            records.outcome.evaluated(row)
+            records.progress.evaluated(row)
         records.progress.evaluations_due = self.ingress.due
         if warning := self._backlog.warning(self.ingress.due):
             records.event("warning", warning, EVALUATOR_NAME)

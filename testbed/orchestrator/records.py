@@ -193,7 +193,7 @@ class Records:
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = self.progress.lost = mark.workers_lost
         for row in kept.evaluations:
-            outcome.evaluated(row["accuracy"], row["measured"])
+            outcome.evaluated(row)
 
     def go_back(self, server: int, mark: Mark) -> np.ndarray[Any, Any]:
         """Go back with a server to the checkpoint of a mark; return the rows of updates that are lost.

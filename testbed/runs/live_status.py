@@ -16,7 +16,8 @@ import yaml
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, is_aggregator, is_server
 from testbed.results.reading.faults import CRASHES
 from testbed.results.reading.growing import GrowingJournal
-from testbed.results.reading.journals import NoRunError, read_evaluations
+from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.quality import Quality
 from testbed.results.reading.run import Run
 from testbed.telemetry.texts import BUILT, DIED, MADE, TRAINING
 
@@ -40,6 +41,8 @@ class Status:
         update_rate: updates per second of the host's clock; None before the first.
         ingress_rate: message bytes that enter the server per second of the host's clock; or None.
         accuracy: that of the last evaluation, in percent; None before the first.
+        quality: what says how good the run's models are, and ``value`` its last value; None before
+            the first evaluation.
         alive: the workers or peers that are neither frozen nor dead.
         faulted: the devices that a fault strikes now.
     """
@@ -52,6 +55,8 @@ class Status:
     update_rate: float | None
     ingress_rate: float | None
     accuracy: float | None
+    quality: Quality
+    value: float | None
     alive: int
     faulted: int
 
@@ -71,6 +76,8 @@ class _Facts:
 
     phase: str
     accuracy: float | None
+    quality: Quality
+    value: float | None
     crashed: int
     faulted: int
 
@@ -86,7 +93,7 @@ class LiveStatus:
         self._recent: deque[_Moment] = deque([_Moment(0.0, 0, 0)])
         self._all_updates = _all_updates(run)
         self._sizes: list[int] = []
-        self._facts = _Facts(_MAKING, None, 0, 0)
+        self._facts = _Facts(_MAKING, None, run.quality, None, 0, 0)
 
     def look(self, *, running: bool) -> Status:
         """Return the run's present state.
@@ -111,6 +118,8 @@ class LiveStatus:
             update_rate=None,
             ingress_rate=None,
             accuracy=facts.accuracy,
+            quality=facts.quality,
+            value=facts.value,
             alive=self._run.manifest.workers - facts.crashed,
             faulted=facts.faulted,
         )
@@ -193,7 +202,11 @@ def _facts(directory: Path) -> _Facts:
             faulted.add(one.device)
             if one.kind in CRASHES:
                 crashed.add(one.device)
-    accuracies = read_evaluations(directory).column("accuracy").to_pylist()
+    quality, evaluations = run.quality, run.evaluations
+    accuracy, value = (
+        float(found[-1]) if len(found) else None
+        for found in (evaluations.accuracy, evaluations.of(quality))
+    )
     others = {EVALUATOR_NAME, COORDINATOR_NAME}
     workers = [one for one in crashed - others if not (is_server(one) or is_aggregator(one))]
-    return _Facts(phase, accuracies[-1] if accuracies else None, len(workers), len(faulted))
+    return _Facts(phase, accuracy, quality, value, len(workers), len(faulted))

@@ -30,7 +30,8 @@ class Outcome:
         host_seconds: the same by the host's clock.
         first_update: seconds of the host's clock from the command to the first update.
         workers_lost: the number of workers that died.
-        accuracies, measured: of each evaluation: the accuracy, and the value of the run's measure.
+        accuracies, losses, measured: of each evaluation: the accuracy, the loss, and the value of the
+            run's measure.
         suspected, welcomed: how often a worker was suspected for its silence, and came back.
     """
 
@@ -40,6 +41,7 @@ class Outcome:
     payload_bytes: int = 0
     message_bytes: int = 0
     accuracies: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
     measured: list[float | None] = field(default_factory=list)
     first_update: float | None = None
     last_update: float = 0.0
@@ -58,14 +60,25 @@ class Outcome:
         self.payload_bytes += int(rows["payload_bytes"].sum())
         self.message_bytes += int(rows["message_bytes"].sum())
 
-    def evaluated(self, accuracy: float, measured: float | None) -> None:
-        """Add the results of an evaluation."""
-        self.accuracies.append(accuracy)
-        self.measured.append(measured)
+    def evaluated(self, row: Mapping[str, Any]) -> None:
+        """Add the results of an evaluation: ``accuracy``, ``loss`` and ``measured``."""
+        self.accuracies.append(row["accuracy"])
+        self.losses.append(row["loss"])
+        self.measured.append(row["measured"])
+
+    @property
+    def last_evaluation(self) -> dict[str, Any] | None:
+        """The results of the last evaluation, as ``evaluated`` takes them; None before the first."""
+        if not self.accuracies:
+            return None
+        names = ("accuracy", "loss", "measured")
+        return dict(
+            zip(names, (self.accuracies[-1], self.losses[-1], self.measured[-1]), strict=True)
+        )
 
     def keeps(self, evaluations: int) -> None:
         """Keep the first evaluations only."""
-        del self.accuracies[evaluations:], self.measured[evaluations:]
+        del self.accuracies[evaluations:], self.losses[evaluations:], self.measured[evaluations:]
 
     def suspects(self, silent: float, time: float) -> tuple[str, str]:
         """Count a worker that is suspected; return the level and the text of an event.

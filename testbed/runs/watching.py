@@ -1,7 +1,8 @@
 """The progress of a run, and the interface of its watchers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from testbed.training.settings import Settings
 
@@ -20,6 +21,7 @@ class Progress:
         all_updates: updates of the whole run.
         rate: updates per second over the last few seconds.
         accuracy: of the last evaluation, in percent; None before the first.
+        loss: of the last evaluation; None before the first.
         measured: of the last evaluation, the value of the run's measure.
         measure, unit: the name of that, None if the run has none, and its unit.
         evaluations_due: evaluations that are asked for and not on record yet.
@@ -36,6 +38,7 @@ class Progress:
     updates: int = 0
     rate: float = 0.0
     accuracy: float | None = None
+    loss: float | None = None
     measured: float | None = None
     measure: str | None = None
     unit: str = ""
@@ -51,6 +54,10 @@ class Progress:
         (then, before), (now, after) = self._recent[0], self._recent[-1]
         if now > then:
             self.rate = (after - before) / (now - then)
+
+    def evaluated(self, row: Mapping[str, Any]) -> None:
+        """Note the results of an evaluation: ``accuracy``, ``loss``, ``measured``."""
+        self.accuracy, self.loss, self.measured = row["accuracy"], row["loss"], row["measured"]
 
     @property
     def time_left(self) -> float | None:

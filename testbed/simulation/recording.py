@@ -189,7 +189,7 @@ class Recording:
         self.log.evaluation(row)
         if self._metrics:
             self._metrics.evaluated(row)
-        self.outcome.evaluated(result.accuracy, result.measured)
+        self.outcome.evaluated(row)
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""

@@ -226,12 +226,8 @@ class SimulatedRun:
         self._checkpoints.write(self._system.version, state)
 
     def _report_progress(self) -> None:
-        outcome = self._recording.outcome
-        if outcome.accuracies:
-            self._progress.accuracy, self._progress.measured = (
-                outcome.accuracies[-1],
-                outcome.measured[-1],
-            )
+        if (last := self._recording.outcome.last_evaluation) is not None:
+            self._progress.evaluated(last)
         self._watcher.progress(self._progress)
         if self._metrics:
             self._metrics.progress(self._progress)

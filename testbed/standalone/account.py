@@ -14,6 +14,7 @@ import csv
 import functools
 import hashlib
 import json
+import math
 import os
 import traceback
 from collections import Counter
@@ -263,11 +264,13 @@ class Account:
     def _write_complete(self) -> None:
         for row in self._evaluations.complete():
             version, accuracy = row["iteration"], row["accuracy"]
-            self._outcome.evaluated(accuracy, row["measured"])
+            self._outcome.evaluated(row)
             self._write([row[key] for key in self._columns])
             what = f"accuracy {as_decimal(accuracy, 2)} %"
             if (measure := self._plan.settings.training.measure) is not None:
                 what = f"{measure.column} {row['measured']:.4g} {measure.unit}".strip()
+            elif math.isnan(accuracy):
+                what = f"loss {row['loss']:.4g}"
             self._say(
                 f"update {as_count(version)} of {as_count(self._plan.settings.training.updates)}: "
                 f"{what}, ingress {as_bytes(row['payload_bytes'])} "

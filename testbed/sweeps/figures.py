@@ -7,15 +7,18 @@ these would be too many to be told apart, a line for each algorithm, its band ov
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from testbed.experiment.sweep import describe, text_of
-from testbed.results.figures import accuracy as accuracy_figure
+from testbed.results.figures import quality as quality_figure
 from testbed.results.figures import style
-from testbed.results.reading.curves import Curve
-from testbed.results.tables.reaching import ACCURACY
+from testbed.results.reading.curves import Curve, quality_of
+from testbed.results.reading.quality import ACCURACY, Quality
+from testbed.results.reading.run import Run
 from testbed.sweeps.results import Row
 
 if TYPE_CHECKING:
@@ -37,14 +40,16 @@ def write_figures(
     complete = [row for row in rows if row.run.ended == "completed"]
     if not complete:
         return []
+    quality = quality_of([row.run for row in complete])
     drawings: dict[str, style.Draw] = {}
     for key, values in keys.items():
         if key != "seed" and len(values) > 1:
-            drawings[f"by-{re.sub(r'[^A-Za-z0-9_-]+', '-', key)}"] = _of_key(complete, key, values)
-    curves = _curves(complete)
+            name = f"by-{re.sub(r'[^A-Za-z0-9_-]+', '-', key)}"
+            drawings[name] = _of_key(complete, key, values, quality)
+    curves = _curves(complete, quality)
     if len(curves) <= MOST_LINES:
-        drawings["accuracy-versus-ingress"] = lambda figure: accuracy_figure.draw(
-            figure, curves, "wire", False, ACCURACY
+        drawings[f"{quality.name}-versus-ingress"] = lambda figure: quality_figure.draw(
+            figure, curves, "wire", False
         )
     written = []
     for name, draw in drawings.items():
@@ -63,7 +68,7 @@ def _name(row: Row, *but: str) -> str:
     return f"{row.algorithm}, {describe(others)}" if others else row.algorithm
 
 
-def _curves(rows: Sequence[Row]) -> list[Curve]:
+def _curves(rows: Sequence[Row], quality: Quality) -> list[Curve]:
     """Return a curve for each algorithm and combination but for the seed, each run once."""
     groups: dict[str, dict[Path, Row]] = defaultdict(dict)
     known: set[Path] = set()
@@ -72,11 +77,14 @@ def _curves(rows: Sequence[Row]) -> list[Curve]:
         if directory not in known or directory in groups.get(name, {}):
             groups[name][directory] = row
             known.add(directory)
-    return [Curve(name, tuple(row.run for row in group.values())) for name, group in groups.items()]
+    return [
+        Curve(name, tuple(row.run for row in group.values()), quality)
+        for name, group in groups.items()
+    ]
 
 
-def _of_key(rows: Sequence[Row], key: str, values: Sequence[Any]) -> style.Draw:
-    """Return what draws final accuracy and wire ingress against one swept key."""
+def _of_key(rows: Sequence[Row], key: str, values: Sequence[Any], quality: Quality) -> style.Draw:
+    """Return what draws the final value of a quality, and wire ingress, against one swept key."""
     lines: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         lines[_name(row, key)].append(row)
@@ -103,9 +111,11 @@ def _of_key(rows: Sequence[Row], key: str, values: Sequence[Any]) -> style.Draw:
             of_value: dict[float, list[Row]] = defaultdict(list)
             for row in group:
                 of_value[places[text_of(row.values[key])]].append(row)
-            _line(upper, i, name, of_value, "accuracy")
-            _line(lower, i, name, of_value, "wire")
-        upper.set_ylabel("final accuracy (%)")
+            _line(upper, i, name, of_value, lambda run: _final(run, quality))
+            _line(lower, i, name, of_value, lambda run: float(run.summary.ingress.wire_bytes))
+        upper.set_ylabel(f"final {quality.axis}")
+        if quality != ACCURACY:
+            quality_figure.scale_values(upper)
         lower.set_ylabel("PS ingress, wire bytes")
         lower.set_xlabel(key)
         _scale(lower, places, numeric)
@@ -118,16 +128,25 @@ def _of_key(rows: Sequence[Row], key: str, values: Sequence[Any]) -> style.Draw:
     return draw
 
 
-def _measure(row: Row, what: str) -> float | None:
-    summary = row.run.summary
-    return summary.final_accuracy if what == "accuracy" else float(summary.ingress.wire_bytes)
+def _final(run: Run, quality: Quality) -> float | None:
+    """Return the last value of a quality; None if it is not known, or not finite."""
+    if quality == ACCURACY:
+        return run.summary.final_accuracy
+    values = run.evaluations.of(quality)
+    return float(values[-1]) if len(values) and np.isfinite(values[-1]) else None
 
 
-def _line(axes: "Axes", i: int, name: str, of: Mapping[float, list[Row]], what: str) -> None:
+def _line(
+    axes: "Axes",
+    i: int,
+    name: str,
+    of: Mapping[float, list[Row]],
+    value_of: Callable[[Run], float | None],
+) -> None:
     """Draw a mean over runs at each place, and the band of them."""
     known = {}
     for place in sorted(of):
-        found = [value for row in of[place] if (value := _measure(row, what)) is not None]
+        found = [value for row in of[place] if (value := value_of(row.run)) is not None]
         if found:
             known[place] = found
     x = list(known)

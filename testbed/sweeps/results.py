@@ -1,13 +1,14 @@
 """The results of a sweep as one table: a row for each combination and algorithm."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import RunError
 from testbed.experiment.sweep import Values, text_of
+from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run
 from testbed.sweeps.wanted import Wanted
 
@@ -47,15 +48,18 @@ def table_of(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]]) -> "pa.Tabl
     """Return the rows as a table of Arrow.
 
     Columns: run, algorithm, label, seed; a column for each swept key; how the run ended and why;
-    updates, accuracies in percent, bytes of ingress, seconds by the run's clock and by the host's, the
-    digest of the parameters.
+    updates, best and final values of the runs' own measures, such as best_perplexity, accuracies in
+    percent, bytes of ingress, seconds by the run's clock and by the host's, the digest of the
+    parameters.
 
     Args:
         keys: the swept keys with their values, which give the columns their types.
     """
     import pyarrow as pa
 
-    return pa.Table.from_pylist([_record(row, keys) for row in rows], _schema(keys))
+    scores = [row.run.score for row in rows]
+    own = dict.fromkeys(score.name for score in scores if score.quality != ACCURACY)
+    return pa.Table.from_pylist([_record(row, keys) for row in rows], _schema(keys, own))
 
 
 def write_table(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]], folder: Path) -> list[Path]:
@@ -79,14 +83,18 @@ def write_table(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]], folder: 
     return paths
 
 
-def _schema(keys: Mapping[str, Sequence[Any]]) -> Any:
+def _schema(keys: Mapping[str, Sequence[Any]], measures: Iterable[str]) -> Any:
     import pyarrow as pa
 
     text, whole, number = pa.string(), pa.int64(), pa.float64()
     columns = [("run", text), ("algorithm", text), ("label", text), ("seed", whole)]
     columns += [(key, _type(values)) for key, values in keys.items() if key != "seed"]
     columns += [("ended", text), ("reason", text), ("updates", whole)]
-    columns += [(name, number) for name in ("best_accuracy", "final_accuracy")]
+    columns += [
+        (f"{which}_{name}", number)
+        for name in (*measures, ACCURACY.name)
+        for which in ("best", "final")
+    ]
     columns += [(f"{kind}_bytes", whole) for kind in ("payload", "message", "wire")]
     columns += [(f"{kind}_seconds", number) for kind in ("training", "host")]
     return pa.schema([*columns, ("parameters_sha256", text)])
@@ -107,7 +115,7 @@ def _type(values: Sequence[Any]) -> Any:
 def _record(row: Row, keys: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     import pyarrow as pa
 
-    summary, ingress = row.run.summary, row.run.summary.ingress
+    summary, ingress, score = row.run.summary, row.run.summary.ingress, row.run.score
     swept = {
         key: text_of(value) if _type(keys[key]) == pa.string() else value
         for key, value in row.values.items()
@@ -121,6 +129,8 @@ def _record(row: Row, keys: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         "ended": summary.ended,
         "reason": summary.reason,
         "updates": summary.updates,
+        f"best_{score.name}": score.best,
+        f"final_{score.name}": score.final,
         "best_accuracy": summary.best_accuracy,
         "final_accuracy": summary.final_accuracy,
         "payload_bytes": ingress.payload_bytes,

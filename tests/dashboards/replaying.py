@@ -34,7 +34,7 @@ class Replayed:
     def ask(self, name: str) -> list[Series]:
         """Return what the panel or annotation of this name gets, with everything chosen."""
         [query] = [one for one in queries() if one.name == name]
-        values = {"run": chosen(), "algorithm": chosen()}
+        values = {"run": chosen(), "algorithm": chosen(), "measure": chosen(), "layer": "wire"}
         return query.ask(self.prometheus, values, self.start, self.end, step=1)
 
 

@@ -213,7 +213,7 @@ def test_an_xy_chart_joins_its_two_queries_into_a_table_for_each_run() -> None:
         for panel in panels(dashboard)
         if panel["type"] == "xychart"
     ]
-    assert len(charts) == 5
+    assert len(charts) == 9
     for chart in charts:
         assert {t["refId"]: t["format"] for t in chart["targets"]} == {"X": "table", "Y": "table"}
         assert [t["id"] for t in chart["transformations"]] == [

@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.real, pytest.mark.exercises("Prometheus"), pytest.mark
 
 QUERIES = list(queries())
 STEP = 1.0
-FEW = {"layer": "wire", "target": "0.8"}
-"""The values of the variables that have just one."""
+FEW = {"layer": "wire", "target": "0.8", "measure": chosen()}
+"""The values of the variables that have just one, or all."""
 
 LOST: Mapping[str, str] = {
     "compare: Crashes [Anno]": "marks where a device was lost",
@@ -45,6 +45,15 @@ ZERO: Mapping[str, str] = {
 EMPTY: Mapping[str, str] = {
     "devices: Devices struck [A]": "the experiment has no faults: test_faults_marked.py",
     "devices: Diagnostics [A]": "these algorithms report none: test_diagnostics.py",
+    **{
+        f"{name}: {panel}": "these runs are compared by accuracy: test_diagnostics.py"
+        for name in ("compare", "ingress")
+        for panel in (
+            "Last $measure [A]",
+            "$measure against ingress [Y]",
+            "$measure against updates [Y]",
+        )
+    },
 }
 MAYBE_ZERO: Mapping[str, str] = {
     "devices: Evaluations due [A]": "an evaluator that keeps up is never seen behind",

@@ -27,7 +27,7 @@ def test_the_figure_is_that_of_the_report(
     figure = testbed.compare(simulated.runs, accuracy=50).figure(against)  # type: ignore[arg-type]
     path = figure.save(tmp_path / "one.svg")
     recorded = [run.recorded for run in simulated.runs]
-    theirs = write_figure(recorded, tmp_path / "other.svg", against, accuracy=50)  # type: ignore[arg-type]
+    theirs = write_figure(recorded, tmp_path / "other.svg", against, goal=50)  # type: ignore[arg-type]
     assert path.read_bytes() == theirs.read_bytes()
     assert figure._repr_svg_().encode() == theirs.read_bytes()
     assert len(figure.matplotlib().axes[0].lines) >= 2

@@ -269,7 +269,9 @@ def writer_of_runs(runs_root: Path) -> WriteRun:
             "ended": ended,
             "reason": told["reason"],
             "updates": count,
-            "best_accuracy": float(np.nanmax(accuracies)) if len(accuracies) else None,
+            "best_accuracy": float(np.nanmax(accuracies))
+            if np.isfinite(accuracies).any()
+            else None,
             "final_accuracy": float(accuracies[-1]) if len(accuracies) else None,
             "ingress": {
                 "payload_bytes": count * payload,
@@ -296,6 +298,7 @@ def _write_csv(path: Path, evaluations: pa.Table) -> None:
         writer = csv.writer(file, lineterminator="\n")
         order = ["iteration", "time", "accuracy", "loss"]
         order += ["payload_bytes", "message_bytes", "wire_bytes"]
+        order += [name for name in evaluations.column_names if name not in order]
         writer.writerow(order)
         writer.writerows([[row[name] for name in order] for row in evaluations.to_pylist()])
 

@@ -50,7 +50,7 @@ def test_runs_that_differ_only_in_their_seed_are_one_curve(seeds: Seeds) -> None
     assert curve.title == "adacomp (3 seeds)"
     accuracies = np.stack([run.evaluations.accuracy for run in runs])
     mean = curve.mean
-    assert mean.accuracy == pytest.approx(accuracies.mean(axis=0))
+    assert mean.value == pytest.approx(accuracies.mean(axis=0))
     assert mean.low == pytest.approx(accuracies.min(axis=0))
     assert mean.high == pytest.approx(accuracies.max(axis=0))
     assert (mean.low < mean.high)[1:].all()
@@ -98,7 +98,7 @@ def test_a_curve_counts_the_runs_that_reach_the_accuracy(seeds: Seeds) -> None:
 def test_a_run_that_never_reaches_the_accuracy_has_its_best(seeds: Seeds) -> None:
     (never,) = reaching(curves_of(seeds(40)), 99.9).rows
     assert never.reached == 0 and never.wire_bytes is None
-    assert never.best_accuracy == pytest.approx(10 + 88 * (1 - np.exp(-200 / 40)), abs=0.01)
+    assert never.best == pytest.approx(10 + 88 * (1 - np.exp(-200 / 40)), abs=0.01)
 
 
 def test_an_unknown_baseline_is_refused_with_the_nearest_name(seeds: Seeds) -> None:
@@ -169,4 +169,4 @@ def test_the_verdict_says_whether_the_ledgers_agree(write_run: WriteRun) -> None
 def test_a_run_without_evaluations_has_no_best_accuracy(write_run: WriteRun) -> None:
     run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
     (row,) = reaching(curves_of([run]), 97).rows
-    assert row.best_accuracy is None and row.reached == 0
+    assert row.best is None and row.reached == 0

@@ -10,8 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from testbed.faults import fault as faults
-from testbed.results.figures import accuracy as accuracy_figure
 from testbed.results.figures import fault_strip
+from testbed.results.figures import quality as quality_figure
 from testbed.results.figures.fault_marks import living, marks
 from testbed.results.figures.figures import write_figures
 from testbed.results.reading.curves import curves_of
@@ -224,7 +224,7 @@ def test_there_are_no_more_marks_than_a_figure_can_show(write_run: WriteRun) -> 
 
 @pytest.mark.parametrize("against", ["wire", "iteration"])
 def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
-    write_run: WriteRun, against: accuracy_figure.Against
+    write_run: WriteRun, against: quality_figure.Against
 ) -> None:
     plain = write_run("asgd")
     few = write_run("comp-asgd-0.01", payload=17_000, faults=FEW)
@@ -233,7 +233,7 @@ def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
     def draw(*directories: Path) -> Figure:
         figure = Figure(figsize=(3.4, 2.6))
         curves = curves_of([Run.load(one) for one in directories])
-        accuracy_figure.draw(figure, curves, against, False, 97)
+        quality_figure.draw(figure, curves, against, False, 97)
         return figure
 
     without, with_few, with_both = draw(plain), draw(plain, few), draw(plain, few, many)

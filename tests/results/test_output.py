@@ -23,7 +23,7 @@ from tests.results.conftest import GREETINGS, WriteRun, accounting_table, traffi
 
 
 def test_the_comparison_has_bytes_ratios_and_staleness(three: Path, runs_root: Path) -> None:
-    comparison = compare(resolve("quickstart", runs_root), accuracy=95)
+    comparison = compare(resolve("quickstart", runs_root), goal=95)
     asgd, comp, ada = comparison.rows
     assert comparison.baseline == "asgd"
     assert asgd.payload_bytes == 200 * 1_000_000
@@ -31,8 +31,8 @@ def test_the_comparison_has_bytes_ratios_and_staleness(three: Path, runs_root: P
     assert asgd.wire_ratio == 1
     assert ada.wire_ratio == pytest.approx(ada.wire_bytes / asgd.wire_bytes)
     # 10 + 88 (1 − e^(−i/40)) reaches 95 first at the evaluation of iteration 140.
-    assert asgd.wire_bytes_to_accuracy == (GREETINGS + 140 * 1_000_016) * 105 // 100
-    assert comp.wire_bytes_to_accuracy is None
+    assert asgd.wire_bytes_to_goal == (GREETINGS + 140 * 1_000_016) * 105 // 100
+    assert comp.wire_bytes_to_goal is None
     assert asgd.staleness_mean == pytest.approx(float(Run.load(three / "asgd").staleness.mean()))
 
 

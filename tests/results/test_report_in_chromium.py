@@ -12,6 +12,7 @@ from testbed.results.report.report import write_report
 from testbed.results.tables.reaching import reaching
 from tests.results.browser import Page, browser, chromium_needed
 from tests.results.conftest import accounting_table, fault, traffic, writer_of_runs
+from tests.results.test_quality import falling
 
 pytestmark = [chromium_needed, pytest.mark.exercises("Chromium")]
 
@@ -152,7 +153,7 @@ def test_the_switches_change_the_chart_and_the_table(report: Page, runs: list[Ru
     report.click("label:has(input[value=log])")
     assert axis() == logarithmic
     report.evaluate("""(() => {
-      const input = document.querySelector("input[name=accuracy]");
+      const input = document.querySelector("input[name=goal]");
       input.value = "90";
       input.dispatchEvent(new Event("input", {bubbles: true}));
     })()""")
@@ -263,4 +264,25 @@ def test_faults_are_drawn_below_the_curves(page: Page, tmp_path: Path, crashes: 
         page.evaluate("new Promise(r => setTimeout(r, 50))")
     assert ("worker-7" if crashes == 3 else "worker-99") in text
     assert len(page.screenshot(tmp_path / "report.png")) > 50_000
+    assert page.complaints() == []
+
+
+def test_another_measure_is_drawn_named_and_turned(page: Page, tmp_path: Path) -> None:
+    write_run = writer_of_runs(tmp_path)
+    runs = [
+        Run.load(write_run("asgd", **falling(40, 0.0))),
+        Run.load(write_run("fast", **falling(10, 4.0))),
+    ]
+    page.open(write_report(runs, tmp_path / "report.html").as_uri())
+    words = page.evaluate("document.body.innerText")
+    assert "Perplexity versus ingress" in words and "Further down and further left" in words
+    assert "ccuracy" not in words
+    for chart in ("chart-ingress", "chart-iteration"):
+        assert "test perplexity (lower is better)" in charts(page)[chart]["titles"]
+    page.evaluate("""(() => {
+      const input = document.querySelector("input[name=goal]");
+      input.value = "10";
+      input.dispatchEvent(new Event("input", {bubbles: true}));
+    })()""")
+    assert page.evaluate(REACHED) == expected(runs, 10, "wire")
     assert page.complaints() == []

@@ -1,1 +1,1 @@
-"""Figures of accuracy against ingress and of ingress over time, with the faults marked."""
+"""Figures of accuracy, or another quality, against ingress; of ingress over time; faults marked."""

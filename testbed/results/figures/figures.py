@@ -6,26 +6,25 @@ Runs that differ only in their seed are one curve (``curves``); ``style`` has th
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.results.figures import accuracy as accuracy_figure
+from testbed.results.figures import quality as quality_figure
 from testbed.results.figures import style as figure_style
 from testbed.results.figures import traffic as traffic_figures
-from testbed.results.figures.accuracy import Against
+from testbed.results.figures.quality import Against
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.ingress import ingress_of
 from testbed.results.reading.run import Run
-from testbed.results.tables.reaching import ACCURACY
 
 
-def write_figures(runs: Sequence[Run], directory: Path, accuracy: float = ACCURACY) -> list[Path]:
+def write_figures(runs: Sequence[Run], directory: Path, goal: float | None = None) -> list[Path]:
     """Write every figure of some runs, each as SVG and PNG; return the paths.
 
-    They are accuracy versus wire ingress and versus iteration, ingress over time, ingress by worker,
-    and staleness.
+    They are accuracy, or another quality, versus wire ingress and versus iteration, ingress over time,
+    ingress by worker, and staleness.
 
     Args:
         runs: at least one.
         directory: made if it does not exist.
-        accuracy: percent; the points where curves first reach it are marked.
+        goal: the points where curves first reach it are marked; as for ``reaching.goal_of``.
 
     Raises:
         NoRunError: a journal cannot be read.
@@ -33,12 +32,13 @@ def write_figures(runs: Sequence[Run], directory: Path, accuracy: float = ACCURA
     """
     curves = curves_of(runs)
     ingress = [ingress_of(curve) for curve in curves]
+    quality = curves[0].quality.name
     drawings: dict[str, figure_style.Draw] = {
-        "accuracy-versus-ingress": lambda figure: accuracy_figure.draw(
-            figure, curves, "wire", False, accuracy
+        f"{quality}-versus-ingress": lambda figure: quality_figure.draw(
+            figure, curves, "wire", False, goal
         ),
-        "accuracy-versus-iteration": lambda figure: accuracy_figure.draw(
-            figure, curves, "iteration", True, accuracy
+        f"{quality}-versus-iteration": lambda figure: quality_figure.draw(
+            figure, curves, "iteration", True, goal
         ),
         "ingress-over-time": lambda figure: traffic_figures.draw_over_time(figure, curves, ingress),
         "ingress-by-worker": lambda figure: traffic_figures.draw_by_worker(figure, curves, ingress),
@@ -57,16 +57,16 @@ def write_figure(
     path: Path,
     against: Against = "wire",
     linear: bool = False,
-    accuracy: float = ACCURACY,
+    goal: float | None = None,
 ) -> Path:
-    """Write accuracy versus ingress or iteration, in the format of the path's suffix.
+    """Write accuracy, or another quality, versus ingress or iteration, in the format of the suffix.
 
     Args:
         runs: their curves are drawn in this order.
         path: ends in ``.svg``, ``.png`` or ``.pdf``.
         against: which bytes the x axis counts, or ``iteration``.
         linear: True for a linear axis of bytes, False for a logarithmic one.
-        accuracy: percent; the points where curves first reach it are marked.
+        goal: the points where curves first reach it are marked; as for ``reaching.goal_of``.
 
     Raises:
         NoRunError: a journal cannot be read.
@@ -74,6 +74,6 @@ def write_figure(
     """
     curves = curves_of(runs)
     figure_style.write(
-        lambda figure: accuracy_figure.draw(figure, curves, against, linear, accuracy), [path]
+        lambda figure: quality_figure.draw(figure, curves, against, linear, goal), [path]
     )
     return path

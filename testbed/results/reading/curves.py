@@ -1,7 +1,7 @@
 """Curves: each is one line of a chart, for one run or for several that differ only in their seed.
 
 Completed runs of one experiment and one label, whose resolved specs are equal but for the seed, are
-one curve: the mean of their accuracies with the band from the lowest to the highest. A run that did
+one curve: the mean of what they measured with the band from the lowest to the highest. A run that did
 not complete is a curve of its own: it would cut the mean short where it stopped. A second run of a
 seed differs from the first in something other than the seed; it forms a curve with the second runs of
 the other seeds.
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import yaml
 
 from testbed.results.reading.finding import distinct, names_of
+from testbed.results.reading.quality import ACCURACY, LOSS, Quality
 from testbed.results.reading.run import Run
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -32,14 +33,15 @@ class Mean:
 
     Attributes:
         iteration: int64, updates applied.
-        accuracy: float64, percent; mean over the runs. NaN where a single run's is not known.
-        low, high: float64, the least and the greatest accuracy among the runs.
+        value: float64, of the curve's quality; mean over the runs. NaN where a single run's is not
+            known.
+        low, high: float64, the least and the greatest value among the runs.
         time: float64, seconds since training started; mean.
         payload_bytes, message_bytes, wire_bytes: float64, ingress so far; mean.
     """
 
     iteration: npt.NDArray[np.int64]
-    accuracy: Floats
+    value: Floats
     low: Floats
     high: Floats
     time: Floats
@@ -58,10 +60,12 @@ class Curve:
     Attributes:
         name: distinguishes it from the other curves, e.g. ``adacomp-0.01``.
         runs: at least one, in the order in which they were given.
+        quality: what it shows.
     """
 
     name: str
     runs: tuple[Run, ...]
+    quality: Quality
 
     @property
     def label(self) -> str:
@@ -80,11 +84,11 @@ class Curve:
     def mean(self) -> Mean:
         """The mean over the runs at each iteration at which any of them was evaluated.
 
-        Accuracies, ingress bytes (the mean curve's x is the mean of the bytes that each run had
+        Values, ingress bytes (the mean curve's x is the mean of the bytes that each run had
         received by that iteration) and times are averaged at the same iteration. For a run that was
         not evaluated at an iteration, they are interpolated between its neighbouring evaluations.
         Nothing is extrapolated: the curve begins where the last run begins to have finite
-        accuracies, and ends where the first ceases to. A single run is left as it is, with its gaps.
+        values, and ends where the first ceases to. A single run is left as it is, with its gaps.
 
         Raises:
             NoRunError: a journal has another format.
@@ -92,12 +96,14 @@ class Curve:
         if len(self.runs) == 1:
             curve = self.runs[0].evaluations
             counted = {name: getattr(curve, name).astype(np.float64) for name in _COUNTED}
-            accuracy = curve.accuracy
-            return Mean(curve.iteration, accuracy, accuracy, accuracy, **counted)
+            value = curve.of(self.quality)
+            return Mean(curve.iteration, value, value, value, **counted)
         known = []
         for curve in (run.evaluations for run in self.runs):
-            finite = np.isfinite(curve.accuracy)
-            columns = {name: getattr(curve, name)[finite] for name in ("accuracy", *_COUNTED)}
+            value = curve.of(self.quality)
+            finite = np.isfinite(value)
+            columns = {name: getattr(curve, name)[finite] for name in _COUNTED}
+            columns["value"] = value[finite]
             known.append((curve.iteration[finite], columns))
         grid = _common_grid([iteration for iteration, _ in known])
 
@@ -106,9 +112,9 @@ class Curve:
             rows = [grid if empty else np.interp(grid, x, columns[name]) for x, columns in known]
             return np.asarray(rows, dtype=np.float64)
 
-        accuracies = at_grid("accuracy")
+        values = at_grid("value")
         means = {name: at_grid(name).mean(axis=0) for name in _COUNTED}
-        mean, low, high = accuracies.mean(axis=0), accuracies.min(axis=0), accuracies.max(axis=0)
+        mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
         return Mean(grid, mean, low, high, **means)
 
 
@@ -124,9 +130,25 @@ def curves_of(runs: Sequence[Run]) -> tuple[Curve, ...]:
         groups[(key, earlier[same_seed])].append(run)
         earlier[same_seed] += 1
     names = distinct([names_of(group) for group in groups.values()])
+    quality = quality_of(runs)
     return tuple(
-        Curve(name, tuple(group)) for name, group in zip(names, groups.values(), strict=True)
+        Curve(name, tuple(group), quality)
+        for name, group in zip(names, groups.values(), strict=True)
     )
+
+
+def quality_of(runs: Sequence[Run]) -> Quality:
+    """Return the quality by which runs are compared.
+
+    It is that of each of them, if it is the same; otherwise the accuracy, or the loss if not all have
+    an accuracy. Runs without an evaluation have no say beside others.
+    """
+    evaluated = [run for run in runs if len(run.evaluations)] or runs
+    own = {run.quality for run in evaluated}
+    if len(own) == 1:
+        return own.pop()
+    classes = all(np.isfinite(run.evaluations.accuracy).any() for run in evaluated)
+    return ACCURACY if classes or not own else LOSS
 
 
 def _all_but_seed(run: Run) -> tuple[str, str, str] | None:

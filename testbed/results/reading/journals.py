@@ -76,7 +76,7 @@ def read_evaluations(directory: Path, measure: str | None = None) -> Any:
     table = _journal(directory, "evaluations", columns)
     if (directory / "evaluations.parquet").exists():
         return table
-    text = _curve_csv(directory / "curve.csv")
+    text = _curve_csv(directory / "curve.csv", columns)
     return text if text is not None and text.num_rows > table.num_rows else table
 
 
@@ -186,7 +186,7 @@ def _whole_batches(data: bytes, schema: Any) -> Any:
     return pa.Table.from_batches(list(batches()), stream.schema)
 
 
-def _curve_csv(path: Path) -> Any:
+def _curve_csv(path: Path, columns: dict[str, str]) -> Any:
     """Return the evaluations in ``curve.csv`` up to its last complete line; None without the file."""
     import pyarrow as pa
 
@@ -202,10 +202,10 @@ def _curve_csv(path: Path) -> Any:
             rows.append(
                 {
                     column: int(line[column]) if kind == "int64" else float(line[column] or "nan")
-                    for column, kind in EVALUATIONS.items()
+                    for column, kind in columns.items()
                 }
             )
         except (KeyError, TypeError, ValueError):
             break
-    schema = pa.schema([(c, pa.type_for_alias(kind)) for c, kind in EVALUATIONS.items()])
+    schema = pa.schema([(c, pa.type_for_alias(kind)) for c, kind in columns.items()])
     return pa.Table.from_pylist(rows, schema=schema)

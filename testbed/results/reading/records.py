@@ -10,6 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
+from testbed.results.reading.quality import Quality
+
 Ended: TypeAlias = Literal["running", "completed", "interrupted", "failed"]
 
 
@@ -159,6 +161,11 @@ class Measure(_Record):
     better: Literal["higher", "lower"] = "lower"
     best: Number = None
     final: Number = None
+
+    @property
+    def quality(self) -> Quality:
+        """Which quantity it is."""
+        return Quality(self.name, self.unit, self.better)
 
 
 class Manifest(_Record):

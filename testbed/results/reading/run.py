@@ -26,6 +26,7 @@ from testbed.results.reading.journals import (
     read_updates,
 )
 from testbed.results.reading.over_links import LinkUse, read_over_links
+from testbed.results.reading.quality import ACCURACY, LOSS, Quality
 from testbed.results.reading.records import Ended, Event, Ingress, Manifest, Measure, Summary
 
 KILLED = "the orchestrator was killed"
@@ -57,16 +58,20 @@ class Evaluations:
     def __len__(self) -> int:
         return len(self.iteration)
 
-    def first_reaching(self, accuracy: float) -> int | None:
-        """Return the index of the first evaluation with at least this accuracy (percent), or None."""
-        reached = np.flatnonzero(self.accuracy >= accuracy)
-        return int(reached[0]) if len(reached) else None
+    def of(self, quality: Quality) -> npt.NDArray[np.float64]:
+        """Return the values of a quality that the run has: its own measure, accuracy, or loss."""
+        if quality in (ACCURACY, LOSS) or self.measured is None:
+            return self.loss if quality == LOSS else self.accuracy
+        return self.measured
+
+    def first_reaching(self, goal: float | None, quality: Quality = ACCURACY) -> int | None:
+        """Return the index of the first evaluation that is at least as good as a goal, or None."""
+        return quality.first_reaching(self.of(quality), goal)
 
     @property
     def best_accuracy(self) -> float | None:
         """The highest accuracy measured, percent, or None."""
-        measured = self.accuracy[np.isfinite(self.accuracy)]
-        return float(measured.max()) if len(measured) else None
+        return ACCURACY.best(self.accuracy)
 
     @property
     def diverged_at(self) -> int | None:
@@ -161,6 +166,30 @@ class Run:
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
         measured = columns.pop(measure) if measure else None
         return Evaluations(**columns, measured=measured)
+
+    @cached_property
+    def quality(self) -> Quality:
+        """The quantity that says how good its models are: see ``testbed.results.reading.quality``."""
+        own, found = self.manifest.measure, self.evaluations
+        if own is not None:
+            return own.quality
+        without_classes = len(found) > 0 and not np.isfinite(found.accuracy).any()
+        return LOSS if without_classes and np.isfinite(found.loss).any() else ACCURACY
+
+    @cached_property
+    def score(self) -> Measure:
+        """The best and the final value of its quality."""
+        summary = self.summary
+        if summary.measure is not None:
+            return summary.measure
+        # Without reading evaluations, so that many runs can be listed.
+        known = summary.best_accuracy is not None and self.manifest.measure is None
+        if known or self.quality == ACCURACY:
+            best, final = summary.best_accuracy, summary.final_accuracy
+            return Measure(**ACCURACY.record(), best=best, final=final)
+        values = self.evaluations.of(self.quality)
+        final = values[-1] if len(values) else None
+        return Measure(**self.quality.record(), best=self.quality.best(values), final=final)
 
     @cached_property
     def pushes(self) -> Any:

@@ -13,27 +13,43 @@
   const evaluated = data.curves.some((curve) => curve.iteration.length);
   const MEASURES = ["payload", "message", "wire"];
 
-  // A link may ask for a view: report.html#ingress=payload&axis=linear&accuracy=95
+  const quality = data.quality, higher = quality.better === "higher";
+  const percent = quality.name === "accuracy";
+  const good = (value, goal) => value !== null && goal !== null && (higher ? value >= goal : value <= goal);
+  const withUnit = (value) => `${value}${quality.unit ? ` ${quality.unit}` : ""}`;
+  const goalInWords = () => (percent ? "" : `${quality.name} `) + withUnit(target() ?? "\u2014");
+  // Plotly interprets some HTML in titles and hovers.
+  const escaped = (words) => words.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+
+  // A link may ask for a view: report.html#ingress=payload&axis=linear&accuracy=95; or &goal=4.3
   const asked = new URLSearchParams(location.hash.slice(1));
   for (const [name, key] of [["measure", "ingress"], ["scale", "axis"]]) {
     const button = form.querySelector(`input[name=${name}][value="${CSS.escape(asked.get(key) ?? "")}"]`);
     if (button) button.checked = true;
   }
-  if (asked.get("accuracy") > 0) form.elements.accuracy.value = asked.get("accuracy");
+  for (const key of percent ? ["accuracy", "goal"] : ["goal"]) {
+    if (Number.isFinite(parseFloat(asked.get(key)))) form.elements.goal.value = asked.get(key);
+  }
 
-  // Where a curve first reaches an accuracy: the mean over those of its runs that do.
-  function reach(curve, accuracy) {
+  // Where a curve first reaches a goal: the mean over those of its runs that do.
+  function reach(curve, goal) {
     const points = [];
     for (const run of curve.runs) {
-      const i = run.accuracy.findIndex((a) => a !== null && a >= accuracy);
+      const i = run.value.findIndex((value) => good(value, goal));
       if (i >= 0) points.push(Object.fromEntries(
-        ["iteration", "accuracy", ...MEASURES].map((name) => [name, run[name][i]])));
+        ["iteration", "value", ...MEASURES].map((name) => [name, run[name][i]])));
     }
     const mean = (name) => points.reduce((sum, point) => sum + point[name], 0) / points.length;
-    const best = curve.runs.map((run) => Math.max(...run.accuracy.filter((a) => a !== null)))
+    const best = curve.runs.map((run) => (higher ? Math.max : Math.min)(...run.value.filter((v) => v !== null)))
       .filter(Number.isFinite);
     return { reached: points.length, best: best.reduce((a, b) => a + b, 0) / best.length,
-      ...Object.fromEntries(["iteration", "accuracy", ...MEASURES].map((name) => [name, mean(name)])) };
+      ...Object.fromEntries(["iteration", "value", ...MEASURES].map((name) => [name, mean(name)])) };
+  }
+
+  // Four digits, or two decimals of an accuracy, as the tables have them.
+  function text(value) {
+    if (!Number.isFinite(value)) return "\u2014";
+    return percent ? value.toFixed(2) : String(Number(value.toPrecision(4)));
   }
 
   // Three digits, as the tables have them.
@@ -58,8 +74,8 @@
   }
 
   function target() {
-    const value = form.elements.accuracy.valueAsNumber;
-    return Number.isFinite(value) ? value : data.accuracy;
+    const value = form.elements.goal.valueAsNumber;
+    return Number.isFinite(value) ? value : data.goal;
   }
 
   function reachTable() {
@@ -67,14 +83,14 @@
     const rows = data.curves.map((curve) => reach(curve, target()));
     const base = rows[data.baseline];
     const headings = document.querySelectorAll("#reached thead th");
-    headings[0].textContent = `to reach ${target()} %`;
+    headings[0].textContent = `to reach ${goalInWords()}`;
     headings[6].textContent = headings[6].textContent.replace(/^\w+/, measure);
     document.querySelectorAll("#reached tbody tr").forEach((line, i) => {
       const row = rows[i];
       const cells = [`${row.reached} of ${data.curves[i].runs.length}`, ...MEASURES.map((m) => bytes(row[m])),
         row.reached ? Math.round(row.iteration).toLocaleString("en") : "\u2014",
         ratio(row[measure] / base[measure]),
-        Number.isFinite(row.best) ? row.best.toFixed(2) : "\u2014"];
+        text(row.best)];
       line.querySelectorAll("td").forEach((cell, k) => { cell.textContent = cells[k]; });
     });
   }
@@ -109,13 +125,24 @@
       marker: { color: colour, symbol: data.curves[i].symbol, size: 7, maxdisplayed: 12 } };
   }
 
-  const percent = { title: "test accuracy (%)", rangemode: "normal" };
+  // As in the figures, a logarithmic axis if a linear one would hide how curves end.
+  function upright(traces) {
+    const known = traces.filter((trace) => trace.customdata)
+      .flatMap((trace) => trace.y.filter((y, k) => y !== null && trace.x[k] !== null));
+    const least = known.reduce((a, b) => Math.min(a, b), Infinity);
+    const span = known.reduce((a, b) => Math.max(a, b), -Infinity) / least;
+    const log = !percent && least > 0 && span >= 20;
+    return { title: escaped(`test ${quality.axis}`), rangemode: "normal",
+      ...(log ? { type: "log", dtick: span >= 1000 ? 1 : "D2" } : {}) };
+  }
 
   function curves(of, mark, hover) {
     const bands = [], lines = [], stars = [];
     data.curves.forEach((curve, i) => {
       const look = style(i);
       const x = of(curve);
+      // A value that is not drawn would widen the axis; accuracies all begin at about the same.
+      const y = percent ? curve.value : curve.value.map((value, k) => (x[k] === null ? null : value));
       if (curve.low) {
         // There along the lower edge, and back along the upper one.
         const known = x.map((v, k) => k).filter((k) => x[k] !== null);
@@ -126,18 +153,18 @@
           line: { width: 0 }, fillcolor: look.line.color, opacity: 0.2, showlegend: false,
           legendgroup: `curve ${i}` });
       }
-      lines.push({ type: "scatter", mode: "lines+markers", name: curve.name, x, y: curve.accuracy,
+      lines.push({ type: "scatter", mode: "lines+markers", name: curve.name, x, y,
         legendgroup: `curve ${i}`,
         customdata: curve.iteration.map((n, k) => [n, curve.time[k]]),
-        hovertemplate: `<b>%{fullData.name}</b><br>%{y:.2f} %<br>${hover}<extra></extra>`, ...look });
+        hovertemplate: `<b>%{fullData.name}</b><br>%{y${percent ? ":.2f" : ":.4~r"}} ${escaped(quality.unit || quality.name)}<br>${hover}<extra></extra>`, ...look });
       const point = reach(curve, target());
       if (!point.reached) return;
       const all = point.reached === curve.runs.length;
-      stars.push({ type: "scatter", mode: "markers", x: [mark(point)], y: [point.accuracy],
+      stars.push({ type: "scatter", mode: "markers", x: [mark(point)], y: [point.value],
         name: curve.name, legendgroup: `curve ${i}`, showlegend: false,
         marker: { symbol: all ? "star" : "star-open", size: 15, color: look.line.color,
           line: { width: 1, color: getComputedStyle(document.documentElement).getPropertyValue("--ink") } },
-        hovertemplate: `<b>%{fullData.name}</b><br>reaches ${target()} % with `
+        hovertemplate: `<b>%{fullData.name}</b><br>reaches ${escaped(goalInWords())} with `
           + `${MEASURES.map((m) => `${bytes(point[m])} ${m}`).join(", ")}<extra></extra>` });
     });
     return [...bands, ...lines, ...stars];
@@ -222,7 +249,7 @@
       "%{x:.4s}B<br>iteration %{customdata[0]:,}, %{customdata[1]:.1f} s");
     // Nothing below the curves' own range: no fault may widen a log axis by decades.
     const place = (of) => ((log && of[measure] < least) || of[measure] <= 0 ? null : of[measure]);
-    const chart = faults(goal(layout(x, percent)), place, traces);
+    const chart = faults(goal(layout(x, upright(traces))), place, traces);
     Plotly.react("chart-ingress", traces, chart, config);
   }
 
@@ -230,7 +257,7 @@
     const traces = curves((curve) => curve.iteration, (point) => point.iteration,
       "iteration %{x:,}, %{customdata[1]:.1f} s");
     const x = { title: "iteration (updates applied)", tickformat: ",d", rangemode: "tozero" };
-    const chart = faults(goal(layout(x, percent)), (of) => of.iteration, traces);
+    const chart = faults(goal(layout(x, upright(traces))), (of) => of.iteration, traces);
     Plotly.react("chart-iteration", traces, chart, config);
   }
 
@@ -319,7 +346,7 @@
   form.hidden = !evaluated;
   const change = () => { ingress(); iteration(); reachTable(); };
   form.addEventListener("change", change);
-  form.elements.accuracy.addEventListener("input", change);
+  form.elements.goal.addEventListener("input", change);
   form.addEventListener("submit", (event) => event.preventDefault());
   if (!evaluated) {
     for (const id of ["chart-ingress", "chart-iteration"]) document.getElementById(id).hidden = true;

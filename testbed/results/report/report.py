@@ -29,6 +29,7 @@ from testbed.results.figures.traffic import KIND_COLOURS
 from testbed.results.reading.curves import MEASURES, Curve, curves_of
 from testbed.results.reading.faults import in_order, went_down
 from testbed.results.reading.ingress import KINDS, Ingress, ingress_of, merged_remarks
+from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run
 from testbed.results.reading.staleness import histograms
 from testbed.results.tables import faults as fault_table
@@ -40,7 +41,7 @@ from testbed.results.tables.links import HEADINGS as LINK_HEADINGS
 from testbed.results.tables.links import in_a_sentence, link_rows
 from testbed.results.tables.over_links import HEADINGS as USE_HEADINGS
 from testbed.results.tables.over_links import link_use_rows, picture_of
-from testbed.results.tables.reaching import ACCURACY, Reaching, reaching
+from testbed.results.tables.reaching import Reaching, reaching
 from testbed.results.tables.servers import HEADINGS as SERVER_HEADINGS
 from testbed.results.tables.servers import server_rows
 from testbed.results.tables.verdict import left_out, no_update, verdict
@@ -53,21 +54,21 @@ _EVENTS = 50
 
 
 def write_report(
-    runs: Sequence[Run], path: Path, accuracy: float = ACCURACY, baseline: str | None = None
+    runs: Sequence[Run], path: Path, goal: float | None = None, baseline: str | None = None
 ) -> Path:
     """Write the report of some runs and return its path.
 
     Args:
         runs: at least one; of one experiment or of several.
         path: an earlier report there is replaced in one step, when the new one is complete.
-        accuracy: the accuracy to reach, percent; the page lets its reader ask for another.
+        goal: the value to reach, as for ``reaching.goal_of``; the page's reader may ask for another.
         baseline: the curve that the ratios refer to, as for ``reaching.baseline_of``.
 
     Raises:
         NoRunError: a journal cannot be read, or no curve has the baseline's name.
         TestbedError: the file cannot be written.
     """
-    text = _page(runs, accuracy, baseline)
+    text = _page(runs, goal, baseline)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,14 +81,14 @@ def write_report(
     return path
 
 
-def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
+def _page(runs: Sequence[Run], goal: float | None, baseline: str | None) -> str:
     from jinja2 import Environment
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    comparison = compare(runs, accuracy, baseline)
+    comparison = compare(runs, goal, baseline)
     curves = curves_of(runs)
-    reached = reaching(curves, accuracy, baseline)
+    reached = reaching(curves, goal, baseline)
     ingress = [ingress_of(curve) for curve in curves]
     titles = [curve.title for curve in curves]
     names = [row.name for row in comparison.rows]
@@ -106,6 +107,8 @@ def _page(runs: Sequence[Run], accuracy: float, baseline: str | None) -> str:
         script=Markup(script),
         data=Markup(_data(curves, ingress, reached)),
         reached=reached,
+        quality=reached.quality,
+        by_accuracy=reached.quality == ACCURACY,
         remarks=merged_remarks(titles, ingress),
         experiments=list(dict.fromkeys(run.manifest.experiment for run in runs)),
         manifests=[run.manifest for run in runs],
@@ -201,7 +204,8 @@ def _data(curves: Sequence[Curve], ingress: Sequence[Ingress], reached: Reaching
         "fault_kinds": {kind: colour_of(kind) for kind in kinds},
         "kinds": {kind: [KINDS[kind], KIND_COLOURS[kind]] for kind in KINDS},
         "baseline": next(i for i, c in enumerate(curves) if c.name == reached.baseline),
-        "accuracy": reached.accuracy,
+        "quality": reached.quality.record() | {"axis": reached.quality.axis},
+        "goal": reached.goal,
         "staleness_width": bars.width,
         "colours": {"light": COLOURS, "dark": _DARK_COLOURS},
     }
@@ -213,7 +217,7 @@ def _look(i: int) -> dict[str, str]:
 
 
 def _chart(curve: Curve, ingress: Ingress) -> dict[str, Any]:
-    """Return one curve's points, those of each run (for reaching an accuracy), faults and traffic."""
+    """Return one curve's points, those of each run (for reaching a goal), faults and traffic."""
     mean = curve.mean
     several = len(curve.runs) > 1
     return {
@@ -221,14 +225,14 @@ def _chart(curve: Curve, ingress: Ingress) -> dict[str, Any]:
         "name": html.escape(curve.title, quote=False),
         "iteration": mean.iteration.tolist(),
         "time": _finite(mean.time),
-        "accuracy": _finite(mean.accuracy),
+        "value": _finite(mean.value),
         "low": _finite(mean.low) if several else None,
         "high": _finite(mean.high) if several else None,
         **{measure: getattr(mean, f"{measure}_bytes").round().tolist() for measure in MEASURES},
         "runs": [
             {
                 "iteration": run.evaluations.iteration.tolist(),
-                "accuracy": _finite(run.evaluations.accuracy),
+                "value": _finite(run.evaluations.of(curve.quality)),
                 **{m: getattr(run.evaluations, f"{m}_bytes").tolist() for m in MEASURES},
             }
             for run in curve.runs

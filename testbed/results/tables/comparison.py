@@ -1,4 +1,4 @@
-"""The table of several runs: the accuracy that each reached, and its bytes of ingress.
+"""The table of several runs: how good the models of each became, and its bytes of ingress.
 
 ``compare`` computes the numbers; the three renderings (for a terminal, a pipe, a script) differ only in
 form. No rendering ever cuts content: a narrow terminal gets the table turned on its side.
@@ -12,9 +12,10 @@ from testbed import quantities as q
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import crashed
 from testbed.results.reading.finding import distinct_names
+from testbed.results.reading.quality import ACCURACY, Quality
 from testbed.results.reading.records import Ended
 from testbed.results.reading.run import Run
-from testbed.results.tables.reaching import ACCURACY, baseline_of
+from testbed.results.tables.reaching import baseline_of, goal_of
 from testbed.results.tables.verdict import verdict
 
 if TYPE_CHECKING:
@@ -42,10 +43,9 @@ class Row:
         wire_ratio: wire bytes ÷ the baseline's (their mean over its seeds); None if either is 0.
         updates_per_second: mean over the training.
         staleness_mean: updates applied between an update's pull and its application, on average.
-        wire_bytes_to_accuracy: wire bytes at the first evaluation that reached the accuracy asked
-            for; None if none did.
-        measure: what was measured besides loss and accuracy: ``name``, ``unit``, ``best`` and
-            ``final``; None if nothing was.
+        wire_bytes_to_goal: wire bytes at the first evaluation that reached the goal; None if none did.
+        measure: the quality of its models, if that is not the accuracy: ``name``, ``unit``,
+            ``better``, ``best`` and ``final``; None if it is.
         crashed: workers that a fault froze or killed and that did not come back.
     """
 
@@ -64,9 +64,23 @@ class Row:
     wire_ratio: float | None
     updates_per_second: float | None
     staleness_mean: float | None
-    wire_bytes_to_accuracy: int | None
+    wire_bytes_to_goal: int | None
     crashed: int = 0
     measure: dict[str, Any] | None = None
+
+    @property
+    def quality(self) -> Quality:
+        """The quality of its models."""
+        own = self.measure
+        return ACCURACY if own is None else Quality(own["name"], own["unit"], own["better"])
+
+    def best_and_final(self, quality: Quality) -> tuple[str, str]:
+        """Return the cells for a quality: its best and its final value; dashes if it has another."""
+        if quality != self.quality:
+            return q.UNKNOWN, q.UNKNOWN
+        own = self.measure
+        found = (own["best"], own["final"]) if own else (self.best_accuracy, self.final_accuracy)
+        return quality.text(found[0]), quality.text(found[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +90,15 @@ class Comparison:
     Attributes:
         rows: one per run, in the order in which they were given.
         baseline: name of the curve that ``wire_ratio`` refers to: a run, or the mean of several seeds.
-        accuracy: the accuracy to reach, percent.
+        quality: by which all runs are compared.
+        goal: the value of it to reach; None if there is none yet.
         warnings: reasons why a run's byte counts are doubtful, a sentence each.
     """
 
     rows: tuple[Row, ...]
     baseline: str
-    accuracy: float
+    quality: Quality
+    goal: float | None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -94,22 +110,20 @@ class Comparison:
             "state",
             "updates",
             *(["crashed"] if self._any_crashed else ()),
-            "best %",
-            "final %",
-            *(f"{which} {name}" for name in self._measures for which in ("best", "final")),
+            *(f"{which} {own.heading}" for own in self._qualities for which in ("best", "final")),
             "payload",
             "message",
             "wire",
             f"wire ÷ {self.baseline}",
             "updates/s",
             "staleness",
-            f"wire to {self.accuracy:g} %",
+            f"wire to {self.quality.with_unit(self.goal)}",
         )
 
     @property
-    def _measures(self) -> list[str]:
-        """The names of what the runs measured besides loss and accuracy."""
-        return list(dict.fromkeys(row.measure["name"] for row in self.rows if row.measure))
+    def _qualities(self) -> list[Quality]:
+        """The qualities that the runs have for their own, each once."""
+        return list(dict.fromkeys(row.quality for row in self.rows))
 
     @property
     def _any_crashed(self) -> bool:
@@ -125,16 +139,14 @@ class Comparison:
                 row.ended,
                 q.as_count(row.updates),
                 *([q.as_count(row.crashed)] if self._any_crashed else ()),
-                q.as_decimal(row.best_accuracy, 2),
-                q.as_decimal(row.final_accuracy, 2),
-                *(cell for name in self._measures for cell in _measured(row.measure, name)),
+                *(cell for own in self._qualities for cell in row.best_and_final(own)),
                 q.as_bytes(row.payload_bytes),
                 q.as_bytes(row.message_bytes),
                 q.as_bytes(row.wire_bytes),
                 q.as_fraction(row.wire_ratio),
                 q.as_decimal(row.updates_per_second, 1),
                 q.as_decimal(row.staleness_mean, 1),
-                q.as_bytes(row.wire_bytes_to_accuracy),
+                q.as_bytes(row.wire_bytes_to_goal),
             )
             for row in self.rows
         )
@@ -150,49 +162,41 @@ class Comparison:
         return ended + self.warnings
 
 
-def _measured(measure: dict[str, Any] | None, name: str) -> tuple[str, str]:
-    """Return the cells of one run for a measure: the best and the last value."""
-    if measure is None or measure["name"] != name:
-        return q.as_decimal(None, 2), q.as_decimal(None, 2)
-    unit = f" {measure['unit']}" if measure["unit"] else ""
-    best, final = (
-        q.as_decimal(None, 2) if measure[key] is None else f"{measure[key]:.4g}{unit}"
-        for key in ("best", "final")
-    )
-    return best, final
-
-
 def compare(
-    runs: Sequence[Run], accuracy: float = ACCURACY, baseline: str | None = None
+    runs: Sequence[Run], goal: float | None = None, baseline: str | None = None
 ) -> Comparison:
     """Compute the table of some runs.
 
     Args:
         runs: at least one.
-        accuracy: the accuracy to reach, percent.
+        goal: as for ``reaching.goal_of``: without it, 97 % of accuracy, or the best that all reach.
         baseline: as for ``reaching.baseline_of``: without it, the first curve labelled ``asgd``.
 
     Raises:
         NoRunError: a journal cannot be read, or no curve has the baseline's name.
+        SpecError: the goal cannot be an accuracy.
         ValueError: there is no run.
     """
     if not runs:
         raise ValueError("there is no run to compare")
-    base = baseline_of(curves_of(runs), baseline)
+    curves = curves_of(runs)
+    base, goal = baseline_of(curves, baseline), goal_of(curves, goal)
     wire = sum(run.summary.ingress.wire_bytes for run in base.runs) / len(base.runs)
     rows = tuple(
-        _row(name, run, wire, accuracy)
+        _row(name, run, wire, base.quality, goal)
         for name, run in zip(distinct_names(runs), runs, strict=True)
     )
     verdicts = [(row.name, verdict(run)) for row, run in zip(rows, runs, strict=True)]
     warnings = tuple(f"{name}: {found.text}" for name, found in verdicts if found.doubtful)
-    return Comparison(rows, base.name, accuracy, warnings)
+    return Comparison(rows, base.name, base.quality, goal, warnings)
 
 
-def _row(name: str, run: Run, baseline_wire_bytes: float, accuracy: float) -> Row:
+def _row(
+    name: str, run: Run, baseline_wire_bytes: float, quality: Quality, goal: float | None
+) -> Row:
     summary = run.summary
     ingress = summary.ingress
-    reached = run.evaluations.first_reaching(accuracy)
+    reached = run.evaluations.first_reaching(goal, quality)
     known = baseline_wire_bytes > 0 and ingress.wire_bytes > 0
     return Row(
         name=name,
@@ -204,16 +208,14 @@ def _row(name: str, run: Run, baseline_wire_bytes: float, accuracy: float) -> Ro
         updates=summary.updates,
         best_accuracy=summary.best_accuracy,
         final_accuracy=summary.final_accuracy,
-        measure=summary.measure.model_dump() if summary.measure else None,
+        measure=None if run.quality == ACCURACY else run.score.model_dump(),
         payload_bytes=ingress.payload_bytes,
         message_bytes=ingress.message_bytes,
         wire_bytes=ingress.wire_bytes,
         wire_ratio=ingress.wire_bytes / baseline_wire_bytes if known else None,
         updates_per_second=summary.updates_per_second,
         staleness_mean=float(run.staleness.mean()) if len(run.staleness) else None,
-        wire_bytes_to_accuracy=None
-        if reached is None
-        else int(run.evaluations.wire_bytes[reached]),
+        wire_bytes_to_goal=None if reached is None else int(run.evaluations.wire_bytes[reached]),
         crashed=crashed(run.faults),
     )
 
@@ -271,9 +273,18 @@ def plain_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def records(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison for ``json.dumps``: exact numbers, null for unknown values."""
+    """Return the comparison for ``json.dumps``: exact numbers, null for unknown values.
+
+    The goal is called by the quality's name: ``accuracy`` and ``wire_bytes_to_accuracy``, or
+    ``perplexity`` and ``wire_bytes_to_perplexity``.
+    """
+    name = comparison.quality.name
+    called = {"wire_bytes_to_goal": f"wire_bytes_to_{name}"}
     return {
-        "accuracy": comparison.accuracy,
+        name: comparison.goal,
         "baseline": comparison.baseline,
-        "runs": [asdict(row) for row in comparison.rows],
+        "runs": [
+            {called.get(key, key): value for key, value in asdict(row).items()}
+            for row in comparison.rows
+        ],
     }

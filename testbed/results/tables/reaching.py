@@ -1,8 +1,9 @@
-"""The table of the bytes to reach an accuracy: AdaComp's Fig. 3 (§V-C: 97 %, "191 times less").
+"""The table of the bytes to reach a goal: AdaComp's Fig. 3 (§V-C: 97 %, "191 times less").
 
-Each run counts with its first evaluation that reached the accuracy; a curve of several seeds with the
-mean over those of its runs that reached it, and with their number. A curve of which no run did has
-only its best accuracy, which, as in the paper, is the mean over its runs of the best of each.
+The goal is an accuracy or, where runs are compared by another quality, a value of that. Each run counts
+with its first evaluation that is at least as good; a curve of several seeds with the mean over those of
+its runs that reached it, and with their number. A curve of which no run did has only its best value,
+which, as in the paper, is the mean over its runs of the best of each.
 """
 
 import difflib
@@ -13,9 +14,12 @@ from typing import Any
 import numpy as np
 
 from testbed import quantities as q
+from testbed.errors import SpecError
 from testbed.quantities import Measure
+from testbed.results.reading import quality as qualities
 from testbed.results.reading.curves import MEASURES, Curve
 from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.quality import Quality
 
 ACCURACY = 97.0
 """The accuracy to reach by default, percent: that of the paper's comparison."""
@@ -23,18 +27,18 @@ ACCURACY = 97.0
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The point where a curve first reached the accuracy asked for.
+    """The point where a curve first reached the goal.
 
     Attributes:
         name: the curve's name.
         runs, seeds: its runs' ids and seeds.
-        reached: number of the runs that reached the accuracy; the next five are None if none did.
+        reached: number of the runs that reached the goal; the next five are None if none did.
         iteration: updates applied by then; like the next four, the mean over those runs.
-        accuracy: percent, at those evaluations: at least the accuracy asked for.
+        value: at those evaluations: at least as good as the goal.
         payload_bytes, message_bytes, wire_bytes: ingress by then.
         payload_ratio, message_ratio, wire_ratio: these bytes ÷ the baseline's; None if either did
-            not reach the accuracy.
-        best_accuracy: percent; mean over all the runs of the best of each, None if none has any.
+            not reach the goal.
+        best: mean over all the runs of the best of each, None if none has any.
     """
 
     name: str
@@ -42,43 +46,51 @@ class Reach:
     seeds: tuple[int, ...]
     reached: int
     iteration: float | None
-    accuracy: float | None
+    value: float | None
     payload_bytes: float | None
     message_bytes: float | None
     wire_bytes: float | None
     payload_ratio: float | None
     message_ratio: float | None
     wire_ratio: float | None
-    best_accuracy: float | None
+    best: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """The updates and bytes that each of some curves needs to reach an accuracy.
+    """The updates and bytes that each of some curves needs to reach a goal.
 
     Attributes:
         rows: one for each curve, in the order in which they were given.
         baseline: name of the curve that the ratios refer to.
-        accuracy: the accuracy to reach, percent.
+        quality: by which the curves are compared.
+        goal: the value to reach; None if there is none yet.
         measure: the bytes whose ratio is shown.
     """
 
     rows: tuple[Reach, ...]
     baseline: str
-    accuracy: float
+    quality: Quality
+    goal: float | None
     measure: Measure
 
     @property
     def headings(self) -> tuple[str, ...]:
         """The columns' headings."""
         return (
-            f"to reach {self.accuracy:g} %",
+            self.to_reach,
             "runs that did",
             *MEASURES,
             "updates",
             f"{self.measure} ÷ {self.baseline}",
-            "best %",
+            f"best {self.quality.heading}",
         )
+
+    @property
+    def to_reach(self) -> str:
+        """The goal in words: ``to reach 97 %``, ``to reach perplexity 4.32``."""
+        name = "" if self.quality == qualities.ACCURACY else f"{self.quality.name} "
+        return f"to reach {name}{self.quality.with_unit(self.goal)}"
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
@@ -90,7 +102,7 @@ class Reaching:
                 *(q.as_bytes(getattr(row, f"{measure}_bytes")) for measure in MEASURES),
                 q.as_count(None if row.iteration is None else round(row.iteration)),
                 q.as_fraction(getattr(row, f"{self.measure}_ratio")),
-                q.as_decimal(row.best_accuracy, 2),
+                self.quality.text(row.best),
             )
             for row in self.rows
         )
@@ -123,68 +135,105 @@ def baseline_of(curves: Sequence[Curve], wanted: str | None = None) -> Curve:
     )
 
 
+def goal_of(curves: Sequence[Curve], wanted: float | None = None) -> float | None:
+    """Return the value that curves have to reach.
+
+    Args:
+        curves: at least one, all of one quality.
+        wanted: the goal asked for; None for 97 % of accuracy, or of another quality the best value that
+            every run reaches (with three digits), None if there is none yet.
+
+    Raises:
+        SpecError: the goal cannot be an accuracy.
+    """
+    quality = curves[0].quality
+    if wanted is None and quality != qualities.ACCURACY:
+        bests = [quality.best(run.evaluations.of(quality)) for one in curves for run in one.runs]
+        known = [best for best in bests if best is not None]
+        last = min if quality.better == "higher" else max
+        return quality.rounded(last(known)) if known else None
+    goal = ACCURACY if wanted is None else wanted
+    if quality == qualities.ACCURACY and not 0 <= goal <= 100:
+        raise SpecError(f"an accuracy of {goal:g} % cannot be reached: it is from 0 to 100")
+    return goal
+
+
 def reaching(
     curves: Sequence[Curve],
-    accuracy: float,
+    goal: float | None = None,
     baseline: str | None = None,
     measure: Measure = "wire",
 ) -> Reaching:
-    """Compute the updates and bytes that each curve needs to reach an accuracy.
+    """Compute the updates and bytes that each curve needs to reach a goal.
 
     Args:
-        curves: at least one.
-        accuracy: percent.
+        curves: at least one, all of one quality.
+        goal: as for ``goal_of``.
         baseline: as for ``baseline_of``.
         measure: the bytes whose ratio is shown; the rows have all three.
 
     Raises:
         NoRunError: a journal cannot be read, or no curve has the baseline's name.
+        SpecError: the goal cannot be an accuracy.
     """
-    base = baseline_of(curves, baseline)
-    of_base = _reached(base, accuracy)
+    base, goal = baseline_of(curves, baseline), goal_of(curves, goal)
+    of_base = _reached(base, goal)
     rows = []
     for curve in curves:
-        values = _reached(curve, accuracy)
+        values = _reached(curve, goal)
         ratios: dict[str, Any] = {
             f"{name}_ratio": _ratio(values, of_base, f"{name}_bytes") for name in MEASURES
         }
-        bests = [best for run in curve.runs if (best := run.evaluations.best_accuracy) is not None]
+        own = [curve.quality.best(run.evaluations.of(curve.quality)) for run in curve.runs]
+        bests = [best for best in own if best is not None]
         rows.append(
             Reach(
                 name=curve.name,
                 runs=tuple(run.id for run in curve.runs),
                 seeds=tuple(run.manifest.seed for run in curve.runs),
-                best_accuracy=float(np.mean(bests)) if bests else None,
+                best=float(np.mean(bests)) if bests else None,
                 **values,
                 **ratios,
             )
         )
-    return Reaching(tuple(rows), base.name, accuracy, measure)
+    return Reaching(tuple(rows), base.name, base.quality, goal, measure)
 
 
 def records(table: Reaching) -> dict[str, Any]:
-    """Return the table for ``json.dumps``: exact numbers, null for unknown values."""
+    """Return the table for ``json.dumps``: exact numbers, null for unknown values.
+
+    The goal, and the values of the rows, are called by the quality's name: ``accuracy``,
+    ``best_accuracy``; or ``perplexity``, ``best_perplexity``.
+    """
+    name = table.quality.name
+    called = {"value": name, "best": f"best_{name}"}
     return {
-        "accuracy": table.accuracy,
+        name: table.goal,
         "baseline": table.baseline,
-        "curves": [asdict(row) for row in table.rows],
+        "curves": [
+            {called.get(key, key): value for key, value in asdict(row).items()}
+            for row in table.rows
+        ],
     }
 
 
-def _reached(curve: Curve, accuracy: float) -> dict[str, Any]:
+def _reached(curve: Curve, goal: float | None) -> dict[str, Any]:
     """Return ``reached`` and the fields of ``Reach`` that are means over the runs that reached it."""
-    first = [(run.evaluations, run.evaluations.first_reaching(accuracy)) for run in curve.runs]
+    quality = curve.quality
+    first = [(run.evaluations, run.evaluations.first_reaching(goal, quality)) for run in curve.runs]
     points = [(evaluations, i) for evaluations, i in first if i is not None]
-    names = ("iteration", "accuracy", *(f"{measure}_bytes" for measure in MEASURES))
-    means = {
-        name: float(np.mean([getattr(evaluations, name)[i] for evaluations, i in points]))
-        if points
-        else None
-        for name in names
+    columns = ("iteration", *(f"{measure}_bytes" for measure in MEASURES))
+
+    def mean(values: list[Any]) -> float | None:
+        return float(np.mean(values)) if values else None
+
+    return {
+        "reached": len(points),
+        "value": mean([found.of(quality)[i] for found, i in points]),
+        **{name: mean([getattr(found, name)[i] for found, i in points]) for name in columns},
     }
-    return {"reached": len(points), **means}
 
 
 def _ratio(values: dict[str, Any], baseline: dict[str, Any], name: str) -> float | None:
-    """Return a ratio; None if either is unknown or 0 (if the initial parameters have the accuracy)."""
+    """Return a ratio; None if either is unknown or 0 (if the initial parameters reach the goal)."""
     return values[name] / baseline[name] if values[name] and baseline[name] else None

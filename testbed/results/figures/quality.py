@@ -1,7 +1,7 @@
-"""Accuracy against ingress or updates: a line per curve, a band over seeds, stars at an accuracy.
+"""Accuracy, or another quality, against ingress or updates: a line per curve, a band over seeds, stars.
 
-A star is where a curve first reaches the accuracy asked for, as in the table of ``reaching``: at the
-mean of its runs' bytes and accuracies there, filled if all its runs reached it and hollow if some did
+A star is where a curve first reaches the goal, as in the table of ``reaching``: at the
+mean of its runs' bytes and values there, filled if all its runs reached it and hollow if some did
 not. Faults, if any, are drawn below the plot (``fault_strip``).
 """
 
@@ -13,7 +13,8 @@ import numpy as np
 from testbed.quantities import Measure
 from testbed.results.figures import fault_strip, style
 from testbed.results.reading.curves import Curve
-from testbed.results.tables.reaching import Reach, reaching
+from testbed.results.reading.quality import ACCURACY
+from testbed.results.tables.reaching import Reaching, reaching
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,19 +23,26 @@ if TYPE_CHECKING:
 Against: TypeAlias = Measure | Literal["iteration"]
 _MARKED = 8
 """Markers on each curve, for any number of evaluations."""
+_DECADES = 20
+"""The ratio of the greatest to the least value from which on y is logarithmic, for other qualities."""
 
 
 def draw(
-    figure: "Figure", curves: Sequence[Curve], against: Against, linear: bool, accuracy: float
+    figure: "Figure",
+    curves: Sequence[Curve],
+    against: Against,
+    linear: bool,
+    goal: float | None = None,
 ) -> None:
     """Draw the curves into an empty figure.
 
     Args:
         figure: of one column.
-        curves: drawn in this order; one without an evaluation is only in the legend.
+        curves: at least one, all of one quality, drawn in this order; one without an evaluation is
+            only in the legend.
         against: which bytes the x axis counts, or ``iteration`` (always linear).
         linear: True for a linear axis of bytes.
-        accuracy: percent; the points where curves first reach it are marked.
+        goal: the points where curves first reach it are marked; as for ``reaching.goal_of``.
     """
     from matplotlib.ticker import FuncFormatter
 
@@ -44,16 +52,20 @@ def draw(
         _line(axes, i, curve, against, linear)
     drawn = any(len(line.get_xdata()) for line in axes.lines)  # type: ignore[arg-type]
     handles, labels = axes.get_legend_handles_labels()
-    axes.set_ylabel("test accuracy (%)")
+    quality = curves[0].quality
+    axes.set_ylabel(f"test {quality.axis}")
     if against == "iteration":
         panels.lowest.set_xlabel("iteration (updates applied)")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     else:
         panels.lowest.set_xlabel(f"PS ingress, {against} bytes")
     if drawn:
-        # Before the stars, which lie on the curves, so that the accuracy's line cannot widen the plot.
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(max(bottom, 0), min(top, 101))
+        # Before the stars, which lie on the curves, so that the goal's line cannot widen the plot.
+        if quality == ACCURACY:
+            bottom, top = axes.get_ylim()
+            axes.set_ylim(max(bottom, 0), min(top, 101))
+        else:
+            scale_values(axes)
         axes.margins(x=0.02)
         if against == "iteration":
             axes.set_xlim(left=0)
@@ -62,8 +74,7 @@ def draw(
             style.bytes_axis(axes.xaxis)
         else:
             style.log_bytes_axis(axes)
-        if curves:
-            _stars(axes, reaching(curves, accuracy).rows, against, accuracy)
+        _stars(axes, reaching(curves, goal), against)
     else:
         axes.set_ylim(0, 100)
         style.nothing_to_draw(axes, "no evaluation yet")
@@ -76,8 +87,8 @@ def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) ->
     mean = curve.mean
     x = mean.iteration if against == "iteration" else getattr(mean, f"{against}_bytes")
     # The evaluation before any push is not drawn on a log axis, most of which greetings would take
-    # up; an accuracy that is not a number is not drawn at all.
-    shown = np.isfinite(mean.accuracy)
+    # up; a value that is not a number is not drawn at all.
+    shown = np.isfinite(mean.value)
     if against != "iteration" and not linear:
         shown &= mean.iteration > 0
     every = max(1, int(shown.sum()) // _MARKED)
@@ -88,7 +99,7 @@ def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) ->
         )
     axes.plot(
         x[shown],
-        mean.accuracy[shown],
+        mean.value[shown],
         label=curve.title,
         marker=style.marker(i),
         markevery=(i % every, every),  # staggered, so that markers of close curves do not overlap
@@ -96,16 +107,30 @@ def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) ->
     )
 
 
-def _stars(axes: "Axes", rows: Sequence[Reach], against: Against, accuracy: float) -> None:
-    """Mark the points where the accuracy is reached, and draw its line if any curve reaches it."""
+def scale_values(axes: "Axes") -> None:
+    """Make y logarithmic where it would hide how curves end: perplexities begin at thousands."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
+    if drawn.min() > 0 and drawn.max() / drawn.min() >= _DECADES:
+        axes.set_yscale("log")
+        few = drawn.max() / drawn.min() >= 1000
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if few else (1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _stars(axes: "Axes", reached: Reaching, against: Against) -> None:
+    """Mark the points where the goal is reached, and draw its line if any curve reaches it."""
+    rows, goal = reached.rows, reached.goal
     for i, row in enumerate(rows):
         x = row.iteration if against == "iteration" else getattr(row, f"{against}_bytes")
-        if x is None or row.accuracy is None:
+        if x is None or row.value is None:
             continue
         colour = style.COLOURS[i % len(style.COLOURS)]
         axes.plot(
             x,
-            row.accuracy,
+            row.value,
             marker="*",
             markersize=9,
             markerfacecolor=colour if row.reached == len(row.runs) else "white",
@@ -114,12 +139,12 @@ def _stars(axes: "Axes", rows: Sequence[Reach], against: Against, accuracy: floa
             zorder=4,
             clip_on=False,
         )
-    if any(row.reached for row in rows):
-        axes.axhline(accuracy, color="#777777", linewidth=0.6, linestyle=(0, (2, 2)), zorder=1)
+    if goal is not None and any(row.reached for row in rows):
+        axes.axhline(goal, color="#777777", linewidth=0.6, linestyle=(0, (2, 2)), zorder=1)
         # Right of the plot, where no curve can be.
         axes.annotate(
-            f"\N{BLACK STAR} {accuracy:g} %",
-            (1, accuracy),
+            f"\N{BLACK STAR} {reached.quality.with_unit(goal)}",
+            (1, goal),
             xycoords=("axes fraction", "data"),
             xytext=(3, 0),
             textcoords="offset points",
