@@ -24,15 +24,28 @@ def of_checkpoints(contents: Contents) -> list[Conflict]:
     if peers:
         text = f"only runs with a server have checkpoints, and '{peers[0]}' has none: take this out"
         return [(("checkpoints", "every"), text)]
-    kept = [one.name for one in contents.algorithms if getattr(one, "error_feedback", False)]
-    if kept and contents.engine == "emulation" and contents.clock == "virtual":
-        text = (
-            f"a checkpoint of an emulation lacks what workers remember for error feedback ({kept[0]}), "
-            "so the run could not go on to the same result: take one of them out, or use "
-            "`engine: simulation` or `clock: wall`"
-        )
-        return [(("checkpoints", "every"), text)]
-    return []
+    return _of_emulated_checkpoints(contents)
+
+
+def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
+    """Return the conflict of what emulated workers remember, and no server writes to a checkpoint."""
+    if contents.engine != "emulation" or contents.clock != "virtual":
+        return []
+    kept = [
+        f"error feedback ({one.name})"
+        for one in contents.algorithms
+        if getattr(one, "error_feedback", False)
+    ]
+    if contents.model.buffers == "per-worker":
+        kept.append("their own buffers (model.buffers)")
+    if not kept:
+        return []
+    text = (
+        f"a checkpoint of an emulation lacks what workers remember for {kept[0]}, "
+        "so the run could not go on to the same result: take one of them out, or use "
+        "`engine: simulation` or `clock: wall`"
+    )
+    return [(("checkpoints", "every"), text)]
 
 
 def of_faults(contents: Contents) -> list[Conflict]:

@@ -58,17 +58,7 @@ def of_model(contents: Contents) -> list[Conflict]:
         found.append((("model", "buffers"), f"{model.name} has no buffers: take it out"))
     elif model.buffers == "shared":
         found += _of_shared_buffers(contents)
-    elif model.buffers == "per-worker" and _has_emulated_checkpoints(contents):
-        text = (
-            "the buffers that emulated workers keep are in no checkpoint: take it out, or "
-            "`checkpoints.every`, or simulate"
-        )
-        found.append((("model", "buffers"), text))
     return found
-
-
-def _has_emulated_checkpoints(contents: Contents) -> bool:
-    return contents.checkpoints.every is not None and contents.engine == "emulation"
 
 
 def _of_loss(contents: Contents, inputs: Inputs) -> list[Conflict]:

@@ -64,6 +64,10 @@ class Model:
     make: Callable[..., nn.Module]
     options: tuple[tuple[str, Any], ...] = ()
 
+    def __hash__(self) -> int:
+        # Not of the values, which may be lists and mappings; comparing tells them apart.
+        return hash((self.name, self.make, tuple(key for key, _ in self.options)))
+
     def __call__(self, inputs: Inputs) -> nn.Module:
         """Make the module for a dataset's images."""
         return self.make(inputs, **dict(self.options))

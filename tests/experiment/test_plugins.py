@@ -15,6 +15,7 @@ from testbed.errors import DataError, SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.learning.data import datasets
+from testbed.learning.description import describe
 from testbed.learning.inputs import GREY_28
 from testbed.planning import node_plan
 from testbed.planning.data_check import check_data
@@ -200,13 +201,28 @@ def no_module(inputs: Inputs):
 
 def with_taken_name(inputs: Inputs, buffers: int = 3) -> nn.Module:
     return two_layers(inputs)
+
+
+def normalised(inputs: Inputs) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(784), nn.Linear(784, inputs.classes))
+
+
+def with_reserved_name(inputs: Inputs, options: int = 3) -> nn.Module:
+    return two_layers(inputs)
+
+
+def layers(inputs: Inputs, widths: list[int], gains: dict[str, float]) -> nn.Module:
+    sizes = [784, *widths, inputs.classes]
+    found = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])]
+    nn.init.orthogonal_(found[0].weight, gains["first"])
+    return nn.Sequential(nn.Flatten(), *found)
 """
 
 
-def of_model(folder: Path, **section: Any) -> Path:
+def of_model(folder: Path, *, rest: dict[str, Any] | None = None, **section: Any) -> Path:
     (folder / "nets.py").write_text(MODEL)
     model = {"name": "nets:two_layers"} | section
-    return write(folder, plugins=["nets.py", "rules.py"], model=model)
+    return write(folder, plugins=["nets.py", "rules.py"], model=model, **(rest or {}))
 
 
 def test_a_model_of_ones_own_has_its_functions_arguments_as_options(folder: Path) -> None:
@@ -219,6 +235,18 @@ def test_a_model_of_ones_own_has_its_functions_arguments_as_options(folder: Path
     jsonschema.validate(yaml.safe_load(dump(spec)), json_schema())
 
 
+def test_options_may_be_lists_and_mappings(folder: Path) -> None:
+    spec = load(of_model(folder, name="nets:layers", widths=[12, 8], gains={"first": 0.5}))
+    (_, one) = plan(spec)
+    assert describe(computation.model(one.settings), GREY_28).parameters == 784 * 12 + 12 + 104 + 90
+    other = load(of_model(folder, name="nets:layers", widths=[8], gains={"first": 0.5}))
+    (_, two) = plan(other)
+    assert describe(computation.model(two.settings), GREY_28).parameters == 784 * 8 + 8 + 90
+    resolved = folder / "spec.yaml"
+    resolved.write_text(dump(spec))
+    assert load_resolved(resolved).model.options == spec.model.options
+
+
 @pytest.mark.parametrize(
     ("section", "text"),
     [
@@ -228,6 +256,10 @@ def test_a_model_of_ones_own_has_its_functions_arguments_as_options(folder: Path
         ({"name": "nets:other"}, "model: 'nets:other': the module nets has no 'other'"),
         ({"name": "nets:no_module"}, "model nets:no_module returns int and no torch.nn.Module"),
         ({"name": "nets:with_taken_name"}, "the argument buffers is a key that every model has"),
+        (
+            {"name": "nets:with_reserved_name"},
+            "the argument options can be no key: give it another",
+        ),
         ({"initialisation": "x"}, "model.initialisation: 'x' is not one of paper, torch, module"),
     ],
 )
@@ -235,6 +267,17 @@ def test_a_mistake_in_a_model_is_named(folder: Path, section: dict[str, Any], te
     with pytest.raises(SpecError) as refused:
         load(of_model(folder, **section))
     assert text in str(refused.value)
+
+
+def test_a_checkpoint_of_an_emulation_lacks_the_buffers_of_its_workers(folder: Path) -> None:
+    def loaded(**rest: str) -> Any:
+        every = {"checkpoints": {"every": 10}, "engine": "emulation", "clock": "virtual"} | rest
+        return load(of_model(folder, rest=every, name="nets:normalised", buffers="per-worker"))
+
+    with pytest.raises(SpecError, match="lacks what workers remember for their own buffers"):
+        loaded()
+    assert loaded(engine="simulation").checkpoints.every == 10
+    assert loaded(clock="wall").checkpoints.every == 10
 
 
 def of_dataset(folder: Path, **section: Any) -> Path:

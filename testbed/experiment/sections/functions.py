@@ -50,7 +50,8 @@ def section_of(name: str, function: Callable[..., Any], base: type[S], given: in
         given: the number of its first arguments, which it is called with and which are no keys.
 
     Raises:
-        SpecError: an argument has the name of a key that all sections of the kind have.
+        SpecError: an argument has the name of a key that all sections of the kind have, or a name that
+            can be no key.
     """
     own: dict[str, Any] = {}
     try:
@@ -71,6 +72,13 @@ def section_of(name: str, function: Callable[..., Any], base: type[S], given: in
         raise SpecError(
             f"'{name}': the argument {taken[0]} is a key that every {what} has: give it another name"
         )
+    # A field of such a name would hide what a section needs.
+    attributes = {one for part in base.__mro__ if issubclass(part, Section) for one in vars(part)}
+    for argument in own:
+        if argument in attributes or argument.startswith(("_", "model_")):
+            raise SpecError(
+                f"'{name}': the argument {argument} can be no key: give it another name"
+            )
     return create_model(base.__name__, __base__=base, name=(str, ...), **own)
 
 
