@@ -149,7 +149,7 @@ def test_the_variables_offer_the_run_and_its_algorithms(watched: Watched, name: 
             {"match[]": selector, "start": watched.start, "end": watched.end},
         )
     # These runs are compared by accuracy.
-    measures = {"measure": []} if name in ("compare", "ingress") else {}
+    measures: dict[str, list[str]] = {"measure": []} if name in ("compare", "ingress") else {}
     assert offered == {"run": [watched.run], "algorithm": sorted(ALGORITHMS)} | measures
 
 
