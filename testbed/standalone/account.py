@@ -13,7 +13,6 @@ import contextlib
 import csv
 import functools
 import hashlib
-import json
 import math
 import os
 import traceback
@@ -52,6 +51,7 @@ from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
 from testbed.runs.outcome import Outcome
 from testbed.standalone.evaluations import LEDGER, Evaluations
 from testbed.telemetry.evaluations import MEASURED
+from testbed.telemetry.json_text import json_text
 from testbed.telemetry.records import UPDATE
 
 COLUMNS = ("iteration", "time", "accuracy", "loss", *LEDGER)
@@ -178,7 +178,7 @@ class Account:
         summary = self._summary()
         summary |= {"traffic": None, "runtime": "standalone", "workers": self._greeted}
         summary |= self._evaluations.left_out.summary()
-        text = json.dumps(summary, indent=2, allow_nan=False)
+        text = json_text(summary, indent=2)
         try:
             self._reserve.unlink(missing_ok=True)
             (self.directory / "summary.json").write_text(text + "\n", encoding="utf-8")
