@@ -94,8 +94,9 @@ class Loaded:
         batches = Batches(dataset, order, self.settings.training.batch_size, generator)
         for learner in (self.learner, *self.shared_learners):
             learner.gradient(*batches.next())
-        # It imports modules, which a role that is forked into a container does not find there.
+        # Both import modules, which a role that is forked into a container does not find there.
         computation.may_draw(self.settings, dataset.inputs)
+        computation.import_modules(self.settings)
         # Python's first address look-up loads the tables of domain names: half of the pages that a
         # device wrote to before it was connected.
         socket.getaddrinfo("127.0.0.1", None)

@@ -1,5 +1,6 @@
 """The computation of a worker, under any driver: mini-batches, local steps, selection, encoding."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,6 +133,12 @@ def _algorithm(settings: Settings) -> tuple[type[Algorithm], Options]:
     fields = settings.training.algorithm
     name = fields["name"]
     return algorithm_named(name), options_type(name).model_validate(fields)
+
+
+def import_modules(settings: Settings) -> None:
+    """Import the modules that the algorithm's halves import when they first need them."""
+    for name in _algorithm(settings)[0].imports:
+        importlib.import_module(name)
 
 
 def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> ServerHalf:

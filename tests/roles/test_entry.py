@@ -1,5 +1,9 @@
 """What the fork server loads for all roles."""
 
+import sys
+
+import pytest
+
 from testbed.experiment.load import load as load_experiment
 from testbed.learning.description import describe
 from testbed.planning.plan import plan
@@ -19,3 +23,12 @@ def test_a_forked_role_describes_no_model_anew() -> None:
     for number, part in enumerate(loaded.parts):
         computation.batches(loaded.settings, loaded.data.take(part, test=False), part, number)
     assert describe.cache_info().misses == described
+
+
+def test_modules_that_an_algorithm_imports_late_are_there_before_the_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (one,) = plan(load_experiment(REPOSITORY / "experiments" / "agree-backup-workers.yaml"))[:1]
+    monkeypatch.delitem(sys.modules, "clarabel", raising=False)
+    entry._load({SETTINGS: one.settings.to_json()}, 0)
+    assert "clarabel" in sys.modules

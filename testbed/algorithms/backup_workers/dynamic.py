@@ -172,6 +172,7 @@ class DynamicBackupWorkers(SynchronousAlgorithm):
 
     options_type = DynamicOptions
     sliced = False
+    imports = ("clarabel", "scipy.sparse")
     diagnostics = (
         *SynchronousAlgorithm.diagnostics,
         Diagnostic("gain", "Ĝ of the iteration's k, as it was expected: a decrease of the loss."),
