@@ -23,7 +23,7 @@ from testbed.errors import SpecError
 from testbed.learning import buffers as rules
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import GREY_28, Inputs
-from testbed.learning.networks import cnn, cnn_small, mlp, mlp_large, resnet20
+from testbed.learning.networks import cnn, cnn_5x5, cnn_small, mlp, mlp_large, resnet18, resnet20
 from testbed.learning.transformer import transformer
 from testbed.plugins.names import find
 from testbed.updates import FloatVector, Layout
@@ -35,7 +35,9 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "mlp-large": mlp_large,
     "cnn-small": cnn_small,
+    "cnn-5x5": cnn_5x5,
     "resnet20": resnet20,
+    "resnet18": resnet18,
 }
 
 OF_TOKENS: dict[str, Callable[..., nn.Module]] = {"transformer": transformer}

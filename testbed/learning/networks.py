@@ -28,6 +28,33 @@ def cnn(inputs: Inputs = GREY_28) -> nn.Module:
     )
 
 
+def cnn_5x5(inputs: Inputs = GREY_28) -> nn.Module:
+    """Two convolutions of 5 × 5 and two dense layers: 21,840 parameters for 1 × 28 × 28.
+
+    The network of PyTorch's MNIST example, without its dropout. Paper 004 has such a network of unknown
+    widths.
+    """
+    channels, height, width = inputs.image
+
+    def left(side: int) -> int:
+        return ((side - 4) // 2 - 4) // 2
+
+    return nn.Sequential(
+        OrderedDict(
+            conv1=nn.Conv2d(channels, 10, 5),
+            relu1=nn.ReLU(),
+            pool1=nn.MaxPool2d(2),
+            conv2=nn.Conv2d(10, 20, 5),
+            relu2=nn.ReLU(),
+            pool2=nn.MaxPool2d(2),
+            flatten=nn.Flatten(),
+            dense1=nn.Linear(20 * left(height) * left(width), 50),
+            relu3=nn.ReLU(),
+            dense2=nn.Linear(50, inputs.classes),
+        )
+    )
+
+
 def mlp(inputs: Inputs = GREY_28) -> nn.Module:
     """The perceptron 784-128-64-10 of Shokri and Shmatikov: 109,386 parameters for 1 × 28 × 28."""
     return _perceptron(inputs, 128, 64)
@@ -96,13 +123,44 @@ def resnet20(inputs: Inputs = COLOUR_32) -> nn.Module:
     return network
 
 
+def resnet18(inputs: Inputs = COLOUR_32) -> nn.Module:
+    """ResNet-18 for small images, as DBW's experiments on CIFAR-10 have it: 11,173,962 parameters.
+
+    Four stages of two blocks, 64 to 512 channels wide; the first convolution is 3 × 3, without the pool
+    that larger images have. Shortcuts are a convolution of 1 × 1 where a stage begins.
+    """
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        conv=nn.Conv2d(inputs.image[0], 64, 3, padding=1, bias=False),
+        norm=nn.BatchNorm2d(64),
+        relu=nn.ReLU(),
+    )
+    before = 64
+    for stage, width in enumerate((64, 128, 256, 512), 1):
+        for block in range(1, 3):
+            layers[f"block{stage}_{block}"] = ResidualBlock(before, width, projection=True)
+            before = width
+    layers["pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["dense"] = nn.Linear(before, inputs.classes)
+    return nn.Sequential(layers)
+
+
 class ResidualBlock(nn.Module):
     """Two convolutions of 3 × 3 with BatchNorm, and a shortcut around them."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        """Make a block; with more outputs than inputs it halves height and width."""
+    def __init__(self, inputs: int, outputs: int, projection: bool = False) -> None:
+        """Make a block; with more outputs than inputs it halves height and width.
+
+        Args:
+            projection: the shortcut is then a convolution with BatchNorm, and has parameters.
+        """
         super().__init__()
         self._stride = 1 if inputs == outputs else 2
+        self.shortcut: nn.Module | None = None
+        if projection and inputs != outputs:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride=2, bias=False), nn.BatchNorm2d(outputs)
+            )
         self._added = outputs - inputs
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=self._stride, padding=1, bias=False)
         self.norm1 = nn.BatchNorm2d(outputs)
@@ -113,7 +171,9 @@ class ResidualBlock(nn.Module):
         """Return relu(shortcut + convolutions) of images, float32, (b, inputs, height, width)."""
         y = torch.relu(self.norm1(self.conv1(x)))
         y = self.norm2(self.conv2(y))
-        if self._added:
+        if self.shortcut is not None:
+            x = self.shortcut(x)
+        elif self._added:
             few = x[:, :, :: self._stride, :: self._stride]
             x = functional.pad(few, (0, 0, 0, 0, 0, self._added))
         return torch.relu(x + y)

@@ -75,10 +75,9 @@ class Run:
 
         Columns: iteration, time (seconds of the run's clock since training began), accuracy (percent),
         loss, and the ingress so far: payload_bytes, message_bytes, wire_bytes; and the run's measure,
-        such as perplexity, if it has one.
+        such as perplexity, if it has one, and exact values, if the simulator computed any.
         """
-        measure = self.recorded.manifest.measure
-        return read_evaluations(self.directory, measure.name if measure else None)
+        return read_evaluations(self.directory, self.recorded.manifest.evaluated)
 
     def curve(self) -> "pd.DataFrame":
         """Return the evaluations as a DataFrame: updates, seconds, accuracy, payload, message, wire.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from testbed.code_digest import package_digest
 from testbed.experiment.plugin_code import plugin_digests
+from testbed.learning.exact import columns
 from testbed.planning import graph_source
 from testbed.planning.plan import Plan
 from testbed.runs import link_records
@@ -159,6 +160,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "links": link_records.unprobed(plan),
         "network": _graph(plan),
         **({"measure": _measure(one)} if (one := plan.settings.training.measure) else {}),
+        **({"exact": exact} if (exact := _exact(plan)) else {}),
         "versions": versions(),
         "code": package_digest(),
         **({"plugins": plugins} if (plugins := plugin_digests(plan.spec)) else {}),
@@ -167,6 +169,12 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),
     }
+
+
+def _exact(plan: Plan) -> tuple[str, ...]:
+    """Return the columns of the exact values that the run computes; none in an emulation."""
+    section = plan.spec.simulation.exact
+    return columns(section.gradient) if section and plan.spec.engine == "simulation" else ()
 
 
 def _graph(plan: Plan) -> dict[str, Any] | None:

@@ -221,7 +221,9 @@ def _existing(folder: Path) -> list[Path]:
 
 def _read(run: Run, files: Sequence[CheckpointFiles], lock: int) -> Resumption:
     updates = read_columns(run.directory, "updates", UPDATE.names or ())
-    evaluations = read_columns(run.directory, "evaluations", CURVE_COLUMNS)
+    evaluations = read_columns(
+        run.directory, "evaluations", (*CURVE_COLUMNS, *run.manifest.evaluated)
+    )
     declared = [one.name for one in run.manifest.diagnostics]
     diagnostics = read_columns(run.directory, "diagnostics", ["iteration", *declared])
     diagnosed = diagnostics.num_rows if declared else math.inf

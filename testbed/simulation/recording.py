@@ -54,6 +54,7 @@ class Recording:
         metrics: LiveRun | None,
         resumption: Resumption | None,
         evaluate: Callable[[FloatVector], Evaluated],
+        exact: Callable[[FloatVector], Mapping[str, float]],
     ) -> None:
         """Make the run directory.
 
@@ -62,6 +63,7 @@ class Recording:
             metrics: the run's metrics, if they are exported.
             resumption: the point from which the run goes on; None for a new run.
             evaluate: evaluates parameters.
+            exact: returns the exact values at parameters; empty if the run computes none.
 
         Raises:
             OSError: the run directory could not be made.
@@ -82,6 +84,7 @@ class Recording:
         self._training = 0.0
         self._metrics = metrics
         self._evaluate = evaluate
+        self._exact = exact
         self._deduplication = Deduplication(counts)
         self._repetition = Repetition()
         self._fault_log = FaultLog(
@@ -185,6 +188,7 @@ class Recording:
             "time": self.system.clock.now,
             **result._asdict(),
             **self.ingress,
+            **self._exact(evaluated.parameters),
         }
         self.log.evaluation(row)
         if self._metrics:

@@ -21,6 +21,7 @@ from testbed.clock.stage import ServerKilledError
 from testbed.device_names import EVALUATOR_NAME, server_names
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets
+from testbed.learning.exact import Exact
 from testbed.learning.losses import Evaluated
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
@@ -65,6 +66,7 @@ class SimulatedRun:
         self._resumption = resumption
         self._server_kills = 0
         self._checkpoints: Checkpoints | None = None
+        self._exact: Exact | None = None
         self._opened = contextlib.ExitStack()
         self._metrics = metrics
         self._plan = plan
@@ -92,6 +94,7 @@ class SimulatedRun:
                 metrics=self._metrics,
                 resumption=self._resumption,
                 evaluate=self._evaluate,
+                exact=self._exact_values,
             )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
@@ -132,6 +135,14 @@ class SimulatedRun:
         self._labels = self._dataset.test_labels[: settings.data.evaluation_images]
         self._learner = computation.learner(settings, self._dataset.inputs)
         self._initial = computation.initial(settings, self._dataset.inputs)
+        if section := self._plan.spec.simulation.exact:
+            self._exact = Exact(
+                self._learner.twin(),
+                self._dataset.train_images[: section.images],
+                self._dataset.train_labels[: section.images],
+                settings.training.batch_size,
+                section.gradient,
+            )
 
     def _simulate(self, between: Callable[[], None]) -> None:
         self._progress.phase = "devices"
@@ -168,6 +179,9 @@ class SimulatedRun:
         if parameters is not self._learner.parameters:
             np.copyto(self._learner.parameters, parameters)
         return self._learner.evaluate(self._images, self._labels)
+
+    def _exact_values(self, parameters: FloatVector) -> Mapping[str, float]:
+        return self._exact.at(parameters) if self._exact else {}
 
     def _run(self, between: Callable[[], None]) -> None:
         """Run to the end, with a new system each time that a server is killed."""

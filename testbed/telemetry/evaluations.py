@@ -1,6 +1,6 @@
 """The evaluations of a run: a journal, and ``curve.csv``, which people and spreadsheets read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,22 @@ MEASURED = "measured"
 class EvaluationLog:
     """Appends evaluations to both files."""
 
-    def __init__(self, directory: Path, kept: pa.Table | None, measure: str | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kept: pa.Table | None,
+        measure: str | None = None,
+        exact: Sequence[str] = (),
+    ) -> None:
         """Begin both files.
 
         Args:
             kept: the rows of the earlier journal, which is replaced; None if there must be none.
             measure: the name of the column of the run's measure, if it has one.
+            exact: the names of the columns of exact values, after all others.
         """
-        schema = _SCHEMA if measure is None else _SCHEMA.append(pa.field(measure, pa.float64()))
+        own = [*([] if measure is None else [measure]), *exact]
+        schema = pa.schema([*_SCHEMA, *(pa.field(name, pa.float64()) for name in own)])
         self._columns: tuple[str, ...] = tuple(schema.names)
         self._measure = measure
         self._path = directory / "curve.csv"
@@ -53,7 +61,7 @@ class EvaluationLog:
         return self._journal.rows
 
     def append(self, row: Mapping[str, float]) -> None:
-        """Append one evaluation, with a value for each of ``CURVE_COLUMNS``, and for ``MEASURED``."""
+        """Append one evaluation, with a value for each column, under ``MEASURED`` for the measure's."""
         if self._measure is not None:
             row = {**row, self._measure: row[MEASURED]}
         self._journal.append({name: [row[name]] for name in self._columns})

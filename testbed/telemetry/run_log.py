@@ -146,7 +146,8 @@ class RunLog:
         tables = kept.tables if kept else {}
         self._updates = Journal(directory, "updates", _UPDATE_SCHEMA, tables.get("updates"))
         measure = (self._manifest.get("measure") or {}).get("name")
-        self._evaluations = EvaluationLog(directory, tables.get("evaluations"), measure)
+        exact = self._manifest.get("exact", ())
+        self._evaluations = EvaluationLog(directory, tables.get("evaluations"), measure, exact)
         self._diagnostics: Journal | None = None
         if declared := self._manifest.get("diagnostics"):
             columns = [

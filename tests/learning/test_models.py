@@ -10,7 +10,8 @@ from tests.learning.other_models import FAST
 
 
 @pytest.mark.parametrize(
-    ("model", "total"), [("cnn", 211_690), ("mlp", 109_386), ("mlp-large", 669_706)]
+    ("model", "total"),
+    [("cnn", 211_690), ("mlp", 109_386), ("mlp-large", 669_706), ("cnn-5x5", 21_840)],
 )
 def test_models_have_the_known_numbers_of_parameters(model: str, total: int) -> None:
     assert layout(model).total == total

@@ -63,16 +63,16 @@ def read_updates(directory: Path) -> Any:
     return _journal(directory, "updates", UPDATES)
 
 
-def read_evaluations(directory: Path, measure: str | None = None) -> Any:
+def read_evaluations(directory: Path, own: Sequence[str] = ()) -> Any:
     """Return a run's evaluations as a ``pyarrow.Table`` with the columns ``EVALUATIONS``.
 
     Args:
-        measure: the column of the run's measure, the last one, if it has one.
+        own: the columns that only some runs have: their measure's, and those of exact values.
 
     Raises:
         NoRunError: the journal exists but lacks some of these columns.
     """
-    columns = EVALUATIONS if measure is None else EVALUATIONS | {measure: "float64"}
+    columns = EVALUATIONS | dict.fromkeys(own, "float64")
     table = _journal(directory, "evaluations", columns)
     if (directory / "evaluations.parquet").exists():
         return table

@@ -173,7 +173,7 @@ class Manifest(_Record):
 
     ``classes`` are the experiment's device classes, or else those that the factors of its times make;
     empty if all devices are alike. ``links`` is None if no link is shaped, or if there was no probe.
-    ``network`` is None without a graph of routers.
+    ``network`` is None without a graph of routers. ``exact`` are the evaluations' columns of exact values.
     """
 
     format: int
@@ -192,12 +192,18 @@ class Manifest(_Record):
     network: Graph | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     measure: Measure | None = None
+    exact: tuple[str, ...] = ()
     pid: int
     pid_started: float
     versions: dict[str, str] = {}
     commit: str | None = None
     host: Host = Host()
     resumed: tuple[Resumed, ...] = ()
+
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """The columns of evaluations that only some runs have: their measure's, and exact values'."""
+        return (*([self.measure.name] if self.measure else []), *self.exact)
 
 
 class Ingress(_Record):

@@ -6,7 +6,8 @@ summary: one is put together from its journals and marked as ``reconstructed``.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ class Evaluations:
         loss: float64; NaN or infinite after a divergence.
         payload_bytes, message_bytes, wire_bytes: int64, ingress so far.
         measured: float64, of the run's measure; None if it has none.
+        exact: float64, by name the exact values that the simulator computed; empty if it did not.
     """
 
     iteration: npt.NDArray[np.int64]
@@ -54,6 +56,7 @@ class Evaluations:
     message_bytes: npt.NDArray[np.int64]
     wire_bytes: npt.NDArray[np.int64]
     measured: npt.NDArray[np.float64] | None = None
+    exact: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -161,11 +164,11 @@ class Run:
     @cached_property
     def evaluations(self) -> Evaluations:
         """The run's evaluations. Raises NoRunError if their journal has another format."""
-        measure = self.manifest.measure.name if self.manifest.measure else None
-        table = read_evaluations(self.directory, measure)
+        table = read_evaluations(self.directory, self.manifest.evaluated)
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
-        measured = columns.pop(measure) if measure else None
-        return Evaluations(**columns, measured=measured)
+        exact = {name: columns.pop(name) for name in self.manifest.exact}
+        measured = columns.pop(self.manifest.measure.name) if self.manifest.measure else None
+        return Evaluations(**columns, measured=measured, exact=exact)
 
     @cached_property
     def quality(self) -> Quality:

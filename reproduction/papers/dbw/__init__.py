@@ -1,0 +1,20 @@
+"""DBW: dynamic backup workers.
+
+Xu, Neglia, Sebastianelli: *Dynamic backup workers for parallel machine learning*, Computer Networks
+2021 (IFIP Networking 2020). Numbers are those of its §3 and §4.
+"""
+
+from reproduction.paper import Paper
+from reproduction.papers.dbw.lines import REPOSITORY
+from reproduction.papers.dbw.parts import PARTS
+from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
+
+PAPER = Paper(
+    name="dbw",
+    title="The DBW paper, reproduced",
+    reference="Xu, Neglia, Sebastianelli: *Dynamic backup workers for parallel machine learning*, "
+    "2021.",
+    parts=PARTS,
+    scales=(CPU, PAPER_SCALE, TINY),
+    pages=REPOSITORY / "docs" / "reproduction" / "dbw",
+)

@@ -1,0 +1,86 @@
+"""The runs of DBW's figures, and their lines."""
+
+from pathlib import Path
+
+from reproduction.papers.dbw import knee
+from reproduction.series import Key, Series, Study
+
+REPOSITORY = Path(__file__).parents[3]
+_EXPERIMENTS = REPOSITORY / "experiments" / "dbw"
+DYNAMIC = {"dbw": "DBW", "b-dbw": "B-DBW"}
+
+
+def _study(file: str, *keys: Key, exclude: tuple[dict[str, object], ...] = ()) -> Study:
+    return Study(_EXPERIMENTS / f"{file}.yaml", keys, exclude)
+
+
+ALPHAS = (0, 0.2, 1)
+"""α of Fig. 6; Fig. 4 has 0.7."""
+_ALPHA = Key("compute.alpha", (1, 0.2, 0, 0.7), "α")
+_K = Key("algorithms.wait_for", (8, 12, 16, 10, 6, 14, 4), "k")
+STATIC_AT = {0: (8, 12, 16), 0.2: (8, 10, 12, 14, 16), 0.7: (8, 10, 16), 1: (4, 6, 8, 10, 12, 16)}
+"""By α the static k that are run."""
+_NOT_RUN = tuple(
+    {"compute.alpha": alpha, "algorithms.wait_for": [k for k in _K.values if k not in run]}
+    for alpha, run in STATIC_AT.items()
+)
+DYNAMIC_STUDY = _study("dynamic", _ALPHA)
+STATIC_STUDY = _study("static", _ALPHA, _K, exclude=_NOT_RUN)
+
+
+def at(alpha: float) -> tuple[Series, ...]:
+    """Return DBW, B-DBW and the static settings at an α, named ``dbw-1``, ``static-1-8`` and so on."""
+    lines = (*DYNAMIC_STUDY.lines(DYNAMIC), *STATIC_STUDY.lines({"static": "static"}))
+    return tuple(one for one in lines if one.values["compute.alpha"] == alpha)
+
+
+def static(alpha: float) -> dict[int, str]:
+    """Return the names of the static lines at an α, by k."""
+    return {k: f"static-{alpha:g}-{k}" for k in STATIC_AT[alpha]}
+
+
+FIG1 = _study("fig1").lines({"dbw": "DBW"})
+FIG3 = _study("fig3").lines({"dbw": "DBW, n = 5"})
+FIG4 = at(0.7)
+FIG6 = tuple(one for alpha in (1, 0.2, 0) for one in at(alpha))
+_CIFAR_K = Key("algorithms.wait_for", (8, 16), "k")
+FIG5 = (
+    *_study("cifar").lines(DYNAMIC),
+    *_study("static-cifar", _CIFAR_K).lines({"static": "static"}),
+)
+FIG2 = FIG5[:1]
+_BATCH = Key("training.batch_size", (500, 128, 16), "B")
+FIG8 = (
+    *_study("batches", _BATCH).lines(DYNAMIC),
+    *_study("static-batches", _BATCH, Key("algorithms.wait_for", knee.WAITED_FOR, "k")).lines(
+        {"static": "static"}
+    ),
+)
+FIG9 = _study("slowdown").lines(
+    {"dbw": "DBW", "static-16": "static, k = 16", "static-8": "static, k = 8"}
+)
+ADASYNC_ALPHAS = (0.1, 1, 0.2, 0.5)
+FIG10 = _study("adasync", Key("compute.alpha", ADASYNC_ALPHAS, "α")).lines(
+    {"dbw": "DBW", "adasync": "AdaSync"}
+)
+INGRESS = (
+    *(one for one in at(1) if one.name in ("dbw-1", "static-1-8", "static-1-16")),
+    *_study("ingress-pull").lines({"dbw-pull": "DBW by Pull"}),
+    *_study("ingress").lines({"asgd": "ASGD", "adacomp-0.01": "AdaComp, c = 0.01"}),
+)
+_RATE = Key("training.learning_rate", knee.RATES, "η")
+_KNEE_STUDY = _study(
+    "knee",
+    Key("training.batch_size", knee.BATCHES, "B"),
+    Key("algorithms.wait_for", knee.WAITED_FOR, "k"),
+    _RATE,
+)
+KNEE = _KNEE_STUDY.lines({"static": "static"})
+KNEES = {
+    (batch, k): {
+        float(value): name
+        for value, name in _KNEE_STUDY.across("static", _RATE.name, B=batch, k=k).items()
+    }
+    for batch in knee.BATCHES
+    for k in knee.WAITED_FOR
+}
