@@ -173,7 +173,8 @@ class Manifest(_Record):
 
     ``classes`` are the experiment's device classes, or else those that the factors of its times make;
     empty if all devices are alike. ``links`` is None if no link is shaped, or if there was no probe.
-    ``network`` is None without a graph of routers. ``exact`` are the evaluations' columns of exact values.
+    ``network`` is None without a graph of routers. ``exact`` has the evaluations' columns of exact
+    values.
     """
 
     format: int
