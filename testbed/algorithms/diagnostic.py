@@ -14,7 +14,11 @@ class Diagnostic:
     Attributes:
         name: what it is called in the run directory, tables and metrics, e.g. ``gap``.
         meaning: what it is, in one sentence that names the unit.
+        estimates: the exact value that it estimates at the version before the update: one of
+            ``training_loss``, ``gradient_norm`` and ``gradient_variance``, which figures show beside it
+            where the simulator has computed it; empty: none.
     """
 
     name: str
     meaning: str
+    estimates: str = ""

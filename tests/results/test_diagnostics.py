@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from testbed.cli import app
 from testbed.quantities import UNKNOWN
+from testbed.results.figures.diagnostics import POINTS, exact_beside, thinned
+from testbed.results.figures.figures import write_figures
 from testbed.results.reading.run import Run
 from testbed.results.report.report import write_report
 from testbed.results.tables.diagnostics import HEADINGS, diagnostic_rows
@@ -72,3 +74,34 @@ def test_runs_of_algorithms_without_diagnostics_have_no_table(
     run = Run.load(write_run())
     assert diagnostic_rows(run) == ()
     assert "Diagnostics" not in write_report([run], tmp_path / "report.html").read_text()
+
+
+def test_figure_and_report_draw_diagnostics_beside_exact_values(
+    write_run: Any, tmp_path: Path
+) -> None:
+    evaluations = pa.table(
+        {
+            **{name: [0, 2, 4] for name in ("iteration", "payload_bytes", "message_bytes")},
+            "wire_bytes": [0, 2, 4],
+            **{name: [0.0, 1.0, 2.0] for name in ("time", "accuracy", "loss")},
+            "gradient_norm": [5.0, 6.0, 7.0],
+        }
+    )
+    norm = {"name": "norm", "meaning": "The estimate.", "estimates": "gradient_norm"}
+    folder = write_run(
+        count=4, diagnostics=[norm], exact=["gradient_norm"], evaluations=evaluations
+    )
+    estimates = {"iteration": np.arange(1, 5), "norm": np.array([np.nan, 4.0, 8.0, np.nan])}
+    parquet.write_table(pa.table(estimates), folder / "diagnostics.parquet")
+    run = Run.load(folder)
+    # The version of iteration 4 has no update after it.
+    at, exact = exact_beside(run, run.manifest.diagnostics[0])
+    assert (at.tolist(), exact.tolist()) == ([1, 3], [5.0, 6.0])
+    x, y = thinned(run.diagnostics["norm"])
+    assert (x.tolist(), y.tolist()) == ([2.0, 3.0], [4.0, 8.0])
+    assert len(thinned(np.arange(1e4))[0]) == POINTS
+    names = {path.name for path in write_figures([run], tmp_path / "figures")}
+    assert "diagnostics.svg" in names
+    page = write_report([run], tmp_path / "report.html").read_text()
+    assert 'src="data:image/svg+xml;base64,' in page
+    assert "exact values" in page

@@ -11,6 +11,7 @@ from testbed.checkpoints.marks import NAME, Mark, Marks
 from testbed.errors import SpecError
 from testbed.results.reading.run import Run
 from testbed.runs.resuming import FOLDER, Resumption, prepare
+from testbed.telemetry.evaluations import CURVE_COLUMNS, MEASURED
 from testbed.telemetry.run_log import Kept, RunLog
 
 
@@ -57,10 +58,12 @@ def test_a_checkpoint_is_not_used_if_diagnostics_before_it_are_lost(tmp_path: Pa
     directory = tmp_path / "small" / "time-1" / "sync-sgd"
     about = {"experiment": "small", "algorithm": "sync-sgd", "seed": 1, "engine": "simulation"}
     about |= {"clock": "virtual", "workers": 2, "versions": {}}
+    about |= {"measure": {"name": "perplexity"}, "exact": ["training_loss"]}
     log = RunLog(directory, "", about | {"diagnostics": [{"name": "k", "meaning": "k."}]})
+    log.evaluation(dict.fromkeys([*CURVE_COLUMNS, MEASURED, "training_loss"], 0))
     log.diagnostics(np.ones((3, 1)), 3)
     log.close("interrupted", None, {})
-    counts = {"updates": 0, "evaluations": 0, "faults": 0}
+    counts = {"updates": 0, "evaluations": 1, "faults": 0}
     with CheckpointFiles.open(directory / FOLDER, ()) as files:
         for version in (2, 4):
             files.write(version, {"version": version, "counts": counts})
@@ -68,3 +71,6 @@ def test_a_checkpoint_is_not_used_if_diagnostics_before_it_are_lost(tmp_path: Pa
         assert found.state is not None
         assert found.state["version"] == 2
         assert found.kept.tables["diagnostics"]["iteration"].to_pylist() == [1, 2]
+        # What only some runs measure is kept as well.
+        assert found.kept.evaluations[0][MEASURED] == 0
+        assert found.kept.evaluations[0]["training_loss"] == 0

@@ -168,7 +168,7 @@ class AdaSync(SynchronousAlgorithm):
     sliced = False
     diagnostics = (
         *SynchronousAlgorithm.diagnostics,
-        Diagnostic("loss", "F: the mean loss of the update's mini-batches."),
+        Diagnostic("loss", "F: the mean loss of the update's mini-batches.", "training_loss"),
     )
 
     @staticmethod

@@ -176,11 +176,11 @@ class DynamicBackupWorkers(SynchronousAlgorithm):
     diagnostics = (
         *SynchronousAlgorithm.diagnostics,
         Diagnostic("gain", "Ĝ of the iteration's k, as it was expected: a decrease of the loss."),
-        Diagnostic("norm", "The estimate of ‖∇F‖² before the iteration."),
-        Diagnostic("variance", "The estimate of V(g) before the iteration."),
+        Diagnostic("norm", "The estimate of ‖∇F‖² before the iteration.", "gradient_norm"),
+        Diagnostic("variance", "The estimate of V(g) before the iteration.", "gradient_variance"),
         Diagnostic("smoothness", "The estimate of L before the iteration."),
         Diagnostic("seconds", "T̂ of the iteration's k: the seconds that it was expected to take."),
-        Diagnostic("loss", "F̂: the mean loss of the iteration's mini-batches."),
+        Diagnostic("loss", "F̂: the mean loss of the iteration's mini-batches.", "training_loss"),
     )
 
     @staticmethod

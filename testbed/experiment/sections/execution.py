@@ -1,8 +1,8 @@
 """The experiment file's sections on simulations and on checkpoints."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from testbed.experiment.sections.section import Section
 
@@ -41,6 +41,11 @@ class SimulationSpec(Section):
         "changes no result. Default (null): do not.",
         examples=[{"images": 5000}],
     )
+
+    @model_serializer(mode="wrap")
+    def _exact_if_asked_for(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        return {key: value for key, value in data.items() if key != "exact" or value is not None}
 
 
 class CheckpointSpec(Section):

@@ -24,9 +24,10 @@ class ModelSpec(FunctionSection):
         Field(
             description="cnn: AdaComp's convolutional network, 211,690 parameters on 28×28; mlp: "
             "784-128-64-10, 109,386 parameters; mlp-large: 784-512-512-10; cnn-small: two convolutions "
-            "with BatchNorm, and dropout, 1,922 parameters on 28×28; cnn-5x5: two convolutions of 5×5 "
-            "and two dense layers, 21,840 parameters on 28×28; resnet20: the residual network of He et al. "
-            "for CIFAR-10, 269,722 parameters on 3×32×32; resnet18: 11,173,962. Each fits any shape of images.",
+            "with BatchNorm, and dropout, 1,922 parameters on 28×28; cnn-5x5: two convolutions of "
+            "5×5 and two dense layers, 21,840 parameters on 28×28; resnet20: the residual network of "
+            "He et al. for CIFAR-10, 269,722 parameters on 3×32×32; resnet18: 11,173,962. Each fits "
+            "any shape of images.",
         )
     )
     initialisation: Literal["paper", "torch", "module"] = Field(

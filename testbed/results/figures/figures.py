@@ -6,6 +6,7 @@ Runs that differ only in their seed are one curve (``curves``); ``style`` has th
 from collections.abc import Sequence
 from pathlib import Path
 
+from testbed.results.figures import diagnostics as diagnostics_figure
 from testbed.results.figures import quality as quality_figure
 from testbed.results.figures import style as figure_style
 from testbed.results.figures import traffic as traffic_figures
@@ -19,7 +20,7 @@ def write_figures(runs: Sequence[Run], directory: Path, goal: float | None = Non
     """Write every figure of some runs, each as SVG and PNG; return the paths.
 
     They are accuracy, or another quality, versus wire ingress and versus iteration, ingress over time,
-    ingress by worker, and staleness.
+    ingress by worker, staleness, and, if an algorithm reports any, diagnostics over iterations.
 
     Args:
         runs: at least one.
@@ -44,6 +45,8 @@ def write_figures(runs: Sequence[Run], directory: Path, goal: float | None = Non
         "ingress-by-worker": lambda figure: traffic_figures.draw_by_worker(figure, curves, ingress),
         "staleness": lambda figure: traffic_figures.draw_staleness(figure, curves),
     }
+    if diagnostics_figure.declared(curves):
+        drawings["diagnostics"] = lambda figure: diagnostics_figure.draw(figure, curves)
     written = []
     for name, draw in drawings.items():
         paths = [directory / f"{name}.{suffix}" for suffix in ("svg", "png")]

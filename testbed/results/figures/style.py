@@ -6,6 +6,7 @@ curve, so that neither colour blindness nor a black-and-white print merges two c
 """
 
 import contextlib
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -114,6 +115,18 @@ def write(draw: Draw, paths: Iterable[Path]) -> None:
                 raise TestbedError(
                     f"the figure {path} cannot be written: {error.strerror}"
                 ) from error
+
+
+def as_svg(draw: Draw) -> bytes:
+    """Return a drawn figure as the content of an SVG file.
+
+    Raises:
+        NoRunError: a journal cannot be read.
+    """
+    content = io.BytesIO()
+    with look():
+        drawn(draw).savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
 
 
 def legend_above(figure: "Figure", handles: "Sequence[Artist]", labels: Sequence[str]) -> None:

@@ -151,6 +151,7 @@ class Diagnostic(_Record):
 
     name: str
     meaning: str
+    estimates: str = ""
 
 
 class Measure(_Record):

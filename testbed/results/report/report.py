@@ -22,9 +22,10 @@ import numpy.typing as npt
 from testbed import quantities as q
 from testbed.drawing.svg import svg
 from testbed.errors import TestbedError
+from testbed.results.figures import diagnostics as diagnostics_figure
 from testbed.results.figures.fault_marks import FEW, Mark, living, marks
 from testbed.results.figures.fault_strip import colour_of
-from testbed.results.figures.style import COLOURS
+from testbed.results.figures.style import COLOURS, as_svg
 from testbed.results.figures.traffic import KIND_COLOURS
 from testbed.results.reading.curves import MEASURES, Curve, curves_of
 from testbed.results.reading.faults import in_order, went_down
@@ -126,6 +127,8 @@ def _page(runs: Sequence[Run], goal: float | None, baseline: str | None) -> str:
             for name, run in zip(names, runs, strict=True)
             if (cells := server_rows(run))
         ],
+        diagnosed=_image(curves),
+        exact=any(run.manifest.exact for run in runs),
         diagnostic_headings=DIAGNOSTIC_HEADINGS,
         diagnostics=[
             (name, [row.cells for row in own])
@@ -151,6 +154,14 @@ def _page(runs: Sequence[Run], goal: float | None, baseline: str | None) -> str:
         hosts=sorted({run.manifest.host.name for run in runs}),
         started=min(run.manifest.started for run in runs).strftime("%d %B %Y, %H:%M UTC"),
     )
+
+
+def _image(curves: Sequence[Curve]) -> str:
+    """Return the figure of the diagnostics as an image's address; empty if there are none."""
+    if not diagnostics_figure.declared(curves):
+        return ""
+    content = as_svg(lambda figure: diagnostics_figure.draw(figure, curves))
+    return f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
 
 
 def _details(name: str, run: Run) -> dict[str, Any]:
