@@ -65,6 +65,18 @@ adacomp-table2: ## Table II: workers that crash
 $(ADACOMP:%=adacomp-%): adacomp-%: install
 	$(MAKE) reproduce PAPER=adacomp PART=$*
 
+DBW := $(foreach n,1 2 3 4 5 6 7 8 9 10,fig$(n)) ingress
+.PHONY: dbw dbw-pages dbw-knee $(DBW:%=dbw-%)
+dbw: ## reproduce the DBW paper: SCALE=cpu SEEDS=1,2
+	$(MAKE) reproduce PAPER=dbw PART=all ENGINE=simulation
+dbw-pages: ## write its pages into docs/reproduction
+	$(MAKE) reproduce-pages PAPER=dbw
+dbw-knee: install ## find the learning rates of the knee rule, by a sweep; Fig. 8's static lines read them
+	$(MAKE) reproduce PAPER=dbw PART=knee ENGINE=simulation
+	$(BIN)/python -m reproduction.papers.dbw $(or $(OUT),runs/dbw)/pages/$(or $(SCALE),cpu) $(or $(SCALE),cpu)
+$(DBW:%=dbw-%): dbw-%: install ## a figure of it: dbw-fig1 to dbw-fig10, and dbw-ingress, beyond the paper
+	$(MAKE) reproduce PAPER=dbw PART=$* ENGINE=simulation
+
 .PHONY: dashboards
 dashboards: install ## generate the Grafana dashboards, and print how to open them
 	$(BIN)/python -m dashboards

@@ -150,21 +150,30 @@ STALENESSES = Row(
         ),
     ),
 )
+K, NOT_K = 'diagnostic="k"', 'diagnostic!="k"'
 DIAGNOSTICS = Row(
     "Diagnostics",
     8,
     (
         Lines(
+            "Gradients waited for",
+            "k of synchronous algorithms at the last update: the gradients in its mean, which DBW and "
+            "AdaSync choose anew each time. The others' workers are backups. Nothing for algorithms "
+            "that wait for none.",
+            "none",
+            {f"k {RUN}": f"max by (run, algorithm) ({of('testbed_diagnostic', K)})"},
+            width=10,
+        ),
+        Lines(
             "Diagnostics",
-            "The algorithm's own numbers at its last update; sync-sgd reports k, the pushes that an "
-            "update waits for, and those dropped since the update before. Nothing for an algorithm "
-            "that reports none.",
+            "The algorithm's other numbers at its last update, such as the late gradients that "
+            "sync-sgd dropped since the update before. Nothing for an algorithm that reports none.",
             "none",
             {
                 f"{{{{diagnostic}}}} {RUN}": "max by (run, algorithm, diagnostic) "
-                f"({of('testbed_diagnostic')})"
+                f"({of('testbed_diagnostic', NOT_K)})"
             },
-            width=24,
+            width=14,
         ),
     ),
 )

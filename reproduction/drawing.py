@@ -3,6 +3,7 @@
 A figure is data: its panels, and in each panel what the axes show and which lines are drawn.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 _WIDTH = 3.2
 """Width of one of several panels, inches."""
 _GREY = "#777777"
-_LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss"}
+_LABELS = {
+    "accuracy": "test accuracy (%)",
+    "loss": "test loss",
+    "training_loss": "training loss",
+    "gradient_norm": "‖∇F‖²",
+    "gradient_variance": "V(g)",
+}
 """The y axes of what evaluations measure; a diagnostic's has its name."""
 
 
@@ -86,7 +93,12 @@ class Against:
         return bool(self._averaged(lines))
 
     def _averaged(self, lines: Lines) -> dict[str, Averaged]:
-        found = {name: line.averaged(self.window, self.measure) for name, line in lines.items()}
+        found = {
+            name: line.over_time(self.window, self.measure)
+            if self.x is SECONDS
+            else line.averaged(self.window, self.measure)
+            for name, line in lines.items()
+        }
         return {name: averaged for name, averaged in found.items() if len(averaged)}
 
     def draw(self, axes: "Axes", lines: Lines) -> None:
@@ -186,6 +198,57 @@ class Sweep:
                 )
         axes.set_xticks(sorted({x for points in self.curves.values() for x in points}))
         axes.set_xlabel(self.label)
+        axes.set_ylabel(self.y_label)
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """A panel of box plots over seeds, and a point for each; infinite values are left out.
+
+    Attributes:
+        groups: by title the lines of a group, by the titles of their boxes.
+        values: from a line to its value for each seed.
+        y_label: that of the y axis.
+    """
+
+    groups: Mapping[str, Mapping[str, str]]
+    values: Callable[[Line], Mapping[int, float]]
+    y_label: str
+
+    def _known(self, line: Line) -> list[float]:
+        return [value for value in self.values(line).values() if math.isfinite(value)]
+
+    def has_points(self, lines: Lines) -> bool:
+        """Return True if a line has a finite value."""
+        names = (name for group in self.groups.values() for name in group.values())
+        return any(self._known(lines[name]) for name in names)
+
+    def draw(self, axes: "Axes", lines: Lines) -> None:
+        """Draw a box for each line: quartiles and median, whiskers to the extremes."""
+        ticks, labels, at = [], [], 0
+        for place, (title, group) in enumerate(self.groups.items()):
+            colour = style.COLOURS[place % len(style.COLOURS)]
+            for box, name in group.items():
+                if known := self._known(lines[name]):
+                    of_colour = {"color": colour}
+                    axes.boxplot(
+                        [known],
+                        positions=[at],
+                        whis=(0, 100),
+                        widths=0.6,
+                        showfliers=False,
+                        boxprops=of_colour,
+                        whiskerprops=of_colour,
+                        capprops=of_colour,
+                        medianprops=of_colour,
+                    )
+                    axes.plot([at] * len(known), known, ".", color=colour, alpha=0.5)
+                ticks.append(at)
+                labels.append(f"{title} {box}".strip())
+                at += 1
+            at += 1
+        axes.set_xticks(ticks, labels, rotation=90)
+        axes.set_ylim(bottom=0)
         axes.set_ylabel(self.y_label)
 
 

@@ -18,6 +18,8 @@ from reproduction.runs import Setting, of_lines
 from reproduction.series import Scale, Series
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+MOMENTS = 200
+"""Points of a curve over time that is the mean of several seeds."""
 COSTS = ("iteration", "time", "payload_bytes", "wire_bytes")
 """The costs of a run: updates, seconds, bytes."""
 
@@ -70,9 +72,9 @@ class Target:
     measure: str = "accuracy"
 
     def __str__(self) -> str:
-        return (
-            f"{self.value:g} %" if self.measure == "accuracy" else f"{self.measure} {self.value:g}"
-        )
+        if self.measure == "accuracy":
+            return f"{self.value:g} %"
+        return f"{self.measure.replace('_', ' ')} {self.value:g}"
 
     def met_by(self, values: Floats) -> npt.NDArray[np.bool_]:
         """Return which values are as good as the target or better."""
@@ -135,7 +137,7 @@ class Line:
         """Return the moving averages; they have no points if no run has the measure.
 
         Args:
-            measure: ``accuracy``, ``loss``, or the name of a diagnostic.
+            measure: ``accuracy``, ``loss``, or the name of an exact value or a diagnostic.
         """
         curves = [curve for run in self.runs if (curve := _curve(run, measure)) is not None]
         points = min((len(values) for values, _ in curves), default=0)
@@ -168,20 +170,69 @@ class Line:
         return found
 
     def last(self, measure: str = "accuracy") -> dict[int, float]:
-        """Return the value of each seed's last evaluation."""
-        return {run.seed: float(getattr(run.evaluations, measure)[-1]) for run in self.runs}
+        """Return the value of each seed's last evaluation, of the runs that have the measure."""
+        curves = {run.seed: _curve(run, measure) for run in self.runs}
+        return {seed: float(curve[0][-1]) for seed, curve in curves.items() if curve}
 
     def reaching(self, target: Target, window: int = 1) -> dict[int, Reached]:
         """Return by seed where the moving average first reaches a target, if it does."""
         found = {}
         for run in self.runs:
-            curve = run.evaluations
-            averages = moving_average(getattr(curve, target.measure), window)
-            reached = np.flatnonzero(target.met_by(averages))
+            curve = _curve(run, target.measure)
+            if curve is None:
+                continue
+            values, costs = curve
+            reached = np.flatnonzero(target.met_by(moving_average(values, window)))
             if len(reached):
                 at = int(reached[0]) + window - 1
-                found[run.seed] = Reached(*(float(getattr(curve, cost)[at]) for cost in COSTS))
+                found[run.seed] = Reached(*(float(costs[cost][at]) for cost in COSTS))
         return found
+
+    def seconds_to(self, target: Target) -> dict[int, float]:
+        """Return by seed the seconds to a target, infinite if the run does not reach it.
+
+        Between two evaluations, of which the second is the first that meets it, they are interpolated.
+        """
+        found = {}
+        for run in self.runs:
+            curve = _curve(run, target.measure)
+            if curve is not None:
+                found[run.seed] = _crossing(curve[1]["time"], curve[0], target)
+        return found
+
+    def within(self, measure: str, start: float, end: float) -> dict[int, float]:
+        """Return by seed the mean of a measure between two moments, in seconds, where it is known."""
+        found = {}
+        for run in self.runs:
+            curve = _curve(run, measure)
+            if curve is not None:
+                values, time = curve[0], curve[1]["time"]
+                if len(known := _known(values[(start <= time) & (time < end)])):
+                    found[run.seed] = float(known.mean())
+        return found
+
+    def over_time(self, window: int, measure: str = "accuracy") -> Averaged:
+        """Return the moving averages at ``MOMENTS`` equal steps of time, up to the shortest run's end.
+
+        Seeds are compared at the same second, and not at the same update.
+        """
+        curves = [curve for run in self.runs if (curve := _curve(run, measure)) is not None]
+        averages = [
+            (moving_average(values, window), costs["time"][window - 1 :])
+            for values, costs in curves
+        ]
+        if not averages or not all(len(values) for values, _ in averages):
+            return Averaged(np.empty((len(averages), 0)), dict.fromkeys(COSTS, np.empty(0)))
+        first = max(float(time[0]) for _, time in averages)
+        moments = np.linspace(first, min(float(time[-1]) for _, time in averages), MOMENTS)
+        rows = [np.interp(moments, time, values) for values, time in averages]
+        costs = {
+            cost: np.mean(
+                [np.interp(moments, costs["time"], costs[cost]) for _, costs in curves], axis=0
+            )
+            for cost in COSTS
+        }
+        return Averaged(np.array(rows), costs)
 
     def attempts(self, target: Target, window: int = 1) -> Attempts:
         """Return how many runs reach a target, each by itself, and the mean of where they do."""
@@ -204,14 +255,28 @@ def _curve(run: Record, measure: str) -> tuple[Floats, Mapping[str, Floats]] | N
     Costs between two evaluations, where diagnostics are, are interpolated.
     """
     evaluated = run.evaluations
-    if measure in ("accuracy", "loss"):
-        return getattr(evaluated, measure), {cost: getattr(evaluated, cost) for cost in COSTS}
+    if measure in ("accuracy", "loss", *COSTS, *evaluated.exact):
+        values = evaluated.exact.get(measure)
+        values = getattr(evaluated, measure) if values is None else values
+        return values, {cost: getattr(evaluated, cost) for cost in COSTS}
     values = run.diagnostics.values.get(measure)
     if values is None:
         return None
     at = run.diagnostics.iteration
     known = evaluated.iteration
     return values, {cost: np.interp(at, known, getattr(evaluated, cost)) for cost in COSTS}
+
+
+def _crossing(time: Floats, values: Floats, target: Target) -> float:
+    """Return the moment at which values meet a target; infinite if they never do."""
+    met = np.flatnonzero(target.met_by(values))
+    if not len(met):
+        return float("inf")
+    at = int(met[0])
+    if at == 0 or not np.isfinite(values[at - 1]):
+        return float(time[at])
+    share = (target.value - values[at - 1]) / (values[at] - values[at - 1])
+    return float(time[at - 1] + share * (time[at] - time[at - 1]))
 
 
 Lines: TypeAlias = Mapping[str, Line]

@@ -7,7 +7,7 @@ run to them without having the others.
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class Evaluated:
         payload_bytes, wire_bytes: int64, ingress so far.
         time: float64, seconds since training began, by the run's clock; NaN in the first records.
         loss: float64, mean over the test set; NaN where it is not known.
+        exact: float64, by name the exact values that the simulator computed, if it did.
     """
 
     iteration: npt.NDArray[np.int64]
@@ -55,6 +56,7 @@ class Evaluated:
     wire_bytes: npt.NDArray[np.int64]
     time: npt.NDArray[np.float64]
     loss: npt.NDArray[np.float64]
+    exact: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -224,7 +226,8 @@ def _of(run: Run) -> Record:
         classes=_sent_by_class(run, spec),
         commit=(manifest.commit or "")[:_COMMIT],
     )
-    curve = Evaluated(*(getattr(evaluations, name) for name in _COLUMNS))
+    columns = {name: getattr(evaluations, name) for name in _COLUMNS}
+    curve = Evaluated(**columns, exact=evaluations.exact)
     return Record(spec, result, curve, thinned(run.diagnostics))
 
 
@@ -251,8 +254,10 @@ def _write(folder: Path, record: Record) -> None:
         )
         with (folder / "curve.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(_COLUMNS)
-            columns = (getattr(record.evaluations, name).tolist() for name in _COLUMNS)
+            exact = record.evaluations.exact
+            writer.writerow((*_COLUMNS, *exact))
+            columns = [getattr(record.evaluations, name).tolist() for name in _COLUMNS]
+            columns += [[f"{value:.6g}" for value in values] for values in exact.values()]
             writer.writerows(zip(*columns, strict=True))
         record.diagnostics.write(folder / _DIAGNOSTICS)
         # Written last: a folder without it is not a record.
@@ -285,7 +290,8 @@ def _read_curve(path: Path) -> Evaluated:
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file)
         headings = tuple(next(rows, ()))
-        if headings not in (_COLUMNS, _COLUMNS[: -len(_LATER)]):
+        own = headings[len(_COLUMNS) :]
+        if headings != (*_COLUMNS, *own) and headings != _COLUMNS[: -len(_LATER)]:
             raise ValueError(f"its first row is not {','.join(_COLUMNS)}")
         columns = dict(zip(headings, zip(*rows, strict=True), strict=False))
     if not columns:
@@ -295,4 +301,5 @@ def _read_curve(path: Path) -> Evaluated:
         name: np.array(columns.get(name, unknown), np.int64 if name in _COUNTS else np.float64)
         for name in _COLUMNS
     }
-    return Evaluated(**found)
+    exact = {name: np.array(columns[name], np.float64) for name in own}
+    return Evaluated(**found, exact=exact)

@@ -4,6 +4,7 @@ Most tables have a row for each line of a part: such a table is data, its column
 every paper; a paper may have columns of its own.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -185,6 +186,20 @@ def spent(cost: str, target: Target, window: int = 1) -> Column:
         return _marked(line, None if at is None else getattr(at, cost), cost)
 
     return Column(_NAMES[cost], cell)
+
+
+def seconds_to(target: Target) -> Column:
+    """Make a column of the seconds to a target: mean and deviation of the seeds that reach it."""
+
+    def cell(line: Line, _: Lines) -> str:
+        found = line.seconds_to(target)
+        known = [value for value in found.values() if math.isfinite(value)]
+        if not known:
+            return f"none of {len(found)} seeds" if found else UNKNOWN
+        few = f"; {len(known)} of {len(found)} seeds reach it" * (len(known) < len(found))
+        return as_deviation(Spread.of(known)) + few
+
+    return Column(f"seconds to {target}", cell)
 
 
 def share_of(

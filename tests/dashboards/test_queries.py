@@ -54,6 +54,7 @@ EMPTY: Mapping[str, str] = {
             "$measure against updates [Y]",
         )
     },
+    "devices: Gradients waited for [A]": "these algorithms wait for none: test_diagnostics.py",
 }
 MAYBE_ZERO: Mapping[str, str] = {
     "devices: Evaluations due [A]": "an evaluator that keeps up is never seen behind",

@@ -112,7 +112,9 @@ def test_emulation_and_simulation_are_compared_on_equal_processors(
     write_run(spec.model_copy(update={"engine": "simulation"}), CURVE)
     line = lines_of((ADACOMP,), FULL, (1,), _take(order, tmp_path))[ADACOMP.name]
     simulated = line.twins[1]
-    columns = {name: np.array(value) for name, value in change.items() if isinstance(value, list)}
+    columns: dict[str, Any] = {
+        name: np.array(value) for name, value in change.items() if isinstance(value, list)
+    }
     fields = {name: value for name, value in change.items() if isinstance(value, str)}
     other = replace(
         simulated,

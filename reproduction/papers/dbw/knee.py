@@ -49,16 +49,24 @@ def found(lines: Lines, names: Mapping[tuple[int, int], Mapping[float, str]]) ->
     return knees
 
 
+def known(batch: int, k: int) -> bool:
+    """Return True if ``knee.json`` has the learning rate of a mini-batch and k."""
+    return f"{batch}/{k}" in _found()
+
+
 def rate(batch: int, k: int) -> float:
     """Return the learning rate of a mini-batch and k in ``knee.json``.
 
     Raises:
         SpecError: it has not been found yet.
     """
-    knees: dict[str, float] = json.loads(FILE.read_text(encoding="utf-8"))
-    try:
-        return knees[f"{batch}/{k}"]
-    except KeyError:
+    if not known(batch, k):
         raise SpecError(
             f"{FILE} has no learning rate of B = {batch} and k = {k}: run `make dbw-knee` first"
-        ) from None
+        )
+    return _found()[f"{batch}/{k}"]
+
+
+def _found() -> dict[str, float]:
+    knees: dict[str, float] = json.loads(FILE.read_text(encoding="utf-8"))
+    return knees

@@ -50,12 +50,18 @@ FIG5 = (
 )
 FIG2 = FIG5[:1]
 _BATCH = Key("training.batch_size", (500, 128, 16), "B")
+_OF_KNEE = Key("algorithms.wait_for", knee.WAITED_FOR, "k")
+_NO_KNEE = tuple(
+    {_BATCH.name: batch, _OF_KNEE.name: k}
+    for batch in knee.BATCHES
+    for k in knee.WAITED_FOR
+    if not knee.known(batch, k)
+)
 FIG8 = (
     *_study("batches", _BATCH).lines(DYNAMIC),
-    *_study("static-batches", _BATCH, Key("algorithms.wait_for", knee.WAITED_FOR, "k")).lines(
-        {"static": "static"}
-    ),
+    *_study("static-batches", _BATCH, _OF_KNEE, exclude=_NO_KNEE).lines({"static": "static"}),
 )
+"""Those of a static k only if `make dbw-knee` has found its learning rate."""
 FIG9 = _study("slowdown").lines(
     {"dbw": "DBW", "static-16": "static, k = 16", "static-8": "static, k = 8"}
 )
@@ -84,3 +90,13 @@ KNEES = {
     for batch in knee.BATCHES
     for k in knee.WAITED_FOR
 }
+
+
+def of_batch(batch: int) -> tuple[Series, ...]:
+    """Return the lines of Fig. 8 with a mini-batch of so many images."""
+    return tuple(one for one in FIG8 if one.values["training.batch_size"] == batch)
+
+
+def static_of_batch(batch: int) -> dict[int, str]:
+    """Return the names of the static lines with a mini-batch, by k."""
+    return {k: f"static-{batch}-{k}" for k in knee.WAITED_FOR if knee.known(batch, k)}

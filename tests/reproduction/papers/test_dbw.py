@@ -1,0 +1,137 @@
+"""The DBW paper's own data: its experiments at every scale, its claims, and a tiny run of a figure."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reproduction.__main__ import main
+from reproduction.diagnosed import Diagnosed
+from reproduction.measures import Line, Target
+from reproduction.papers.dbw import knee, lines
+from reproduction.papers.dbw.claims import (
+    AtLeastAsFast,
+    BestStatic,
+    Follows,
+    TimesFaster,
+    WithinTime,
+)
+from reproduction.papers.dbw.scales import CPU, TINY
+from reproduction.records import Evaluated, Record, Records, Result
+from reproduction.runs import Setting, identity, of_lines
+from reproduction.series import Series
+from testbed.errors import SpecError
+from testbed.experiment.spec import Spec
+from tests.reproduction.conftest import spec_of
+
+LOSS = Target(0.2, "training_loss")
+RESULT = Result(
+    engine="simulator",
+    cpus=None,
+    cpu=None,
+    wall_seconds=None,
+    updates_per_second=None,
+    wire="",
+    modelled=True,
+    parameters_sha256="",
+    workers=16,
+    crashed=0,
+    classes=(),
+    commit="",
+)
+
+
+def line(series: Series, spec: Spec, seconds: float, *, seeds: int = 3, k: float = 4) -> Line:
+    """Make a line whose loss falls from 0.4 by 0.1 in ``seconds`` seconds, and reaches 0.2 in twice."""
+    runs = []
+    for seed in range(1, seeds + 1):
+        time = seconds * np.arange(4.0)
+        loss = np.array([0.4, 0.3, 0.2, 0.1])
+        counts = np.arange(4)
+        known = Evaluated(
+            counts, loss, counts, counts, time, loss, {"training_loss": loss, "gradient_norm": loss}
+        )
+        values = {"k": np.full(4, k), "norm": 1.1 * np.array([0.4, 0.4, 0.3, 0.2])}
+        runs.append(
+            Record(spec.model_copy(update={"seed": seed}), RESULT, known, Diagnosed(counts, values))
+        )
+    return Line(series, tuple(runs))
+
+
+@pytest.fixture(scope="module")
+def fig6() -> dict[str, Line]:
+    """Lines at α = 1, of which DBW takes 20 s to the loss and the static ones 60, 80 and 100 s."""
+    seconds = {"dbw-1": 10.0, "static-1-8": 30.0, "static-1-12": 40.0, "static-1-16": 50.0}
+    series = [one for one in lines.FIG6 if one.name in seconds]
+    spec = spec_of(lines.FIG3[0], TINY, 1)
+    return {one.name: line(one, spec, seconds[one.name]) for one in series}
+
+
+STATIC = {8: "static-1-8", 12: "static-1-12", 16: "static-1-16"}
+
+
+def test_the_runs_have_the_papers_settings() -> None:
+    series = [*lines.FIG4, *lines.FIG3, *lines.FIG9]
+    found = of_lines(series, Setting(CPU, (2,)))
+    for one in found:
+        assert one.run.spec.seed == 2
+        assert one.run.spec.training.batch_size == 500
+        assert one.run.spec.devices.workers == (5 if one.series in lines.FIG3 else 16)
+    dbw, eight = (found[place].run.spec for place in (0, 2))
+    assert dbw.training.learning_rate == 16 * 0.005
+    (static,) = eight.algorithms
+    assert (getattr(static, "wait_for", 0), getattr(static, "rate_rule", "")) == (8, "proportional")
+    # As many gradients, and evaluations as far apart in gradients.
+    assert (dbw.training.updates, eight.training.updates) == (200, 400)
+    assert (dbw.evaluation.every, eight.evaluation.every) == (1, 2)
+
+
+def test_the_knee_is_the_smallest_of_the_best_rates(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert knee.knee({0.02: 2.0, 0.04: 1.05, 0.08: 1.0, 0.16: float("nan")}) == 0.04
+    assert knee.knee({0.02: 2.0, 0.04: 1.2, 0.08: 1.0}) == 0.08
+    (tmp_path / "knee.json").write_text("{}")
+    monkeypatch.setattr(knee, "FILE", tmp_path / "knee.json")
+    with pytest.raises(SpecError, match="run `make dbw-knee` first"):
+        knee.rate(500, 16)
+
+
+def test_claims_hold_and_fail_seed_by_seed(fig6: dict[str, Line]) -> None:
+    text = "faster"
+    others = tuple(STATIC.values())
+    assert BestStatic(8, STATIC, LOSS, "").check(fig6).holds is True
+    assert BestStatic(12, STATIC, LOSS, "").check(fig6).holds is False
+    assert AtLeastAsFast("dbw-1", others, LOSS, text).check(fig6).holds is True
+    assert AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, text).check(fig6).holds is False
+    # A factor is two-sided: 3 times faster is near 3, and neither near 1.5 nor near 9.
+    for factor, holds in ((3, True), (1.5, False), (9, False)):
+        assert TimesFaster("dbw-1", others, LOSS, factor, text).check(fig6).holds is holds
+    assert WithinTime("dbw-1", "k", 0, 15, 3.5, 4.5, "").check(fig6).holds is True
+    assert WithinTime("dbw-1", "k", 0, 15, 7.5, 8.5, "").check(fig6).holds is False
+    assert Follows("dbw-1", "norm", "gradient_norm", "").check(fig6).holds is True
+
+
+def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None:
+    none = {name: replace(one, runs=()) for name, one in fig6.items()}
+    few = {**none, **{name: fig6[name] for name in ("static-1-8", "static-1-16")}}
+    assert BestStatic(8, STATIC, LOSS, "").check(few).holds is None
+    assert AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "").check(few).holds is None
+    assert WithinTime("dbw-1", "k", 0, 15, 1, 2, "").check(none).holds is None
+
+
+def test_a_figure_is_run_and_written(tmp_path: Path) -> None:
+    """Half of the workers slow down at 12 s; the record has what the page needs."""
+    order = ["fig9", "--paper", "dbw", "--scale", "tiny", "--engine", "simulation"]
+    assert main([*order, "--at-once", "1", "--only", "dbw", "--out", str(tmp_path)]) == 0
+    pages = tmp_path / "pages" / "tiny"
+    page = (pages / "fig9.md").read_text()
+    assert "| DBW |" in page
+    assert (pages / "fig9.png").exists()
+    (record,) = Records(pages).of(identity(spec_of(lines.FIG9[0], TINY, 1)))
+    assert list(record.evaluations.exact) == ["training_loss"]
+    time, k = record.evaluations.time, record.diagnostics.values["k"]
+    assert np.diff(time)[:12].tolist() == [1.0] * 12
+    assert set(k[:12]) == {16.0}
+    assert np.diff(time)[13:][k[13:] > 8] == pytest.approx(5)
