@@ -1,5 +1,6 @@
 """The runs of DBW's figures, and their lines."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from reproduction.papers.dbw import knee
@@ -10,7 +11,7 @@ _EXPERIMENTS = REPOSITORY / "experiments" / "dbw"
 DYNAMIC = {"dbw": "DBW", "b-dbw": "B-DBW"}
 
 
-def _study(file: str, *keys: Key, exclude: tuple[dict[str, object], ...] = ()) -> Study:
+def _study(file: str, *keys: Key, exclude: tuple[Mapping[str, object], ...] = ()) -> Study:
     return Study(_EXPERIMENTS / f"{file}.yaml", keys, exclude)
 
 
