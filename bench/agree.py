@@ -120,27 +120,13 @@ def usable() -> tuple[list[str], str]:
     return list(RUNTIMES), ""
 
 
-def main() -> int:
-    """Run, compare and print; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m bench.agree", description=__doc__)
-    parser.add_argument("spec", nargs="?", type=Path, help="one experiment; default: all of them")
-    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="as --set takes them")
-    options = parser.parse_args()
-    specs = SPECS if options.spec is None else (options.spec,)
-    runtimes, without = usable()
-    found: list[Pair] = []
-    for spec in specs:
-        with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
-            made = pairs(spec, Path(folder), options.changes, runtimes)
-        # All ways of a run below each other.
-        runs = len(made) // len(runtimes)
-        found += sorted(made, key=lambda pair: made.index(pair) % runs)
-    width = max(len(pair.emulated["algorithm"]) for pair in found)
+def show(name: str, found: Sequence[Pair]) -> None:
+    """Print the runs of an experiment, and what differs."""
+    width = max(len(name), *(len(pair.emulated["algorithm"]) for pair in found))
     print(
-        f"{'run':{width}}  {'emulated in':12}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
+        f"{name:{width}}  {'emulated in':12}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
         f"{'wire':>9}  modelled ÷ measured  host seconds"
     )
-    status = 0
     for pair in found:
         a, b = pair.emulated, pair.simulated
         ingress = a["ingress_after_drain"]
@@ -151,8 +137,31 @@ def main() -> int:
             f"{a['host_seconds']:.1f} and {b['host_seconds']:.1f}"
         )
         for difference in pair.differences():
-            status = 1
             print(f"  DIFFERENT: {difference}")
+    print(flush=True)
+
+
+def main() -> int:
+    """Run, compare and print; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench.agree", description=__doc__)
+    parser.add_argument("spec", nargs="?", type=Path, help="one experiment; default: all of them")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="as --set takes them")
+    options = parser.parse_args()
+    specs = SPECS if options.spec is None else (options.spec,)
+    runtimes, without = usable()
+    status = 0
+    for spec in specs:
+        try:
+            with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
+                made = pairs(spec, Path(folder), options.changes, runtimes)
+        except SystemExit as error:  # the other experiments are compared all the same
+            print(f"{spec.stem}: {error}", flush=True)
+            status = 1
+            continue
+        # All ways of a run below each other.
+        runs = len(made) // len(runtimes)
+        show(spec.stem, sorted(made, key=lambda pair: made.index(pair) % runs))
+        status |= any(pair.differences() for pair in made)
     if without:
         print(without)
     if not status:
