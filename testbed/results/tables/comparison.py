@@ -75,12 +75,12 @@ class Row:
         return ACCURACY if own is None else Quality(own["name"], own["unit"], own["better"])
 
     def best_and_final(self, quality: Quality) -> tuple[str, str]:
-        """Return the cells for a quality: its best and its final value; dashes if it has another."""
-        if quality != self.quality:
+        """Return the cells for a quality: its best and its final value; dashes if not known."""
+        if quality == ACCURACY:
+            return quality.text(self.best_accuracy), quality.text(self.final_accuracy)
+        if self.measure is None or quality != self.quality:
             return q.UNKNOWN, q.UNKNOWN
-        own = self.measure
-        found = (own["best"], own["final"]) if own else (self.best_accuracy, self.final_accuracy)
-        return quality.text(found[0]), quality.text(found[1])
+        return quality.text(self.measure["best"]), quality.text(self.measure["final"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,9 @@ class Comparison:
 
     @property
     def _qualities(self) -> list[Quality]:
-        """The qualities that the runs have for their own, each once."""
-        return list(dict.fromkeys(row.quality for row in self.rows))
+        """The qualities that the runs have for their own, each once; and the one that figures draw."""
+        own = dict.fromkeys(row.quality for row in self.rows)
+        return list(own | dict.fromkeys([ACCURACY] if self.quality == ACCURACY else []))
 
     @property
     def _any_crashed(self) -> bool:
