@@ -23,7 +23,16 @@ from testbed.errors import SpecError
 from testbed.learning import buffers as rules
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import GREY_28, Inputs
-from testbed.learning.networks import cnn, cnn_5x5, cnn_small, mlp, mlp_large, resnet18, resnet20
+from testbed.learning.networks import (
+    cnn,
+    cnn_5x5,
+    cnn_small,
+    mlp,
+    mlp_large,
+    resnet18,
+    resnet20,
+    wide_resnet_16_4,
+)
 from testbed.learning.transformer import transformer
 from testbed.plugins.names import find
 from testbed.updates import FloatVector, Layout
@@ -38,6 +47,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "cnn-5x5": cnn_5x5,
     "resnet20": resnet20,
     "resnet18": resnet18,
+    "wide-resnet-16-4": wide_resnet_16_4,
 }
 
 OF_TOKENS: dict[str, Callable[..., nn.Module]] = {"transformer": transformer}

@@ -67,7 +67,7 @@ PROBLEMS = [
     "2: sed: unknown key; did you mean 'seed'?",
     "3: updates: unknown key; did you mean 'training.updates'?",
     "4: dataset: 'mnits' is neither a dataset (digits, mnist, fashion-mnist, cifar10, cifar10-jpeg) ",
-    "5: model.name: 'CNN' is not one of cnn, mlp, mlp-large, cnn-small, cnn-5x5, resnet20, resnet18; ",
+    "5: model.name: 'CNN' is not one of cnn, mlp, mlp-large, cnn-small, cnn-5x5, resnet20, resnet18, ",
     "6: model.initialization: unknown key; did you mean 'initialisation'?",
     "7: training.batch_size: must be a whole number, not 10.0: write 10",
     "7: training.learning_rate: must be a number, not 'yes'",

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from testbed.learning.inputs import COLOUR_32
-from testbed.learning.models import MODELS, initialise, layout
+from testbed.learning.models import MODELS, initialise, layout, structure
 from tests.learning.other_models import FAST
 
 
@@ -73,6 +73,20 @@ def test_resnet20_has_the_size_and_the_initial_values_of_the_paper() -> None:
     (last,) = (i for i, name in enumerate(of_all.names) if name == "block3_3.conv2.weight")
     deviation = values[of_all.slices[last]].std()
     assert deviation == pytest.approx(np.sqrt(2 / (9 * 64)), rel=0.02)
+
+
+def test_the_wide_residual_network_has_the_papers_size_and_its_stages_halve_the_image() -> None:
+    assert layout("wide-resnet-16-4", COLOUR_32).total == 2_748_890
+    network = structure("wide-resnet-16-4", COLOUR_32)
+    x = torch.zeros(2, 3, 32, 32, device="meta")
+    shapes = []
+    for name, part in network.named_children():
+        x = part(x)
+        if name.startswith("block"):
+            shapes.append(tuple(x.shape[1:]))
+    assert shapes == [
+        (width, size, size) for width, size in ((64, 32), (128, 16), (256, 8)) for _ in (1, 2)
+    ]
 
 
 def test_shared_buffers_begin_as_the_module_makes_them() -> None:

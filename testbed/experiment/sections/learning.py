@@ -9,7 +9,16 @@ from testbed.experiment.sections.functions import FunctionSection
 from testbed.experiment.sections.losses import MeasureSpec, own_measure
 from testbed.experiment.sections.section import Section, as_tuple
 
-MODELS = ("cnn", "mlp", "mlp-large", "cnn-small", "cnn-5x5", "resnet20", "resnet18")
+MODELS = (
+    "cnn",
+    "mlp",
+    "mlp-large",
+    "cnn-small",
+    "cnn-5x5",
+    "resnet20",
+    "resnet18",
+    "wide-resnet-16-4",
+)
 """The models of images."""
 TRANSFORMER = "transformer"
 """The model of tokens, which has keys of its own."""
@@ -20,15 +29,22 @@ OF_ADACOMP = ("cnn", "mlp", "mlp-large")
 class ModelSpec(FunctionSection):
     """The model, and how its parameters are initialised."""
 
-    name: Literal["cnn", "mlp", "mlp-large", "cnn-small", "cnn-5x5", "resnet20", "resnet18"] = (
-        Field(
-            description="cnn: AdaComp's convolutional network, 211,690 parameters on 28×28; mlp: "
-            "784-128-64-10, 109,386 parameters; mlp-large: 784-512-512-10; cnn-small: two convolutions "
-            "with BatchNorm, and dropout, 1,922 parameters on 28×28; cnn-5x5: two convolutions of "
-            "5×5 and two dense layers, 21,840 parameters on 28×28; resnet20: the residual network of "
-            "He et al. for CIFAR-10, 269,722 parameters on 3×32×32; resnet18: 11,173,962. Each fits "
-            "any shape of images.",
-        )
+    name: Literal[
+        "cnn",
+        "mlp",
+        "mlp-large",
+        "cnn-small",
+        "cnn-5x5",
+        "resnet20",
+        "resnet18",
+        "wide-resnet-16-4",
+    ] = Field(
+        description="cnn: AdaComp's convolutional network, 211,690 parameters on 28×28; mlp: "
+        "784-128-64-10, 109,386 parameters; mlp-large: 784-512-512-10; cnn-small: two convolutions "
+        "with BatchNorm, and dropout, 1,922 parameters on 28×28; cnn-5x5: two convolutions of "
+        "5×5 and two dense layers, 21,840 parameters on 28×28; resnet20: the residual network of "
+        "He et al. for CIFAR-10, 269,722 parameters on 3×32×32; resnet18: 11,173,962; "
+        "wide-resnet-16-4: that of Zagoruyko and Komodakis, 2,748,890. Each fits any shape of images.",
     )
     initialisation: Literal["paper", "torch", "module"] = Field(
         default="paper",
