@@ -30,7 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
             folder = order.paper.pages / order.paper.suffix(order.scale, "")
         if given.what != "pages":
             means = Means(lambda text: print(text, flush=True), ManyRuns, given.at_once)
-            caught = carry_out_missing(order, means, Records(folder))
+            for one in order.measurements:
+                one.carry_out(order.scale, folder)
+            caught = carry_out_missing(order, means, Records(folder)) if order.parts else None
             if caught is not None:
                 print("interrupted; started again, it goes on where it stopped", file=sys.stderr)
                 return 128 + caught
@@ -47,14 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
 def _order(given: argparse.Namespace) -> Order:
     paper = load_paper(given.paper)
     scale = paper.scale(given.scale) if given.scale else paper.scales[0]
-    parts = paper.parts if given.what in ("all", "pages") else (paper.part(given.what),)
+    name = "all" if given.what == "pages" else given.what
+    parts, measurements = paper.named(name, scale)
     only = frozenset(given.only.split(",")) if given.only else frozenset()
     series = {one.name for part in parts for one in part.series}
     if unknown := sorted(only - series):
         raise SpecError(f"--only {unknown[0]}: there are {', '.join(sorted(series))}")
     out = given.out or Path("runs") / paper.name
     seeds = given.seeds or scale.seeds
-    return Order(paper, parts, scale, seeds, given.engine, out, only)
+    return Order(paper, parts, scale, seeds, given.engine, out, only, measurements)
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -270,7 +270,7 @@ def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
             panel.draw(axes, lines)
             handles, names = axes.get_legend_handles_labels()
             legend |= dict(zip(names, handles, strict=True))
-        if len(lines) > 1:
+        if len(lines) > 1 or len(legend) > 1:
             style.legend_above(canvas, list(legend.values()), list(legend))
 
     paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("png", "svg")]

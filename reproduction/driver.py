@@ -7,7 +7,7 @@ the pages have a record of counts as well, so that another host goes on where th
 from dataclasses import dataclass
 from pathlib import Path
 
-from reproduction.paper import Paper, Part
+from reproduction.paper import Measurement, Paper, Part
 from reproduction.records import Records
 from reproduction.runs import Folder, Needed, Setting, different, of_lines
 from reproduction.series import Scale
@@ -31,6 +31,7 @@ class Order:
         engine: one of ``ENGINES``.
         out: the folder of the runs.
         only: names of series, if not all are wanted.
+        measurements: the wanted parts that need no runs.
     """
 
     paper: Paper
@@ -40,6 +41,7 @@ class Order:
     engine: str
     out: Path
     only: frozenset[str] = frozenset()
+    measurements: tuple[Measurement, ...] = ()
 
     def runs(self) -> list[Needed]:
         """Return the wanted runs, each once; raise SpecError if an experiment file cannot be used."""

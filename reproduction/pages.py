@@ -32,7 +32,9 @@ class Checked:
 
     @property
     def complete(self) -> str:
-        """The number of lines that have runs, of all."""
+        """The number of lines that have runs, of all; of a measurement if its numbers are there."""
+        if not self.part.series:
+            return "measured" if any(one.holds is not None for one in self.verdicts) else "no"
         return f"{sum(bool(line.runs) for line in self.lines.values())} of {len(self.lines)}"
 
 
@@ -54,15 +56,17 @@ def write_pages(order: Order, folder: Path) -> list[Path]:
     records = Records(folder)
     paper, scale = order.paper, order.scale
     seeds = tuple(sorted({*order.seeds, *scale.seeds}))
-    runs = different(of_lines(paper.series, Setting(scale, seeds)))
+    runs = different(of_lines(paper.series_of(scale), Setting(scale, seeds)))
     records.take(runs, Folder(order.out), paper.suffix(scale))
-    checked = [_check(part, order, records) for part in paper.parts]
+    measured = [one.measured(folder) for one in paper.measurements]
+    checked = [_check(part, order, records) for part in (*paper.parts_of(scale), *measured)]
+    wanted = {*(one.name for one in order.parts), *(one.name for one in order.measurements)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         paths = [
             _write(folder / f"{one.part.name}.md", _page(one, order, folder, records))
             for one in checked
-            if one.part in order.parts
+            if one.part.name in wanted
         ]
         return [*paths, _write(folder / "README.md", _overview(checked, order))]
     except OSError as error:
@@ -83,14 +87,14 @@ def _page(checked: Checked, order: Order, folder: Path, records: Records) -> str
         f"# {part.title}",
         f"In the paper: {part.shows}",
         _provenance(checked, order),
-        order.scale.remark,
+        order.scale.remark if part.series else "",
         f"![{part.title}]({figure.name})\n\n[SVG]({figure.stem}.svg)" if figure else "",
         part.caption if figure else "",
         *(_section(one, lines) for one in part.sections),
         f"## Claims\n\n{tables.verdicts(checked.verdicts)}",
         _notes(part.name, order),
-        f"## Runs\n\n{tables.runs(lines)}",
-        order.paper.runs_took,
+        f"## Runs\n\n{tables.runs(lines)}" if part.series else "",
+        order.paper.runs_took if part.series else "",
         _curve_links(lines, records),
     )
 
@@ -109,15 +113,21 @@ def _section(section: Section, lines: Lines) -> str:
 
 def _provenance(checked: Checked, order: Order) -> str:
     """Return the command, the scale, the seeds, the engines and the code that a page is made by."""
+    name = checked.part.name
+    made = f"page made by {(commit() or 'unknown')[:18]}."
+    if not checked.part.series:
+        return (
+            f"`{_command(order, name)}`; scale {order.scale.name}; measured by the virtual clock "
+            f"without training: [records/{name}.csv](records/{name}.csv); {made}"
+        )
     runs = [run for line in checked.lines.values() for run in line.runs]
     seeds = sorted({run.seed for run in runs})
     commits = sorted({run.result.commit or "unknown" for run in runs})
     engines = sorted({run.result.engine for run in runs})
     return (
-        f"`{_command(order, checked.part.name)}`; scale {order.scale.name}; runs of "
+        f"`{_command(order, name)}`; scale {order.scale.name}; runs of "
         f"{checked.complete} lines are complete, seeds {', '.join(map(str, seeds)) or 'none'}, "
-        f"engine {', '.join(engines) or 'none'}, code of commit {', '.join(commits) or 'none'}; "
-        f"page made by {(commit() or 'unknown')[:18]}."
+        f"engine {', '.join(engines) or 'none'}, code of commit {', '.join(commits) or 'none'}; {made}"
     )
 
 
@@ -163,6 +173,10 @@ def _overview(checked: list[Checked], order: Order) -> str:
         f"`{_command(order)}`; scale {order.scale.name}.",
         order.scale.remark,
         tables.markdown(headings, rows),
+        *(
+            f"Only with SCALE={name}: {', '.join(one.title for one in parts)}."
+            for name, parts in order.paper.elsewhere(order.scale).items()
+        ),
         _notes("README", order),
         *results,
     )

@@ -26,8 +26,8 @@ def count(series: Sequence[Series], seeds: tuple[int, ...]) -> int:
 
 def test_a_run_that_two_figures_need_is_one() -> None:
     # 1 + 5 + 5 + 5 + 4 + 5 + 8 lines; Fig. 1 and one of Fig. 4 are Fig. 3's ASGD and AdaComp.
-    assert count(PAPER.series, (1,)) == 31
-    assert count(PAPER.series, (1, 2, 3)) == 93
+    assert count(PAPER.series_of(FULL), (1,)) == 31
+    assert count(PAPER.series_of(FULL), (1, 2, 3)) == 93
     assert count(FIG1.series, (1,)) == 1
 
 
