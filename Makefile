@@ -77,6 +77,23 @@ dbw-knee: install ## find the learning rates of the knee rule, by a sweep; Fig. 
 $(DBW:%=dbw-%): dbw-%: install ## a figure of it: dbw-fig1 to dbw-fig10, and dbw-ingress, beyond the paper
 	$(MAKE) reproduce PAPER=dbw PART=$* ENGINE=simulation
 
+GAP_AWARE := fig2 fig3 fig4 fig12 fig13 table2 table4 table5
+.PHONY: gap-aware gap-aware-pages $(GAP_AWARE:%=gap-aware-%)
+gap-aware: ## reproduce the Gap-Aware paper: SCALE=cpu or SCALE=paper, COMMIT=1
+	$(MAKE) reproduce PAPER=gap-aware PART=all ENGINE=simulation
+gap-aware-pages: ## write its pages into docs/reproduction
+	$(MAKE) reproduce-pages PAPER=gap-aware
+gap-aware-fig2: ## Figs. 1, 2 and 5: all systems on Fashion-MNIST, by the number of workers; SCALE=cpu
+gap-aware-fig3: ## Fig. 3: gamma-distributed execution times, without training
+gap-aware-fig4: ## Fig. 4: the delay and the gap over training
+gap-aware-fig12: ## Fig. 12: speed-ups by the virtual clock, without training
+gap-aware-fig13: ## Fig. 13: workers that differ
+gap-aware-table2: ## Table 2: Adam, Adam-SA and Adam-GA on a language model; SCALE=cpu
+gap-aware-table4: ## Table 4: ResNet-20 on CIFAR-10
+gap-aware-table5: ## Table 5: WideResNet 16-4 on CIFAR-10; SCALE=paper
+$(GAP_AWARE:%=gap-aware-%): gap-aware-%: install
+	$(MAKE) reproduce PAPER=gap-aware PART=$* ENGINE=simulation
+
 .PHONY: dashboards
 dashboards: install ## generate the Grafana dashboards, and print how to open them
 	$(BIN)/python -m dashboards
@@ -129,10 +146,6 @@ bench-sweep: install ## measure the throughput of 400 short simulations on one c
 .PHONY: bench-rules
 bench-rules: install ## measure what each asynchronous rule costs the server beside ASGD, 32 and 200 workers
 	$(BIN)/python -m bench.rules
-
-.PHONY: bench-gamma-times
-bench-gamma-times: install ## measure stragglers and speed-ups of gamma-distributed times, by the virtual clock
-	$(BIN)/python -m bench.gamma_times
 
 .PHONY: bench-peers
 bench-peers: install ## the same work on Flower's simulation engine, in an environment of its own (1.7 GB)

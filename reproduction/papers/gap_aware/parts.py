@@ -1,0 +1,352 @@
+"""Gap-Aware's figures and tables: what is shown of each, and what the paper says of it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from reproduction.claims import Claim, Exceeds, Near
+from reproduction.drawing import UPDATES, Against, Curve, Panel, Sweep
+from reproduction.measures import Line, Lines, Spread
+from reproduction.paper import Part, Section
+from reproduction.papers.gap_aware import lines
+from reproduction.papers.gap_aware.claims import (
+    Below,
+    Best,
+    Ends,
+    Falls,
+    LosesMost,
+    Times,
+    Within,
+    perplexity,
+)
+from reproduction.papers.gap_aware.published import SEVEN, WORKERS
+from reproduction.series import Series
+from reproduction.tables import Column, Grid, LineTable, Table, as_deviation, average
+from testbed.quantities import UNKNOWN
+
+CHANCE = 15.0
+"""Percent: a run that ends below it has learnt nothing of ten classes."""
+LEARNT = 50.0
+COST = 1.3
+"""Points that DANA-GA may lose against one worker (92.43 - 91.15, Table 4)."""
+NEAR = 1.0
+"""Points by which an accuracy at the paper's scale may differ from the paper's."""
+_PENALISED = ("dana-sa", "ga", "dana-ga")
+_GAPS = ("ga", "ga-layer", "ga-model")
+_CAPTION = (
+    "Final accuracy: that of the last evaluation. Points are means over seeds, bars deviations."
+)
+
+
+def _final(line: Line, _: Lines) -> str:
+    """Return the final accuracy and, in brackets, the paper's."""
+    paper = line.series.accuracy
+    return _spread(line.last()) + ("" if paper is None else f" [{paper:.2f}]")
+
+
+def _spread(values: Mapping[int, float]) -> str:
+    """Return the mean and the deviation over seeds."""
+    spread = Spread.of(values.values())
+    return "not run" if spread is None else as_deviation(spread)
+
+
+def _across(labels: Iterable[str], workers: Sequence[int]) -> dict[str, dict[float, str]]:
+    """Return by title of a system the names of its lines, by the number of workers."""
+    return {lines.ALL[label]: {n: f"{label}-{n}" for n in workers} for label in labels}
+
+
+def _against_workers(
+    labels: Iterable[str],
+    workers: Sequence[int],
+    values: Callable[[Line], dict[int, float]] = Line.last,
+    label: str = "final accuracy (%)",
+) -> Sweep:
+    return Sweep("workers N", _across(labels, workers), values, label)
+
+
+def _over_training(
+    labels: Iterable[str], workers: int, measure: str = "accuracy", *, y_label: bool = True
+) -> Against:
+    places = list(SEVEN)
+    curves = {
+        f"{label}-{workers}": Curve(lines.ALL[label], places.index(label)) for label in labels
+    }
+    title = f"N = {workers}"
+    return Against(UPDATES, curves=curves, measure=measure, title=title, y_label=y_label)
+
+
+def _accuracies(labels: Iterable[str], workers: Sequence[int]) -> Table:
+    return Grid.of(_across(labels, workers), "N", _final)
+
+
+def _alone(names: Sequence[str]) -> Table:
+    return Grid("one worker", names_of(names), {"1": tuple(names)}, _final)
+
+
+def names_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the titles of lines of one worker."""
+    return tuple(lines.ALL[name.removesuffix("-1")] for name in names)
+
+
+def _of_accuracy(many: int, few: int) -> tuple[Claim, ...]:
+    """Return the paper's claims about the seven systems."""
+
+    def exceeds(a: str, b: str, n: int) -> Claim:
+        return Exceeds(f"{a}-{n}", f"{b}-{n}", Line.last, in_each_seed=True)
+
+    return (
+        exceeds("dana-ga", "ga", many),
+        exceeds("ga", "sa", many),
+        exceeds("dana-ga", "dana-sa", many),
+        Ends(f"nag-asgd-{many}", f"collapses: it ends below {CHANCE:g} %", most=CHANCE),
+        Ends(f"ga-{many}", f"learns: it ends above {LEARNT:g} %", least=LEARNT),
+        Ends(f"dana-ga-{many}", f"learns: it ends above {LEARNT:g} %", least=LEARNT),
+        exceeds("asgd", "nag-asgd", many),
+        Best(f"dana-{few}", tuple(f"{label}-{few}" for label in SEVEN)),
+        Ends(f"dana-{many}", f"diverges: it ends below {LEARNT:g} %", most=LEARNT),
+        Best(f"dana-ga-{many}", tuple(f"{label}-{many}" for label in SEVEN)),
+        LosesMost("sa", _PENALISED, few, many),
+        Within(
+            f"dana-ga-{many}",
+            "nag-asgd-1",
+            COST,
+            f"DANA-GA, N = {many}, ends at most {COST} points below one worker",
+        ),
+    )
+
+
+def _near(series: Iterable[Series]) -> tuple[Claim, ...]:
+    return tuple(
+        Near(one.name, one.accuracy, NEAR, Line.last) for one in series if one.accuracy is not None
+    )
+
+
+_SMALL = lines.SMALL
+FIG2 = Part(
+    "fig2",
+    "Fig. 2 and Fig. 5: all systems, by the number of workers",
+    "Final test error against the number of asynchronous workers, of the systems (Fig. 2) and of "
+    "the three versions of the gap (Figs. 1 and 5), on CIFAR-10 and CIFAR-100; mean and deviation of 5 "
+    "runs.",
+    lines.FIG2,
+    (
+        Section(
+            "Final accuracy, %",
+            (
+                _alone([f"{label}-1" for label in lines.ALONE]),
+                _accuracies(SEVEN, _SMALL),
+                _accuracies(_GAPS, _SMALL),
+                _accuracies(("momentum-asgd", "sa-gradient", "dc-asgd"), _SMALL),
+                _accuracies(lines.ADAMS, _SMALL),
+            ),
+            "In brackets Table 4 of the paper, which is of ResNet-20 on CIFAR-10: compare orderings.",
+        ),
+    ),
+    (
+        _against_workers(SEVEN, _SMALL),
+        _over_training(SEVEN, 32),
+        _against_workers(_GAPS, _SMALL),
+    ),
+    (
+        *_of_accuracy(32, 8),
+        Exceeds("nag-asgd-8", "asgd-8", Line.last, in_each_seed=True),
+        *(Best(f"ga-{n}", tuple(f"{label}-{n}" for label in _GAPS)) for n in _SMALL),
+        *(Exceeds(f"adam-ga-{n}", f"adam-{n}", Line.last, in_each_seed=True) for n in _SMALL),
+    ),
+    caption=_CAPTION,
+)
+
+
+def _table4(series: tuple[Series, ...], workers: Sequence[int], *, many: int = 32) -> Part:
+    return Part(
+        "table4",
+        "Table 4: ResNet-20 on CIFAR-10",
+        "Final test accuracy of seven systems with N = 4 to 48 workers; mean and deviation of 5 runs; "
+        "one worker has 92.43 %.",
+        series,
+        (
+            Section(
+                "Final accuracy, %",
+                (_alone(["nag-asgd-1"]), _accuracies(SEVEN, workers)),
+                "In brackets the paper's.",
+            ),
+        ),
+        (_against_workers(SEVEN, workers), _over_training(SEVEN, many)),
+        _of_accuracy(many, 8),
+        _near(series),
+        _CAPTION,
+    )
+
+
+TABLE4_SMALL = _table4(lines.TABLE4_SMALL, lines.LARGE)
+TABLE4_WHOLE = _table4(lines.TABLE4_WHOLE, WORKERS)
+TABLE5 = Part(
+    "table5",
+    "Table 5: WideResNet 16-4 on CIFAR-10",
+    "Final test accuracy of seven systems with N = 4 to 48 workers; mean and deviation of 5 runs; one "
+    "worker has 95.17 %.",
+    lines.TABLE5_WHOLE,
+    (
+        Section(
+            "Final accuracy, %",
+            (_alone(["nag-asgd-1"]), _accuracies(SEVEN, WORKERS)),
+            "In brackets the paper's.",
+        ),
+    ),
+    (_against_workers(SEVEN, WORKERS), _over_training(SEVEN, 32)),
+    _of_accuracy(32, 4),
+    _near(lines.TABLE5_WHOLE),
+    _CAPTION,
+)
+_FIFTHS = tuple(
+    average(f"{name}, {part + 1}/5", name, part, 5)
+    for name in ("delay", "gap")
+    for part in range(5)
+)
+
+
+def _fig4(series: tuple[Series, ...], workers: Sequence[int]) -> Part:
+    curves = {
+        label: {f"{label}-{n}": Curve(f"N = {n}", place) for place, n in enumerate(workers)}
+        for label in ("dana-ga", "ga")
+    }
+    return Part(
+        "fig4",
+        "Fig. 4: the delay and the gap over training",
+        "(a) the gap with DANA-GA, (b) the gap with GA, (c) the delay, over the epochs, for several "
+        "numbers of workers, of WideResNet 16-4 on CIFAR-100; mean and deviation of 5 runs.",
+        series,
+        (Section("Delay and gap, by fifths of training", (LineTable("", _FIFTHS),)),),
+        (
+            Against(UPDATES, curves=curves["dana-ga"], measure="gap", title="gap, DANA-GA"),
+            Against(UPDATES, curves=curves["ga"], measure="gap", title="gap, GA"),
+            Against(UPDATES, curves=curves["ga"], measure="delay", title="delay"),
+        ),
+        tuple(
+            claim
+            for n in workers
+            for claim in (
+                Below(f"ga-{n}", "gap", f"ga-{n}", "delay"),
+                Below(f"dana-ga-{n}", "gap", f"dana-ga-{n}", "delay"),
+                Below(f"dana-ga-{n}", "gap", f"ga-{n}", "gap"),
+                Falls(f"ga-{n}", "gap"),
+                Falls(f"dana-ga-{n}", "gap"),
+            )
+        ),
+        caption="Means of a hundredth of training each, over all parameters, and over seeds; bands go "
+        "from the least to the greatest seed.",
+    )
+
+
+FIG4_SMALL = _fig4(lines.FIG4_SMALL, lines.SMALL)
+FIG4_WHOLE = _fig4(lines.FIG4_WHOLE, (4, 8, 16, 24, 32))
+
+
+def _fig13(series: tuple[Series, ...], workers: Sequence[int]) -> Part:
+    alike = _across(SEVEN, workers)
+    differing = {
+        title: {n: name + lines.DIFFERING for n, name in names.items()}
+        for title, names in alike.items()
+    }
+    both = {
+        f"N = {n}, {kind}": tuple(names[n] for names in curves.values())
+        for n in workers
+        for kind, curves in (("alike", alike), ("differing", differing))
+    }
+    return Part(
+        "fig13",
+        "Fig. 13: workers that differ",
+        "Final test error against the number of heterogeneous workers (V_mach = 0.6); mean and "
+        "deviation of 5 runs.",
+        series,
+        (Section("Final accuracy, %", (Grid("", tuple(SEVEN.values()), both, _plain),)),),
+        (
+            Sweep("workers N, differing", differing, Line.last, "final accuracy (%)"),
+            Sweep("workers N, alike", alike, Line.last, "final accuracy (%)"),
+        ),
+        tuple(
+            Within(
+                f"{label}-{n}{lines.DIFFERING}",
+                f"{label}-{n}",
+                0.5,
+                f"{SEVEN[label]}, N = {n}: workers that differ end at least as high as workers that "
+                "are alike, up to 0.5 points",
+            )
+            for label in ("ga", "dana-ga", "asgd", "sa")
+            for n in workers
+        ),
+        caption=_CAPTION,
+    )
+
+
+def _plain(line: Line, _: Lines) -> str:
+    return _spread(line.last())
+
+
+FIG13_SMALL = _fig13(lines.FIG13_SMALL, lines.LARGE)
+FIG13_WHOLE = _fig13(lines.FIG13_WHOLE, (4, 8, 16, 24, 32))
+
+
+def _perplexity(line: Line, _: Lines) -> str:
+    return _spread(perplexity(line))
+
+
+def _published(line: Line, _: Lines) -> str:
+    known = lines.PERPLEXITIES.get(line.series.name)
+    return UNKNOWN if known is None else f"{known:,.2f}"
+
+
+_TEXT_PANELS: tuple[Panel, ...] = tuple(
+    Against(
+        UPDATES,
+        curves={
+            name: Curve(title, place)
+            for place, (name, title) in enumerate(
+                [("adam-1", "one worker"), *((f"{a}-{n}", t) for a, t in lines.ADAMS.items())]
+            )
+        },
+        measure="loss",
+        title=f"N = {n}",
+    )
+    for n in (4, 8)
+)
+TABLE2 = Part(
+    "table2",
+    "Table 2: Adam on a language model",
+    "Final test perplexity of Transformer-XL on WikiText-103, with Adam, Adam-SA and Adam-GA and 4 or "
+    "8 workers; lower is better; one worker has 24.25.",
+    lines.TABLE2_LINES,
+    (
+        Section(
+            "Final perplexity",
+            (LineTable("", (Column("paper", _published), Column("ours", _perplexity))),),
+            "e to the power of the mean loss of a character of the test rows; the paper's of a word.",
+        ),
+    ),
+    _TEXT_PANELS,
+    tuple(
+        claim
+        for n in (4, 8)
+        for claim in (
+            Times(
+                f"adam-{n}",
+                f"adam-ga-{n}",
+                f"Adam fails with N = {n}: its perplexity is at least 10 times Adam-GA's",
+                least=10,
+            ),
+            Times(
+                f"adam-sa-{n}",
+                f"adam-ga-{n}",
+                f"Adam-SA fails with N = {n}: its perplexity is at least 10 times Adam-GA's",
+                least=10,
+            ),
+            Times(
+                f"adam-ga-{n}",
+                "adam-1",
+                f"Adam-GA learns with N = {n}: its perplexity is at most 1.2 times one worker's",
+                most=1.2,
+            ),
+        )
+    ),
+    caption="The test loss of a character, with a logarithmic axis.",
+)
+AT_CPU = (FIG2, TABLE4_SMALL, FIG4_SMALL, FIG13_SMALL, TABLE2)
+AT_PAPER = (TABLE4_WHOLE, TABLE5, FIG4_WHOLE, FIG13_WHOLE)

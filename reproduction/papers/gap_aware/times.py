@@ -1,0 +1,276 @@
+"""Figures 3 and 12: gamma-distributed execution times, and speed-ups, by the virtual clock alone.
+
+Gradients take the times of ``compute: {distribution: cvb}`` (Ali et al. 2000), of machines that are
+alike or differ by V_mach = 0.6, and nothing else takes any time. Speed-ups are against one machine of
+mean speed: how many times as many gradients n workers make if each is an update (``momentum-asgd``),
+and if each update waits for all of them (``sync-sgd``). Heterogeneous machines are drawn anew for each
+seed.
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from reproduction.claims import Verdict
+from reproduction.measured import Found, Numbers, Points
+from reproduction.paper import Measurement, Part, Row, Section
+from reproduction.papers.gap_aware.lines import HETEROGENEOUS
+from reproduction.series import Scale
+from testbed.durations import Durations
+from testbed.experiment.spec import Spec
+from testbed.learning.data import datasets
+from testbed.planning.plan import plan
+from testbed.simulation.systems import system
+from testbed.telemetry.records import UpdateRow
+from testbed.training import computation
+
+MEAN = 128.0
+"""The paper's units of time per gradient; one is a millisecond here."""
+LONG = 1.25
+"""Times of the mean from which on a task is a straggler (§C.3)."""
+VARIATIONS = {"homogeneous": 0.0, "heterogeneous": HETEROGENEOUS}
+KINDS = {"asynchronous": "momentum-asgd", "synchronous": "sync-sgd"}
+_BIN = 4.0
+"""Width of the histogram's bins in units of time; the limit of stragglers is between two bins."""
+_LAST = 400.0
+
+
+class Silent:
+    """An observer that remembers only when the last update was made."""
+
+    time = 0.0
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        """Note when an update was made."""
+        self.time = row.time
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """Do nothing: no worker is silent."""
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Do nothing."""
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Do nothing."""
+
+    def evaluation_due(self) -> None:
+        """Do nothing."""
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Do nothing: nothing fails."""
+
+
+def _compute(variation: float) -> dict[str, Any]:
+    """Return the section ``compute`` of a resolved experiment file."""
+    law = {"distribution": "cvb", "task_variation": 0.1, "machine_variation": variation}
+    return law | {"mean": MEAN / 1000}
+
+
+def rate(kind: str, workers: int, variation: float, tasks: int, seed: int) -> float:
+    """Simulate a run in which every worker makes about ``tasks`` gradients.
+
+    Returns:
+        The gradients per unit of time, by the virtual clock.
+    """
+    updates = tasks * workers if kind == "momentum-asgd" else tasks
+    spec = {
+        "name": "gamma-times",
+        "seed": seed,
+        "dataset": "digits",
+        "model": "mlp",
+        "partition": "same",
+        "training": {"batch_size": 1, "learning_rate": 1e-4, "updates": updates},
+        "algorithms": [kind],
+        "devices": {"workers": workers},
+        "engine": "simulation",
+        "clock": "virtual",
+        "compute": _compute(variation) | {"mean": f"{MEAN}ms"},
+    }
+    settings = plan(Spec.model_validate(spec))[0].settings
+    dataset = datasets.load("digits", "standardised", None, seed)
+    learner = computation.learner(settings, dataset.inputs)
+    initial = computation.initial(settings, dataset.inputs)
+    observer = Silent()
+    system(settings)(settings, dataset, learner, initial, observer).clock.run()
+    return tasks * workers / observer.time / 1000
+
+
+def _tasks(scale: Scale) -> list[dict[str, object]]:
+    """Return the histogram of the first tasks of many devices."""
+    devices = 200 if scale.name == "tiny" else 20_000
+    edges = np.append(np.arange(0, _LAST, _BIN), np.inf)
+    rows: list[dict[str, object]] = []
+    for name, variation in VARIATIONS.items():
+        durations = Durations.of(_compute(variation), 1, "compute", devices)
+        times = [1000 * durations.of_device(one).sample(0.0) for one in range(devices)]
+        counts, _ = np.histogram(times, edges)
+        rows += [
+            {"machines": name, "from": float(edge), "share": f"{count / devices:.6g}"}
+            for edge, count in zip(edges, counts, strict=False)
+        ]
+    return rows
+
+
+def _speed_ups(scale: Scale) -> list[dict[str, object]]:
+    """Return the speed-ups of both kinds of algorithm, of both kinds of machines."""
+    tiny = scale.name == "tiny"
+    seeds, tasks = (1, 3) if tiny else (5, 40)
+    workers = [2**i for i in range(3 if tiny else 8)]
+    rows: list[dict[str, object]] = []
+    for name, variation in VARIATIONS.items():
+        for n in workers:
+            row: dict[str, object] = {"machines": name, "workers": n}
+            for heading, kind in KINDS.items():
+                rates = [rate(kind, n, variation, tasks, seed) for seed in range(1, seeds + 1)]
+                row[heading] = f"{statistics.mean(rates) * MEAN:.4f}"
+            rows.append(row)
+    return rows
+
+
+def _of(rows: Sequence[Row], machines: str) -> list[Row]:
+    return [row for row in rows if row["machines"] == machines]
+
+
+def _near(text: str, value: float | None, paper: float, within: float, form: str) -> Found:
+    """Return a two-sided claim: a value is the paper's, up to some."""
+    text = f"{text} ({form.format(paper)} in the paper, {form.format(within)} more or less)"
+    if value is None:
+        return Found(Verdict(text))
+    return Found(Verdict(text, abs(value - paper) <= within, form.format(value)))
+
+
+def _fig3(rows: Sequence[Row]) -> Part:
+    shares = {
+        name: [(float(row["from"]), float(row["share"])) for row in _of(rows, name)]
+        for name in VARIATIONS
+        if rows
+    }
+    late = {
+        name: sum(share for start, share in points if start >= LONG * MEAN)
+        for name, points in shares.items()
+    }
+    return Part(
+        "fig3",
+        "Fig. 3: gamma-distributed execution times",
+        "The probability of an execution time, of alike machines and of machines that differ, of mean "
+        "128; in red those of more than 1.25 times the mean: 1 % and 27.9 %.",
+        (),
+        (
+            Section(
+                "Tasks that take more than 1.25 times the mean",
+                (
+                    Numbers(
+                        ("machines", "paper", "ours"),
+                        [
+                            (name, paper, f"{late[name]:.1%}")
+                            for name, paper in zip(VARIATIONS, ("1%", "27.9%"), strict=True)
+                            if name in late
+                        ],
+                    ),
+                ),
+            ),
+        ),
+        (
+            Points(
+                "time units of a task",
+                f"share of tasks, by {_BIN:g} units",
+                {name: [(x + _BIN / 2, y) for x, y in one[:-1]] for name, one in shares.items()},
+                mark=LONG * MEAN,
+            ),
+        ),
+        (
+            _near(
+                "stragglers among alike machines", late.get("homogeneous"), 0.01, 0.004, "{:.1%}"
+            ),
+            _near("stragglers, V_mach = 0.6", late.get("heterogeneous"), 0.279, 0.01, "{:.1%}"),
+        ),
+        caption="The first task of each of 20,000 machines; the line is at 1.25 times the mean.",
+    )
+
+
+def _quotients(rows: Sequence[Row], machines: str) -> dict[int, float]:
+    return {
+        int(row["workers"]): float(row["asynchronous"]) / float(row["synchronous"])
+        for row in _of(rows, machines)
+    }
+
+
+def _linear(rows: Sequence[Row]) -> Found:
+    text = "without waiting the speed-up of alike machines is linear: within 5 % of N for each N"
+    if not rows:
+        return Found(Verdict(text))
+    off = {
+        int(row["workers"]): float(row["asynchronous"]) / int(row["workers"]) - 1
+        for row in _of(rows, "homogeneous")
+    }
+    worst = max(off, key=lambda n: abs(off[n]))
+    return Found(
+        Verdict(text, abs(off[worst]) <= 0.05, f"at most {off[worst]:+.1%}, with N = {worst}")
+    )
+
+
+def _cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    alike, differing = (_of(rows, name) for name in VARIATIONS)
+    quotients = [_quotients(rows, name) for name in VARIATIONS]
+    for pair in zip(alike, differing, strict=True):
+        n = pair[0]["workers"]
+        cells = [n]
+        for row, quotient in zip(pair, quotients, strict=True):
+            cells += [f"{float(row[kind]):.2f}" for kind in KINDS]
+            cells.append(f"{quotient[int(n)]:.2f}")
+        yield tuple(cells)
+
+
+def _fig12(rows: Sequence[Row]) -> Part:
+    curves = {
+        f"{kind}, {name}": [(float(row["workers"]), float(row[kind])) for row in _of(rows, name)]
+        for name in VARIATIONS
+        for kind in KINDS
+        if rows
+    }
+    advantage = {name: _quotients(rows, name) for name in VARIATIONS}
+    greatest = {name: max(found.values()) for name, found in advantage.items() if found}
+    up_to_32 = [ratio for n, ratio in advantage["homogeneous"].items() if n <= 32]
+    headings = [f"{name}: {what}" for name in VARIATIONS for what in (*KINDS, "quotient")]
+    return Part(
+        "fig12",
+        "Fig. 12: speed-ups of asynchronous and synchronous SGD",
+        "(a) the theoretical speed-up over one worker, of both kinds of algorithm and of machines; (b) "
+        "that of asynchronous over synchronous: up to 21 % for machines that are alike, and up to 6 "
+        "times for machines that differ. Each line is a mean of 20 runs of 100,000 iterations.",
+        (),
+        (Section("Speed-ups", (Numbers(("N", *headings), list(_cells(rows)) if rows else []),)),),
+        (
+            Points("workers N", "speed-up", curves, logarithmic=True),
+            Points(
+                "workers N",
+                "asynchronous ÷ synchronous",
+                {name: sorted(found.items()) for name, found in advantage.items() if found},
+                logarithmic=True,
+            ),
+        ),
+        (
+            _linear(rows),
+            _near(
+                "the greatest advantage of asynchronous over synchronous up to N = 32, alike machines",
+                max(up_to_32, default=None),
+                1.21,
+                0.03,
+                "{:.2f} times",
+            ),
+            _near(
+                "the greatest advantage up to N = 128, machines that differ",
+                greatest.get("heterogeneous"),
+                6.0,
+                1.0,
+                "{:.1f} times",
+            ),
+        ),
+        caption="Means of five seeds; the machines that differ are drawn anew for each.",
+    )
+
+
+FIG3 = Measurement("fig3", _tasks, _fig3)
+FIG12 = Measurement("fig12", _speed_ups, _fig12)
