@@ -147,6 +147,10 @@ bench-sweep: install ## measure the throughput of 400 short simulations on one c
 bench-rules: install ## measure what each asynchronous rule costs the server beside ASGD, 32 and 200 workers
 	$(BIN)/python -m bench.rules
 
+.PHONY: bench-backup-workers
+bench-backup-workers: install ## measure what DBW costs the server per update beside a gradient, 16 and 200 workers
+	$(BIN)/python -m bench.backup_workers
+
 .PHONY: bench-peers
 bench-peers: install ## the same work on Flower's simulation engine, in an environment of its own (1.7 GB)
 	[ -x build/peers/bin/python ] || $(PYTHON) -m venv build/peers

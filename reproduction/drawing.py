@@ -206,7 +206,7 @@ class Boxes:
     """A panel of box plots over seeds, and a point for each; infinite values are left out.
 
     Attributes:
-        groups: by title the lines of a group, by the titles of their boxes.
+        groups: by title in the legend the lines of a group, by the titles of their boxes.
         values: from a line to its value for each seed.
         y_label: that of the y axis.
     """
@@ -224,30 +224,27 @@ class Boxes:
         return any(self._known(lines[name]) for name in names)
 
     def draw(self, axes: "Axes", lines: Lines) -> None:
-        """Draw a box for each line: quartiles and median, whiskers to the extremes."""
-        ticks, labels, at = [], [], 0
+        """Draw a box for each line with values: quartiles and median, whiskers to the extremes."""
+        labels: list[str] = []
         for place, (title, group) in enumerate(self.groups.items()):
             colour = style.COLOURS[place % len(style.COLOURS)]
-            for box, name in group.items():
-                if known := self._known(lines[name]):
-                    of_colour = {"color": colour}
+            names = ("boxprops", "whiskerprops", "capprops", "medianprops")
+            look: dict[str, Any] = {name: {"color": colour} for name in names}
+            known = {box: self._known(lines[name]) for box, name in group.items()}
+            for box, values in known.items():
+                if values:
                     axes.boxplot(
-                        [known],
-                        positions=[at],
+                        [values],
+                        positions=[len(labels)],
                         whis=(0, 100),
                         widths=0.6,
                         showfliers=False,
-                        boxprops=of_colour,
-                        whiskerprops=of_colour,
-                        capprops=of_colour,
-                        medianprops=of_colour,
+                        **look,
                     )
-                    axes.plot([at] * len(known), known, ".", color=colour, alpha=0.5)
-                ticks.append(at)
-                labels.append(f"{title} {box}".strip())
-                at += 1
-            at += 1
-        axes.set_xticks(ticks, labels, rotation=90)
+                    at = [len(labels)] * len(values)
+                    axes.plot(at, values, ".", alpha=0.5, label=title or None, color=colour)
+                    labels.append(box)
+        axes.set_xticks(range(len(labels)), labels, rotation=90)
         axes.set_ylim(bottom=0)
         axes.set_ylabel(self.y_label)
 

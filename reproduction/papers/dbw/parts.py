@@ -209,12 +209,12 @@ FIG5 = Part(
         Against(SECONDS, measure="k"),
         Against(SECONDS, target=ACCURACY),
         Boxes(
-            {one.title: {"": one.name} for one in lines.FIG5},
+            {"": {one.title: one.name for one in lines.FIG5}},
             lambda line: line.seconds_to(ACCURACY),
             f"seconds to {ACCURACY}",
         ),
         Boxes(
-            {one.title: {"": one.name} for one in lines.FIG5},
+            {"": {one.title: one.name for one in lines.FIG5}},
             lambda line: line.within("accuracy", CIFAR_SECONDS - 10, CIFAR_SECONDS + 10),
             f"test accuracy (%) at {CIFAR_SECONDS:g} s",
         ),
@@ -250,9 +250,6 @@ FIG6 = Part(
             },
             _seconds,
             f"seconds to {LOSS}",
-        ),
-        Against(
-            SECONDS, curves={"dbw-1": Curve("DBW", 0), "b-dbw-1": Curve("B-DBW", 1)}, measure="k"
         ),
     ),
     (

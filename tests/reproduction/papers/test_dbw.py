@@ -8,6 +8,7 @@ import pytest
 
 from reproduction.__main__ import main
 from reproduction.diagnosed import Diagnosed
+from reproduction.drawing import Boxes, draw
 from reproduction.measures import Line, Target
 from reproduction.papers.dbw import knee, lines
 from reproduction.papers.dbw.claims import (
@@ -119,6 +120,23 @@ def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None
     assert BestStatic(8, STATIC, LOSS, "").check(few).holds is None
     assert AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "").check(few).holds is None
     assert WithinTime("dbw-1", "k", 0, 15, 1, 2, "").check(none).holds is None
+
+
+def test_seeds_are_compared_at_equal_times(fig6: dict[str, Line], tmp_path: Path) -> None:
+    one = fig6["dbw-1"]
+    assert one.seconds_to(LOSS) == {seed: pytest.approx(20) for seed in (1, 2, 3)}
+    # Between two evaluations: halfway from 0.3, at 10 s, to 0.2, at 20 s.
+    assert one.seconds_to(Target(0.25, "training_loss"))[1] == pytest.approx(15)
+    assert one.seconds_to(Target(0.05, "training_loss")) == dict.fromkeys((1, 2, 3), np.inf)
+    slow = fig6["static-1-8"].runs[0]
+    both = replace(one, runs=(one.runs[0], slow)).over_time(1, "training_loss")
+    # Up to the end of the shorter run, 30 s, when the other has done a third of its own.
+    assert both.costs["time"][-1] == 30
+    assert both.values[:, -1] == pytest.approx([0.1, 0.3])
+    boxes = Boxes({"a": {"DBW": "dbw-1"}}, lambda line: line.seconds_to(LOSS), "seconds")
+    assert draw((boxes,), fig6, tmp_path / "boxes") is not None
+    never = Boxes(boxes.groups, lambda line: line.seconds_to(Target(0.05, "training_loss")), "")
+    assert draw((never,), fig6, tmp_path / "never") is None
 
 
 def test_a_figure_is_run_and_written(tmp_path: Path) -> None:
