@@ -23,7 +23,7 @@ from testbed.quantities import as_bytes
 _EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SPEC = _EXPERIMENTS / "agree.yaml"
 _OTHERS = (
-    *("clusters", "graph", "servers", "co-located", "hierarchical", "peers-in-clusters"),
+    *("clusters", "graph", "servers", "co-located", "hierarchical", "peers", "peers-in-clusters"),
     *("rules", "backup-workers"),
 )
 SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in _OTHERS))

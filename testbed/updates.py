@@ -41,6 +41,16 @@ class Layout:
         ends = np.cumsum((0, *self.sizes)).tolist()
         return tuple(slice(a, b) for a, b in itertools.pairwise(ends))
 
+    def within(self, start: int, stop: int) -> "Layout":
+        """Return the layout of what lies between two positions, which may cut tensors."""
+        found = [
+            (name, min(stop, tensor.stop) - max(start, tensor.start))
+            for name, tensor in zip(self.names, self.slices, strict=True)
+            if tensor.start < stop and tensor.stop > start
+        ]
+        buffers = max(0, stop - max(start, self.parameters))
+        return Layout(tuple(name for name, _ in found), tuple(size for _, size in found), buffers)
+
 
 @dataclass(frozen=True, slots=True)
 class DenseUpdate:
@@ -69,12 +79,25 @@ class SparseUpdate:
     indices: IndexVector
     values: FloatVector
 
+    @property
+    def places(self) -> IndexVector | slice:
+        """The positions; a slice, which is far faster, where they follow one another."""
+        if not is_range(self.indices):
+            return self.indices
+        first = int(self.indices[0])
+        return slice(first, first + len(self.indices))
+
     def copy(self) -> "SparseUpdate":
         """Return a copy with memory of its own."""
         return SparseUpdate(self.indices.copy(), self.values.copy())
 
 
 Update: TypeAlias = DenseUpdate | SparseUpdate
+
+
+def is_range(indices: IndexVector) -> bool:
+    """Return True if there is an index, and all of these ascending indices follow one another."""
+    return len(indices) > 0 and int(indices[-1]) - int(indices[0]) == len(indices) - 1
 
 
 def as_bytes(vector: npt.NDArray[np.generic]) -> memoryview:

@@ -11,6 +11,7 @@ from pydantic import create_model
 
 from testbed.algorithms.adacomp import AdaComp
 from testbed.algorithms.adam import Adam, AdamGa, AdamSa
+from testbed.algorithms.ako import Ako
 from testbed.algorithms.all_to_all import AllToAll
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.backup_workers.adasync import AdaSync
@@ -49,6 +50,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "adasync": AdaSync,
     "hierarchical": Hierarchical,
     "all-to-all": AllToAll,
+    "ako": Ako,
 }
 
 

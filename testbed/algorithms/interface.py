@@ -83,6 +83,7 @@ class Conditions:
         gradient_time: mean seconds that a device computes and then waits, as in the spec; None where
             they depend on the host.
         schedule: α at each version; None: it is constant.
+        profiled: True if devices measure for themselves how fast they compute and send (wall clock).
     """
 
     learning_rate: float
@@ -92,6 +93,7 @@ class Conditions:
     uplink: int | None = None
     gradient_time: float | None = None
     schedule: LearningRate | None = None
+    profiled: bool = False
 
     @property
     def rate(self) -> LearningRate:
@@ -104,7 +106,7 @@ class Algorithm(ABC):
 
     Attributes:
         parts: the parts of its roles; a half is made for each role by the function of its part's name.
-        diagnostics: the numbers that its server's half reports with each update; no other is recorded.
+        diagnostics: the numbers that its server's or peers' halves report with each update.
         sliced: True if each of several servers can apply it to its own part of Θ.
         scheduled: True if its halves take α from ``conditions.rate`` at the version of each step; with
             any other algorithm, a schedule is refused.
@@ -126,6 +128,14 @@ class Algorithm(ABC):
         Raises:
             SpecError: they do not.
         """
+
+    @staticmethod
+    def explain(options: Any, layout: Layout, conditions: Conditions) -> str | None:
+        """Return what the algorithm chooses for a device under these conditions, and why.
+
+        ``testbed plan`` prints it. None: there is nothing to say.
+        """
+        return None
 
     @staticmethod
     @abstractmethod

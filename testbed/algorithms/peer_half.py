@@ -1,7 +1,7 @@
 """A peer's half of an algorithm without a parameter server, and what peers send each other."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.updates import FloatVector, Update
@@ -30,10 +30,13 @@ class PeerHalf(ABC):
         version: the number of updates, its own and others', that it has applied.
         paced: True if ``ready`` may ever be false.
         answers: True if ``receive`` may ever return something to send.
+        needs_profile: True if ``profiled`` is to be called after the first step of a run under the wall
+            clock, and before the second.
     """
 
     paced: bool = False
     answers: bool = False
+    needs_profile: bool = False
 
     def __init__(self, parameters: FloatVector) -> None:
         self.parameters = parameters
@@ -56,6 +59,22 @@ class PeerHalf(ABC):
 
     def forget(self, peer: int) -> None:  # noqa: B027 - most rules keep nothing per peer
         """Drop all that is kept for a peer that is lost: it sends and receives nothing any more."""
+
+    def joined(self, peer: int) -> None:  # noqa: B027 - most rules keep nothing per peer
+        """Take a peer in that was lost and is there again, with nothing of what it had been sent."""
+
+    def profiled(self, gradient_time: float, bandwidth: float) -> None:
+        """Take in what the device has measured in its first round.
+
+        Args:
+            gradient_time: seconds that the first gradient took, waiting included.
+            bandwidth: bytes per second at which the messages of the first step left the device.
+        """
+        raise NotImplementedError("a half that needs a profile says what it does with it")
+
+    def diagnose(self) -> Mapping[str, float]:
+        """Return the algorithm's declared diagnostics after the last step, by name."""
+        return {}
 
     @property
     def ready(self) -> bool:

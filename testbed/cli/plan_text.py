@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from testbed.cli import (
+    plan_algorithm,
     plan_classes,
     plan_durations,
     plan_faults,
@@ -87,6 +88,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         f"{spec.name}: {as_number(len(plans), 'run')}, one after the other, seed {spec.seed}",
         *runs,
         *plan_model.describe(plans[0]),
+        *plan_algorithm.describe(plans),
         f"dataset {spec.dataset.name}, "
         f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
         *made,

@@ -204,6 +204,7 @@ class Contents(Section):
             self.gradient_time,
             # A schedule in epochs needs the number of images, which the file does not have.
             Constant(learning_rate) if self.training.schedule is None else None,
+            self.clock == "wall",
         )
 
     def times_of(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:

@@ -281,7 +281,8 @@ class _Role:
             times = self.loaded.times.of_device(number)
         both = codecs(settings.training.encoding, layout.sizes)
         neighbours = computation.neighbours(settings)[number]
-        mine = PeerComputation(half, batches, both, neighbours, objective(settings))
+        told = computation.diagnostics(settings)
+        mine = PeerComputation(half, batches, both, neighbours, objective(settings), told)
         longest = max(codec.longest for codec in both)
         evaluated = number == settings.network.evaluated_peer
         spill = self.shared.spill(number) if evaluated else None

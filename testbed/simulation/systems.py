@@ -36,10 +36,12 @@ class MeshSystem(System):
         computing = computation.computing(settings)
         batches = list(batches_of_all(settings, dataset))
         computations, goal = [], objective(settings)
+        told = computation.diagnostics(settings)
         for number in range(settings.workers):
             half = computation.peer_half(settings, learner.layout, initial.copy(), number)
             own = batches[number] if number < computing else None
-            computations.append(PeerComputation(half, own, both, neighbours[number], goal))
+            others = neighbours[number]
+            computations.append(PeerComputation(half, own, both, others, goal, told))
         self._peers = SimulatedPeers(self._service, computations, neighbours, learner)
         self.clock = mesh_clock(
             settings,

@@ -172,6 +172,11 @@ def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, numbe
     return algorithm.peer(options, layout, parameters, number, conditions(settings, number))
 
 
+def diagnostics(settings: Settings) -> list[str]:
+    """Return the names of the numbers that the algorithm reports with each update."""
+    return [one.name for one in _algorithm(settings)[0].diagnostics]
+
+
 def neighbours(settings: Settings) -> list[list[int]]:
     """Return the peers that each peer talks to, in order, by the peers' numbers."""
     algorithm, options = _algorithm(settings)

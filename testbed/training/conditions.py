@@ -19,6 +19,7 @@ def conditions(settings: Settings, number: int | None = None) -> Conditions:
         (settings.devices if number is None else settings.device(number)).uplink,
         settings.timing.gradient_time,
         rate(settings),
+        settings.timing.clock == "wall",
     )
 
 

@@ -35,12 +35,14 @@ class Step(NamedTuple):
         staleness: updates of others that its model took in since then.
         loss: the loss of the mini-batch.
         messages: the messages it sends, in the order in which they leave.
+        diagnostics: the algorithm's, in the order in which it declares them.
     """
 
     base_version: int
     staleness: int
     loss: float
     messages: Sequence[Message]
+    diagnostics: Sequence[float] = ()
 
 
 class ExchangeService:
@@ -116,5 +118,7 @@ class ExchangeService:
             ),
             self.updates,
         )
+        if step.diagnostics:
+            self._observer.diagnosed(step.diagnostics, self.updates)
         if self.updates % self._evaluate_every == 0 or self.finished:
             self._observer.evaluation_due()

@@ -30,6 +30,9 @@ class Observer(Protocol):
     def row(self, row: UpdateRow, version: int) -> None:
         """Record a push that was taken in, and that led to ``version``."""
 
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Record the algorithm's diagnostics, in their order, at the update that made ``version``."""
+
     def evaluation_due(self) -> None:
         """Have the current version evaluated."""
 
@@ -39,9 +42,6 @@ class ServerObserver(Observer, Protocol):
 
     Times are the run's; ``version`` is the one at that moment.
     """
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        """Record the algorithm's diagnostics, in their order, at the update that made ``version``."""
 
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""

@@ -45,13 +45,14 @@ class PeerComputation:
         half: the peer's half of the algorithm; it owns the peer's model.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a peer's computation is made of
         self,
         half: PeerHalf,
         batches: Batches | None,
         codecs: tuple[Codec, Codec],
         neighbours: Collection[int],
         objective: Objective = PLAIN,
+        diagnostics: Sequence[str] = (),
     ) -> None:
         """Prepare the computation.
 
@@ -59,6 +60,7 @@ class PeerComputation:
             batches: None for a peer that computes nothing.
             codecs: the run's codec, and an exact one.
             neighbours: the peers that it talks to.
+            diagnostics: the names of those that the algorithm declares.
         """
         self._neighbours = frozenset(neighbours)
         self.half = half
@@ -67,6 +69,7 @@ class PeerComputation:
         self._codec, self._exact = codecs
         self._base = 0
         self._buffers = KeptBuffers()
+        self._diagnostics = diagnostics
 
     def gradient(self, learner: Learner) -> tuple[FloatVector, float]:
         """Compute at the model as it is now; return the gradient (the learner's memory) and loss."""
@@ -85,7 +88,9 @@ class PeerComputation:
         staleness = self.half.version - self._base
         sent = [self._encode(parcel) for parcel in self.half.step(gradient)]
         messages = [message for sending in sent for message in sending.messages]
-        return Step(self._base, staleness, loss, messages), sent
+        values = self.half.diagnose() if self._diagnostics else {}
+        told = [values[name] for name in self._diagnostics]
+        return Step(self._base, staleness, loss, messages, told), sent
 
     def receive(self, sender: int, update: Update) -> Sequence[Sending]:
         """Take in an update of another peer; return what is to be sent because of it."""

@@ -46,7 +46,7 @@ def slices(layout: Layout, count: int) -> list[Slice]:
         ValueError: there are fewer parameters than slices.
     """
     return [
-        Slice(start, stop, _within(layout, start, stop))
+        Slice(start, stop, layout.within(start, stop))
         for start, stop in itertools.pairwise(ends(layout.total, count))
     ]
 
@@ -79,14 +79,3 @@ def _sparse(update: Update) -> SparseUpdate:
     if isinstance(update, SparseUpdate):
         return update
     return SparseUpdate(np.arange(len(update.values), dtype=np.uint32), update.values)
-
-
-def _within(layout: Layout, start: int, stop: int) -> Layout:
-    """Return the layout of what lies between two positions."""
-    found = [
-        (name, min(stop, tensor.stop) - max(start, tensor.start))
-        for name, tensor in zip(layout.names, layout.slices, strict=True)
-        if tensor.start < stop and tensor.stop > start
-    ]
-    buffers = max(0, stop - max(start, layout.parameters))
-    return Layout(tuple(name for name, _ in found), tuple(size for _, size in found), buffers)

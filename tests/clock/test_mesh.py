@@ -128,6 +128,9 @@ class Played:
         assert row.iteration == version == len(self.rows) + 1
         self.rows.append((row.time, row.worker))
 
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        raise AssertionError("nothing is declared")
+
     def evaluation_due(self) -> None:
         pass
 

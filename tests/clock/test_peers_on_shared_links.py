@@ -145,6 +145,9 @@ class Played:
     def row(self, row: UpdateRow, version: int) -> None:
         pass
 
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        raise AssertionError("nothing is declared")
+
     def evaluation_due(self) -> None:
         pass
 

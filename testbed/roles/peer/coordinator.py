@@ -223,7 +223,7 @@ class Coordinator:
     def _step(self, peer: int, told: dict[str, Any]) -> Step:
         self._ready[peer] = told["ready"]
         messages = [Message(*message) for message in told["messages"]]
-        return Step(told["base"], told["staleness"], told["loss"], messages)
+        return Step(told["base"], told["staleness"], told["loss"], messages, told["diagnostics"])
 
     # -- by the virtual clock
 
@@ -272,6 +272,10 @@ class Coordinator:
     def row(self, row: UpdateRow, version: int) -> None:
         """Record a step."""
         self._report.row(row, version)
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        """Record a step's diagnostics."""
+        self._report.diagnosed(values, version)
 
     def evaluation_due(self) -> None:
         """Report an evaluation point, and have the evaluated peer send its model to the evaluator."""

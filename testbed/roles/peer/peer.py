@@ -18,6 +18,7 @@ import numpy as np
 
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.connections import PeerConnections
+from testbed.roles.peer.sending_rate import SENDING_LOOK, SendingRate
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
 from testbed.training.exchange import Message
@@ -102,8 +103,21 @@ class Peer:
             if self._stopped:
                 return
             self._handed_over = self._connections.handed_over()
+            took = time.monotonic() - began
             self._step()
+            if self._half.needs_profile:
+                self._half.profiled(took, self._measured_bandwidth())
             self._turn_until(self._may_begin, None)
+
+    def _measured_bandwidth(self) -> float:
+        """Wait until the messages of the step have left; return the bytes per second."""
+        sending = SendingRate(self._handed_over, self._connections.handed_over(), time.monotonic())
+        while not self._stopped:
+            sending.look(self._connections.under_way(), time.monotonic())
+            if sending.is_over:
+                break
+            self._turn_until(lambda: False, time.monotonic() + SENDING_LOOK)
+        return sending.bandwidth
 
     def _may_begin(self) -> bool:
         # It computes while it sends, and no more than one step's messages wait to be sent.
@@ -220,6 +234,7 @@ class Peer:
             staleness=step.staleness,
             loss=step.loss,
             messages=step.messages,
+            diagnostics=step.diagnostics,
             ready=self._half.ready,
         )
         self._send(sent, step.base_version, step.loss)

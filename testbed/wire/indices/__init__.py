@@ -9,7 +9,7 @@ length is possible.
 Each module states the layout of its coding.
 """
 
-from testbed.updates import IndexVector
+from testbed.updates import IndexVector, is_range
 from testbed.wire.indices.bitmap import Bitmap
 from testbed.wire.indices.coding import IndexCoding, Sized
 from testbed.wire.indices.elias_fano import EliasFano
@@ -28,7 +28,7 @@ _COMPARED = ("uint32", "rice", "elias-fano", "bitmap", "gap-bytes")
 
 def most_compressible(codings: dict[str, IndexCoding], indices: IndexVector, total: int) -> Sized:
     """Return the indices in the coding that zstd compresses best, as ``bench.encodings`` measured."""
-    if Range.fits(indices):
+    if is_range(indices):
         return codings["range"].sized(indices)
     return codings["bitmap" if 16 * len(indices) > total else "gap-bytes"].sized(indices)
 
@@ -41,7 +41,7 @@ def shortest(codings: dict[str, IndexCoding], indices: IndexVector, total: int) 
     entry's value, and sizing the others takes as long as the rest of the encoding. Gaps of fixed width
     are not tried either: the gaps of gradients are never that even.
     """
-    if Range.fits(indices):
+    if is_range(indices):
         return codings["range"].sized(indices)
     if 4 * len(indices) > total:
         return codings["bitmap"].sized(indices)

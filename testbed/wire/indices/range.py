@@ -5,7 +5,7 @@ Layout: the first index (varint). The number of entries follows from the bytes o
 
 import numpy as np
 
-from testbed.updates import IndexVector
+from testbed.updates import IndexVector, is_range
 from testbed.wire import WireError
 from testbed.wire.bits import read_varint, varint
 from testbed.wire.indices.coding import IndexCoding, Sized
@@ -17,13 +17,8 @@ class Range(IndexCoding):
 
     name, code = "range", 0
 
-    @staticmethod
-    def fits(indices: IndexVector) -> bool:
-        """Return True if there is an index, and all indices follow one another."""
-        return len(indices) > 0 and int(indices[-1]) - int(indices[0]) == len(indices) - 1
-
     def sized(self, indices: IndexVector) -> Sized:
-        assert self.fits(indices), "auto takes this coding only where it fits"
+        assert is_range(indices), "auto takes this coding only where it fits"
         first = varint(int(indices[0]))
         return Sized(self.code, len(first), lambda: [first])
 
