@@ -73,7 +73,11 @@ def worker_name(number: int) -> str:
 
 
 def struck_name(number: int, servers: int) -> str:
-    """Return the device name of a worker or, by its number below 0, of one of the servers."""
+    """Return the device name of a worker or, by its number below 0, of one of the servers.
+
+    Args:
+        servers: the number of servers; 0 where peers train.
+    """
     if number <= SERVER_NUMBER:
         return server_names(servers)[server_index(number)]
-    return worker_name(number)
+    return worker_name(number) if servers else peer_name(number)

@@ -17,11 +17,11 @@ those of one sender come in the order in which it sent them.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from testbed.clock.conversations import PeerConversations
 from testbed.clock.event_clock import EventClock
-from testbed.clock.events import ASKED, FINISHED, PARAMETERS, THAWED
+from testbed.clock.events import ASKED, FAULT, FINISHED, PARAMETERS, THAWED
 from testbed.clock.lines import lines
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
@@ -30,6 +30,8 @@ from testbed.training.settings import Settings
 
 _AT_CORE, _ARRIVED, _BEGIN = THAWED, PARAMETERS, ASKED
 """Ranks of events: those of the events around servers that are like them."""
+_UNDER_WAY = (_AT_CORE, _ARRIVED)
+"""Ranks of events of messages, which are lost with their senders."""
 
 
 class MeshStage(Protocol):
@@ -49,6 +51,29 @@ class MeshStage(Protocol):
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""
+
+
+class MeshFaultStage(MeshStage, Protocol):
+    """Peers that faults may strike."""
+
+    def kill(self, peer: int) -> None:
+        """Let a peer die: the others forget it, and what it has under way to them is lost."""
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Make the beginning of a fault real, and write its record down."""
+
+
+class Strikes(Protocol):
+    """The faults of a run of peers."""
+
+    def begin(self) -> None:
+        """Add the first fault to the events."""
+
+    def strike(self) -> None:
+        """Let the fault of an event begin."""
+
+    def stepped(self) -> None:
+        """Let faults strike that are due at the number of updates that was reached."""
 
 
 @dataclass(slots=True)
@@ -73,6 +98,9 @@ class _Peer:
 
 class MeshClock(EventClock):
     """Runs the events of one run.
+
+    Attributes:
+        strikes: None in a run without faults.
 
     An event's number is that of a receiver and a sender, or of a peer and 0: the one is multiplied by
     the number of peers.
@@ -102,6 +130,7 @@ class MeshClock(EventClock):
             transfers: where peers share links, what passes them; the lines are not used then.
         """
         super().__init__(transfers)
+        self.strikes: Strikes | None = None
         self._service = service
         self._stage = stage
         self._conversations = PeerConversations(neighbours)
@@ -115,6 +144,8 @@ class MeshClock(EventClock):
 
     def _begin(self) -> None:
         self._service.begin()
+        if self.strikes is not None:
+            self.strikes.begin()
         for peer in range(self._computing):
             self._add(0.0, _BEGIN, peer)
 
@@ -123,8 +154,13 @@ class MeshClock(EventClock):
         """True if the run's updates are complete."""
         return self._service.finished
 
+    def is_there(self, peer: int) -> bool:
+        """Return True if a peer is not gone."""
+        return peer in self._peers
+
     def remove(self, peer: int) -> None:
         """Remove a peer that is gone; others may have waited for it."""
+        self._service.lose(peer)
         if self._peers.pop(peer, None) is not None and self.transfers is not None:
             for transfer in self.transfers.drop(self.now, peer):
                 self._has_left(transfer)
@@ -137,7 +173,12 @@ class MeshClock(EventClock):
 
     def _handle(self, time: float, rank: int, number: int, what: float) -> None:
         peer, sender = divmod(number, self._all)
-        if peer not in self._peers:
+        if rank == FAULT:
+            assert self.strikes is not None
+            self.now = time
+            self.strikes.strike()
+            return
+        if peer not in self._peers or (rank in _UNDER_WAY and sender not in self._peers):
             return
         self.now = time
         if rank == _AT_CORE:
@@ -171,6 +212,8 @@ class MeshClock(EventClock):
         if not is_held:
             self._add(begin, _BEGIN, peer)
         self._service.stepped(peer, step, self.now, self._stage.host_time())
+        if self.strikes is not None:
+            self.strikes.stepped()
 
     def _send(self, peer: int, messages: Sequence[Message], step: int = 0) -> None:
         """Let messages leave a peer.

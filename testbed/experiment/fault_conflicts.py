@@ -3,6 +3,8 @@
 from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.faults import (
+    AfterPushes,
+    ByTrace,
     ClassFaultSpec,
     CorruptFault,
     FaultSpec,
@@ -51,10 +53,6 @@ def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
 def of_faults(contents: Contents) -> list[Conflict]:
     """Return the conflicts of the file's faults and of its classes' faults."""
     peers, classes = contents.peers, contents.devices.classes
-    if peers and (contents.faults or any(one.faults for one in classes)):
-        place = ("faults",) if contents.faults else ("devices", "classes")
-        text = f"only runs with a server have faults, and '{peers[0]}' has none: take one out"
-        return [(place, text)]
     if peers and any(
         getattr(one, key) is not None
         for one in (contents.devices, *classes)
@@ -107,8 +105,25 @@ def _unknown_devices(contents: Contents, fault: FaultSpec) -> list[Conflict]:
     return []
 
 
+def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
+    """Return a conflict if a fault is not one that peers can have: a kill for good."""
+    if isinstance(fault, FaultSpec) and fault.of_server:
+        return [(("who",), f"'{name}' has no server: name workers, which are its peers")]
+    if fault.how.kind != "kill":
+        text = f"peers ('{name}') can only be killed so far: use `how: kill`, or take it out"
+        return [(("how",), text)]
+    if fault.lasting is not None:
+        return [(("lasting",), f"peers ('{name}') do not come back so far: take it out")]
+    if isinstance(fault.when, AfterPushes | ByTrace):
+        text = f"give peers ('{name}') one of time, mean_time and iteration"
+        return [(("when",), text)]
+    return []
+
+
 def _unsupported(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
-    """Return a conflict if the run's clock or its devices cannot do what the fault asks for."""
+    """Return a conflict if the run's peers, clock or devices cannot do what the fault asks for."""
+    if contents.peers and (found := _unsupported_by_peers(contents.peers[0], fault)):
+        return found
     virtual = contents.clock == "virtual"
     match fault.how:
         case CorruptFault() if virtual:

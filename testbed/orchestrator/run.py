@@ -123,7 +123,7 @@ class Run:
         self._devices = Devices(plan, records)
         self._injection = Injection(
             plan.settings,
-            {number: name for name, number in plan.workers.items()} if plan.served else {},
+            {number: name for name, number in plan.workers.items()},
             ask=self._devices.ask,
             start=self._devices.start,
             event=records.event,

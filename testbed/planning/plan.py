@@ -240,8 +240,19 @@ def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:
 
 
 def _rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the rules of faults, and of devices that arrive and leave."""
+    """Return the rules of faults, and of devices that arrive and leave.
+
+    Raises:
+        SpecError: a trace cannot be used, or the peer that is evaluated would be killed.
+    """
     rules = fault_rules(spec, class_of)
+    (options,), evaluated = spec.algorithms, spec.evaluation.peer
+    for rule in rules:
+        if not has(options.name, "server") and evaluated in rule["devices"]:
+            raise SpecError(
+                f"{rule['stream'].replace(' ', '.')}: it would kill {peer_name(evaluated)}, whose "
+                "model is evaluated: name other devices in `who`, or another `evaluation.peer`"
+            )
     return rules + presence_rules(spec, class_of, len(rules))
 
 

@@ -45,6 +45,8 @@ class OrderKind(IntEnum):
     """Server ``number`` has read the message of the computation already, before it was restored."""
     WAIT = 9
     """Nothing is computed before other parameters arrive than those at which it was computed last."""
+    FORGET = 10
+    """Peer ``number`` dies: what has not arrived from it, by the clock, is lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class FaultLog:
         """Prepare.
 
         Args:
-            servers: the number of parameter servers.
+            servers: the number of parameter servers; 0 where peers train.
             event: records an event of the run.
             host_seconds: returns the seconds of the host's clock since training began.
             deduplication: drops the records that a restored server produces a second time.

@@ -3,8 +3,9 @@
 import hashlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class SimulatedPeers:
         computations: Sequence[PeerComputation],
         neighbours: Sequence[Sequence[int]],
         learner: Learner,
+        on_fault: Callable[[dict[str, Any]], None],
     ) -> None:
         """Connect the peers.
 
@@ -43,6 +45,7 @@ class SimulatedPeers:
             computations: by the peers' numbers.
             neighbours: the peers that each peer talks to, by the peers' numbers.
             learner: computes all gradients.
+            on_fault: writes the record of a fault down.
         """
         self._service = service
         self._learner = learner
@@ -55,6 +58,8 @@ class SimulatedPeers:
             for receiver in others
         }
         self._acknowledgements: dict[tuple[int, int], Acknowledgements] = {}
+        self._on_fault = on_fault
+        self._dead: set[int] = set()
         self._began = time.monotonic()
         for caller, others in enumerate(neighbours):
             for called in others:
@@ -95,6 +100,8 @@ class SimulatedPeers:
         """Count that peers tell each other that they have stopped, and that all connections end."""
         self._service.part()
         for sender, receiver in self._between:
+            if self._dead & {sender, receiver}:
+                continue
             for entered in self._entered(sender, receiver):
                 entered.received(HEADER.size)
                 entered.closed()
@@ -144,6 +151,18 @@ class SimulatedPeers:
     def ready(self, peer: int) -> bool:
         """Return True if the peer may compute its next gradient."""
         return self._peers[peer].computation.half.ready
+
+    def kill(self, peer: int) -> None:
+        """Let a peer die: the others forget it, and what it has under way to them is lost."""
+        self._dead.add(peer)
+        for other, one in enumerate(self._peers):
+            if other not in self._dead:
+                one.computation.half.forget(peer)
+                one.under_way.pop(peer, None)
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Write the record of a fault down."""
+        self._on_fault(record)
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since the simulation began."""

@@ -92,7 +92,7 @@ class Recording:
             self.event,
             lambda: self.host_seconds,
             self._deduplication,
-            servers=plan.settings.servers,
+            servers=plan.settings.servers if plan.served else 0,
         )
         self._suspicions = counts.get("suspicions", 0)
         self._rows = np.empty(_ROWS, UPDATE)

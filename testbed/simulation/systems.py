@@ -3,6 +3,7 @@
 from typing import Any
 
 from testbed.algorithms import has
+from testbed.clock.deaths import strike
 from testbed.clock.mesh import mesh_clock
 from testbed.device_names import peer_name
 from testbed.learning.data import datasets
@@ -42,7 +43,9 @@ class MeshSystem(System):
             own = batches[number] if number < computing else None
             others = neighbours[number]
             computations.append(PeerComputation(half, own, both, others, goal, told))
-        self._peers = SimulatedPeers(self._service, computations, neighbours, learner)
+        self._peers = SimulatedPeers(
+            self._service, computations, neighbours, learner, observer.fault
+        )
         self.clock = mesh_clock(
             settings,
             self._service,
@@ -51,6 +54,7 @@ class MeshSystem(System):
             computing=computing,
             busy=Times.of(settings).busy(),
         )
+        strike(self.clock, self._peers, self._service, settings)
         self._evaluated = settings.network.evaluated_peer
 
     @property

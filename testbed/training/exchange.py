@@ -68,6 +68,7 @@ class ExchangeService:
         self._all_updates = settings.training.updates
         self._evaluate_every = settings.training.evaluate_every
         self._observer = observer
+        self._gone: set[int] = set()
 
     @property
     def finished(self) -> bool:
@@ -86,7 +87,12 @@ class ExchangeService:
     def part(self) -> None:
         """End training: every peer tells those that it talks to that it has stopped."""
         for peer, others in enumerate(self._neighbours):
-            self.message_bytes[peer] += HEADER.size * len(others)
+            if peer not in self._gone:
+                self.message_bytes[peer] += HEADER.size * len(set(others) - self._gone)
+
+    def lose(self, peer: int) -> None:
+        """Note that a peer is gone."""
+        self._gone.add(peer)
 
     def count(self, peer: int, message: Message) -> None:
         """Count a message that was sent to a peer."""

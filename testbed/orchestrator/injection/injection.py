@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 import numpy.typing as npt
 
-from testbed.device_names import SERVER_NUMBER, server_names, server_number
+from testbed.device_names import SERVER_NUMBER, is_peer, server_names, server_number
 from testbed.faults.fault import Fault, Kind
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.orchestrator.injection.agenda import Agenda
@@ -60,7 +60,7 @@ class Injection:
         """Begin without any fault.
 
         Args:
-            names: the workers' names by number; empty if peers train, which have no faults.
+            names: the workers' or peers' names by number.
             ask: sends a request to the agent.
             event: records an event of the run.
             deduplication: knows which faults are on record already.
@@ -73,7 +73,11 @@ class Injection:
         self._clock = TrainingClock(clock)
         servers = settings.servers
         self._log = FaultLog(
-            log, event, lambda: self._clock.elapsed, deduplication, servers=servers
+            log,
+            event,
+            lambda: self._clock.elapsed,
+            deduplication,
+            servers=0 if any(map(is_peer, names.values())) else servers,
         )
         self._wall = settings.timing.clock == "wall"
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)

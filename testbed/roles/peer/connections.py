@@ -73,6 +73,7 @@ class PeerConnections:
         self._disconnecting = False
         self._reading: int | None = -1
         self._lost: list[int] = []
+        self._forgotten: set[int] = set()
         self._listener = socket.create_server(("", PORT), backlog=4096)
         warn = partial(report.event, "warning")
         self._accepting = Accepting(self._listener, self.selector, warn)
@@ -218,8 +219,9 @@ class PeerConnections:
             case _:
                 self.payload_bytes += len(frame.body)
                 connection.payload_bytes += len(frame.body)
-                if not self._disconnecting and connection.device is not None:
-                    self._received.append((connection.device, frame.kept()))
+                number = connection.device
+                if not (self._disconnecting or number is None or number in self._forgotten):
+                    self._received.append((number, frame.kept()))
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
         if not hmac.compare_digest(frame.body, self._secret):
@@ -241,7 +243,10 @@ class PeerConnections:
     def _close(self, connection: Connection, reason: str | None) -> None:
         """Close a connection; ``reason`` is None if the other side closed it."""
         to_evaluator = connection is self._evaluator.connection
-        if not to_evaluator and not (self._disconnecting and reason is None):
+        is_expected = (self._disconnecting and reason is None) or (
+            connection.device in self._forgotten
+        )
+        if not to_evaluator and not is_expected:
             why = reason or "it closed the connection"
             text = f"connection to peer {self._number} closed: {why}"
             self.report.event("warning", text, connection.device)
@@ -259,6 +264,11 @@ class PeerConnections:
             self._evaluator.connection = None
         elif connection.device is not None:
             self._peers.pop(connection.device, None)
+
+    def forget(self, peer: int) -> None:
+        """Drop what has come from a peer that dies, and what still comes until its connection ends."""
+        self._forgotten.add(peer)
+        self._received = deque(one for one in self._received if one[0] != peer)
 
     def lost(self) -> Iterator[int]:
         """Yield the peers whose connections broke since the last call."""

@@ -8,15 +8,19 @@ evaluate and when to stop; under the virtual clock it runs the clock.
 import selectors
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.clock.deaths import strike
 from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.device_names import peer_name
 from testbed.errors import RunError
+from testbed.faults.schedule import Schedule
 from testbed.messages.reports import (
     DevicesConnected,
+    FaultReported,
+    FaultVersionReached,
     ServerFinished,
     ServerListening,
     TrainingBegun,
@@ -77,6 +81,9 @@ class Coordinator:
         self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
         self._standstill = PeerStandstill()
         self._gone: set[int] = set()
+        self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        at_wall = settings.timing.clock == "wall"
+        self._next_fault = self._schedule.next_iteration(0) if at_wall else None
         self._selector = selectors.EpollSelector()
         for number, leave in enumerate(leaves):
             self._selector.register(leave, selectors.EVENT_READ, number)
@@ -114,11 +121,26 @@ class Coordinator:
                 self._report.event("warning", text, number)
             if told is not None:
                 peers[peer_name(told.pop("parted"))] = told
+        if self._gone and self._clock is not None:
+            self._count_as_sent(peers)
         payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
         message_bytes = sum(peer["message_bytes"] for peer in peers.values())
         self._report.send(
             ServerFinished(self._service.updates, payload_bytes, message_bytes, peers)
         )
+
+    def _count_as_sent(self, peers: Mapping[str, dict[str, Any]]) -> None:
+        """Count what was sent to the remaining peers in place of what they have read.
+
+        How much of the last messages of a killed process still arrives is the host's chance.
+        """
+        self._service.part()
+        for number in set(range(self._settings.workers)) - self._gone:
+            if peer_name(number) in peers:
+                peers[peer_name(number)] |= {
+                    "payload_bytes": self._service.payload_bytes[number],
+                    "message_bytes": self._service.message_bytes[number],
+                }
 
     # -- reports from peers
 
@@ -131,6 +153,8 @@ class Coordinator:
                 self._standstill.hear(key.data, told)
                 continue
             if "lost" in told:
+                if key.data in self._gone:
+                    continue  # it is being killed, and the others have forgotten it
                 self._ready[key.data] = told["ready"]
                 self._lose(told["lost"])
             else:
@@ -141,6 +165,7 @@ class Coordinator:
     def _lose(self, peer: int) -> None:
         if peer not in self._gone:
             self._gone.add(peer)
+            self._service.lose(peer)
             if self._clock is not None:
                 self._clock.remove(peer)
 
@@ -236,6 +261,7 @@ class Coordinator:
             computing=self._computing,
             busy=self._busy,
         )
+        strike(self._clock, self, self._service, self._settings)
         self._clock.run(self._look_after)
         if not self._clock.finished:
             self._report.event("error", self._clock.why_it_ended)
@@ -263,6 +289,21 @@ class Coordinator:
         """Return True if a peer may compute its next gradient, by its last report."""
         return self._ready[peer]
 
+    def kill(self, peer: int) -> None:
+        """Let a peer die: once the others have read what has arrived from it, they forget it."""
+        self._gone.add(peer)
+        others = [one for one in range(self._settings.workers) if one not in self._gone]
+        for other in others:
+            self._give(other, OrderKind.FORGET, peer)
+        for other in others:
+            told = self._await(other, "forgot")
+            self._ready[other] = told is not None and told["ready"]
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Report the beginning of a fault to the orchestrator, which carries it out."""
+        self._report.flush()
+        self._report.send(FaultReported(record))
+
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""
         return time.monotonic() - self._started
@@ -272,6 +313,9 @@ class Coordinator:
     def row(self, row: UpdateRow, version: int) -> None:
         """Record a step."""
         self._report.row(row, version)
+        while self._next_fault is not None and version >= self._next_fault:
+            self._report.send(FaultVersionReached(self._next_fault))
+            self._next_fault = self._schedule.next_iteration(self._next_fault)
 
     def diagnosed(self, values: Sequence[float], version: int) -> None:
         """Record a step's diagnostics."""

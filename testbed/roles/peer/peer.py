@@ -189,6 +189,10 @@ class Peer:
                     answers = [] if frame is None else self._receive(order.number, frame)
                     if self._half.paced or self._half.answers:
                         self._orders.tell(ready=self._half.ready, messages=answers)
+                case OrderKind.FORGET:
+                    connections.forget(order.number)
+                    self._half.forget(order.number)
+                    self._orders.tell(forgot=order.number, ready=self._half.ready)
                 case OrderKind.EVALUATE:
                     connections.evaluate(order.number, self._half.parameters)
                 case OrderKind.STOP:
