@@ -141,7 +141,7 @@ class AkoPeer(ExchangingPeer):
         self._accumulated = np.zeros(total if p > 1 else 0, np.float32)
 
     def profiled(self, gradient_time: float, bandwidth: float) -> None:
-        m, n = 4 * self._layout.total, len(self._order) + 1
+        m, n = 4 * self._layout.total, len(self._others) + 1
         self._divide(partitions(1 / gradient_time, m, n, bandwidth))
         self.needs_profile = False
 

@@ -61,20 +61,20 @@ class ExchangingPeer(PeerHalf):
         import torch
 
         super().__init__(parameters)
-        self.paced = tau is not None
+        self.paced = self.paced or tau is not None
         self.p = 1
         self.learning_rate = as_rate(learning_rate)
         self._as_tensor = torch.from_numpy
         self._theta = torch.from_numpy(parameters)
         self._tau = tau
         # Each peer begins with its successor, so that they do not all send to the same peer first.
-        self._order = tuple((number + i) % peers for i in range(1, peers))
-        self.clocks = StalenessClocks(self._order)
+        self._others = tuple((number + i) % peers for i in range(1, peers))
+        self.clocks = StalenessClocks(self._others)
 
     @property
     def others(self) -> tuple[int, ...]:
         """The other peers that are there, in the order in which they are sent to."""
-        return tuple(peer for peer in self._order if peer in self.clocks.s)
+        return tuple(peer for peer in self._others if peer in self.clocks.s)
 
     def step(self, gradient: FloatVector) -> Sequence[Parcel]:
         self._apply(DenseUpdate(gradient))

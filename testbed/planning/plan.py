@@ -374,7 +374,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 ],
                 **routes,
             ),
-            faults=FaultSettings(_rules(spec, class_of) if served else ()),
+            faults=FaultSettings(_rules(spec, class_of)),
             devices=_device(spec, None),
             classes=[
                 DeviceClass(device_class.name, _device(spec, device_class))

@@ -9,6 +9,7 @@ import yaml
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
+from testbed.planning.plan import plan
 
 VIRTUAL = {"clock": "virtual", "compute": {"mean": "1s"}}
 GOES_ON = VIRTUAL | {"engine": "simulation", "checkpoints": {"every": 5}}
@@ -114,11 +115,32 @@ def test_the_virtual_clock_refuses_corruption_and_cpu_limits(
         load(written(tmp_path, [{"when": AT, "how": how}], **VIRTUAL))
 
 
-def test_faults_need_an_algorithm_with_a_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "where", "text"),
+    [
+        ({"how": "freeze"}, "how", "can only be killed so far: use `how: kill`"),
+        ({"how": "kill", "lasting": "1s"}, "lasting", "do not come back so far: take it out"),
+        ({"how": "kill", "when": {"probability": 0.1}}, "when", "one of time, mean_time and iter"),
+        ({"how": "kill", "who": "server"}, "who", "has no server: name workers"),
+    ],
+)
+def test_peers_can_only_be_killed_for_good(
+    tmp_path: Path, fault: dict[str, Any], where: str, text: str
+) -> None:
+    with pytest.raises(SpecError, match=f"faults.0.{where}: .*{text}"):
+        load(written(tmp_path, [{"when": AT} | fault], algorithms=["asgd", "all-to-all"]))
+
+
+def test_the_evaluated_peer_is_not_killed(tmp_path: Path) -> None:
+    fault = {"who": {"devices": ["worker-1"]}, "when": AT, "how": "kill"}
+    changes: dict[str, Any] = {"algorithms": ["all-to-all"], "evaluation": {"peer": 1}}
     with pytest.raises(
-        SpecError, match="only runs with a server have faults, and 'all-to-all' has none"
+        SpecError, match=r"faults.0: it would kill peer-1, whose model is evaluated"
     ):
-        load(written(tmp_path, [{"when": AT, "how": "kill"}], algorithms=["asgd", "all-to-all"]))
+        plan(load(written(tmp_path, [fault], **changes)))
+    changes["evaluation"] = {"peer": 0}
+    (planned,) = plan(load(written(tmp_path, [fault], **changes)))
+    assert planned.settings.faults.rules[0]["devices"] == [1]
 
 
 def test_a_trace_is_relative_to_the_file(tmp_path: Path) -> None:

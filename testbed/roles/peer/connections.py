@@ -256,6 +256,7 @@ class PeerConnections:
             self.selector.unregister(connection.socket)
         observed = self._number == self._settings.network.evaluated_peer
         if observed and not to_evaluator:
+            connection.read_out()
             self.report.connection(connection, reason)
         connection.socket.close()
         self._accepting.again(at_once=True)

@@ -8,7 +8,7 @@ evaluate and when to stop; under the virtual clock it runs the clock.
 import selectors
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from testbed.channel import Channel
@@ -121,26 +121,22 @@ class Coordinator:
                 self._report.event("warning", text, number)
             if told is not None:
                 peers[peer_name(told.pop("parted"))] = told
-        if self._gone and self._clock is not None:
-            self._count_as_sent(peers)
         payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
         message_bytes = sum(peer["message_bytes"] for peer in peers.values())
+        if self._gone and self._clock is not None:
+            # How much of a killed process's last messages still arrives is the host's chance.
+            self._service.part()
+            payload_bytes = sum(self._service.payload_bytes)
+            message_bytes = sum(self._service.message_bytes)
+            for number in set(range(self._settings.workers)) - self._gone:
+                if peer_name(number) in peers:
+                    peers[peer_name(number)] |= {
+                        "payload_bytes": self._service.payload_bytes[number],
+                        "message_bytes": self._service.message_bytes[number],
+                    }
         self._report.send(
             ServerFinished(self._service.updates, payload_bytes, message_bytes, peers)
         )
-
-    def _count_as_sent(self, peers: Mapping[str, dict[str, Any]]) -> None:
-        """Count what was sent to the remaining peers in place of what they have read.
-
-        How much of the last messages of a killed process still arrives is the host's chance.
-        """
-        self._service.part()
-        for number in set(range(self._settings.workers)) - self._gone:
-            if peer_name(number) in peers:
-                peers[peer_name(number)] |= {
-                    "payload_bytes": self._service.payload_bytes[number],
-                    "message_bytes": self._service.message_bytes[number],
-                }
 
     # -- reports from peers
 

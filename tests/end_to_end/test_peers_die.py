@@ -1,0 +1,50 @@
+"""Peers that are killed: emulation and simulation agree, and under the wall clock the others go on."""
+
+import json
+from typing import Any
+
+import pytest
+
+from bench.agree import Pair
+from tests.end_to_end.conftest import SMALL, CommandLine
+
+pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
+
+DEATHS: dict[str, Any] = SMALL | {
+    "training": {"updates": 60},
+    "algorithms": [{"name": "ako", "partitions": 2, "staleness_bound": 0}],
+    "devices": {"workers": 4},
+    "network": {"uplink": "100mbit", "downlink": "100mbit"},
+    "waiting": {"distribution": "exponential", "mean": "30ms"},
+    "evaluation": {"every": 30},
+    "faults": [
+        {"who": {"devices": ["worker-2"]}, "how": "kill", "when": {"time": "200ms"}},
+        {"who": {"devices": ["worker-3"]}, "how": "kill", "when": {"iteration": 40}},
+    ],
+}
+
+
+def test_the_others_go_on_and_emulation_and_simulation_agree(command: CommandLine) -> None:
+    summaries, struck = {}, {}
+    for kind, (clock, engine) in {
+        "wall": ("wall", "emulation"),
+        "emulated": ("virtual", "emulation"),
+        "simulated": ("virtual", "simulation"),
+    }.items():
+        command.out = command.folder / kind
+        started = command.start_run(DEATHS | {"clock": clock, "engine": engine})
+        assert started.wait(200) == 0, started.said
+        summary = json.loads((started.run_directory / "summary.json").read_text())
+        faults = (started.run_directory / "faults.jsonl").read_text().splitlines()
+        summaries[kind] = summary
+        struck[kind] = [
+            {key: value for key, value in json.loads(line).items() if key != "host_time"}
+            for line in faults
+        ]
+        assert summary["updates"] == 60
+        assert [one["devices"] for one in struck[kind]] == [["peer-2"], ["peer-3"]]
+        assert [event for event in started.events() if event["level"] == "warning"] == []
+    assert Pair("namespaces", summaries["emulated"], summaries["simulated"]).differences() == []
+    assert struck["emulated"] == struck["simulated"]
+    assert summaries["wall"]["traffic"]["reconciled"], summaries["wall"]["traffic"]
+    assert summaries["wall"]["peers"].keys() == {"peer-0", "peer-1"}
