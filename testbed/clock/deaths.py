@@ -65,7 +65,7 @@ class Deaths:
             self._stage.kill(peer)
         self._stage.fault(fault.record("begin", struck, self._clock.now, self._updates()))
         for peer in struck:
-            self._clock.remove(peer)
+            self._clock.kill(peer)
 
 
 def strike(

@@ -31,7 +31,7 @@ from testbed.training.settings import Settings
 _AT_CORE, _ARRIVED, _BEGIN = THAWED, PARAMETERS, ASKED
 """Ranks of events: those of the events around servers that are like them."""
 _UNDER_WAY = (_AT_CORE, _ARRIVED)
-"""Ranks of events of messages, which are lost with their senders."""
+"""Ranks of events of messages, which are lost with a sender that is killed."""
 
 
 class MeshStage(Protocol):
@@ -141,6 +141,7 @@ class MeshClock(EventClock):
         self._at_core: dict[int, deque[int]] = {}
         """The bytes of the messages on their way to the core, by the numbers of their events."""
         self._blocked: set[int] = set()
+        self._killed: set[int] = set()
 
     def _begin(self) -> None:
         self._service.begin()
@@ -157,6 +158,11 @@ class MeshClock(EventClock):
     def is_there(self, peer: int) -> bool:
         """Return True if a peer is not gone."""
         return peer in self._peers
+
+    def kill(self, peer: int) -> None:
+        """Remove a peer with all that it has under way to others."""
+        self._killed.add(peer)
+        self.remove(peer)
 
     def remove(self, peer: int) -> None:
         """Remove a peer that is gone; others may have waited for it."""
@@ -178,7 +184,7 @@ class MeshClock(EventClock):
             self.now = time
             self.strikes.strike()
             return
-        if peer not in self._peers or (rank in _UNDER_WAY and sender not in self._peers):
+        if peer not in self._peers or (rank in _UNDER_WAY and sender in self._killed):
             return
         self.now = time
         if rank == _AT_CORE:
