@@ -11,7 +11,7 @@ takes too long is ended and counts as failed.
 
 Prints each seed that fails, with its experiment, and the progress now and then. The seed is enough to
 reproduce a failure: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``. With ``--crowded`` the
-faults are of few kinds, and all on one worker of a synchronous run.
+faults are of few kinds, and all on one worker of a synchronous run; with ``--peers`` peers are killed.
 """
 
 import argparse
@@ -35,6 +35,7 @@ import yaml
 from bench.agree import Pair
 from bench.chaos import seeds_of
 from bench.networks import KINDS, with_network, write_graph
+from bench.peer_mixtures import of_peers
 from testbed import execution
 from testbed.device_names import is_server
 from testbed.errors import InterruptedRunError, TestbedError
@@ -359,6 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="freezes, outages and slow links that overlap on one worker of a synchronous run",
     )
+    parser.add_argument("--peers", action="store_true", help="Ako and All-to-All, with kills")
     parser.add_argument(
         "--network", choices=tuple(KINDS), help="this kind of network for all; default: drawn"
     )
@@ -371,6 +373,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stopped = False
     for seed in options.seeds:
         spec = crowded(seed) if options.crowded else mixture(seed, options.network)
+        spec = of_peers(seed) if options.peers else spec
         emulate = seed % 2 in emulated
         with tempfile.TemporaryDirectory(prefix="testbed-mixture-") as folder:
             at = options.keep or Path(folder)

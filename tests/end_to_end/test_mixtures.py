@@ -7,6 +7,7 @@ import pytest
 
 from bench.mixtures import crowded, mixture, try_out
 from bench.networks import network_kinds, write_graph
+from bench.peer_mixtures import of_peers
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 
@@ -46,6 +47,14 @@ def test_so_is_one_with_shared_links(seed: int, network: str, tmp_path: Path) ->
         f"to see it again: python -m bench.mixtures --emulate all --seeds {seed} --network {network}"
     )
     assert try_out(mixture(seed, network), tmp_path, emulate=True) == []
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.timeout(900)
+def test_so_is_one_of_peers_that_die_on_shared_links(tmp_path: Path) -> None:
+    print("to see it again: python -m bench.mixtures --peers --emulate all --seeds 30")
+    assert try_out(of_peers(30), tmp_path, emulate=True) == []
 
 
 def test_a_graph_is_written_by_its_seed(tmp_path: Path) -> None:
