@@ -333,8 +333,8 @@ TABLE2 = Part(
             Times(
                 f"adam-{n}",
                 f"adam-ga-{n}",
-                f"Adam fails with N = {n}: its perplexity is at least {FAILS:.2f} times Adam-GA's, which is "
-                "10 times by the word",
+                f"Adam fails with N = {n}: its perplexity is at least {FAILS:.2f} times Adam-GA's, "
+                "which is 10 times by the word",
                 least=FAILS,
             ),
             Times(

@@ -48,7 +48,9 @@ def _tiny(spec: Spec) -> list[str]:
     options += ["dataset.name=digits", "training.learning_rate=0.02"]
     options += [f"training.schedule.warm_up_from={1 / workers!r}"]
     options += ["training.schedule.warm_up=0.03", "training.schedule.milestones=[0.1, 0.2]"]
-    return options if spec.model.name == "resnet20" else [*options, "model.name=mlp"]
+    if spec.model.name != "resnet20":
+        return [*options, "model.name=mlp"]
+    return [*options, "training.updates=10", "evaluation.every=5", "evaluation.images=50"]
 
 
 CPU = Scale(
