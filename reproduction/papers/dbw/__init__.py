@@ -6,7 +6,7 @@ Xu, Neglia, Sebastianelli: *Dynamic backup workers for parallel machine learning
 
 from reproduction.paper import Paper
 from reproduction.papers.dbw.lines import REPOSITORY
-from reproduction.papers.dbw.parts import PARTS
+from reproduction.papers.dbw.parts import FIG7, PARTS
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 
 PAPER = Paper(
@@ -16,5 +16,6 @@ PAPER = Paper(
     "2021.",
     parts=PARTS,
     scales=(CPU, PAPER_SCALE, TINY),
+    measurements=(FIG7,),
     pages=REPOSITORY / "docs" / "reproduction" / "dbw",
 )
