@@ -19,6 +19,7 @@ from testbed.algorithms.backup_workers.dynamic import DynamicBackupWorkers
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.dana import Dana, DanaGa, DanaSa
 from testbed.algorithms.dc_asgd import DcAsgd
+from testbed.algorithms.downpour import Downpour
 from testbed.algorithms.gap_aware import Ga
 from testbed.algorithms.hierarchical import Hierarchical
 from testbed.algorithms.interface import Algorithm, Options
@@ -45,6 +46,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "adam-sa": AdamSa,
     "adam-ga": AdamGa,
     "dc-asgd": DcAsgd,
+    "downpour": Downpour,
     "sync-sgd": SynchronousSgd,
     "dbw": DynamicBackupWorkers,
     "adasync": AdaSync,

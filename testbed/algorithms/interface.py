@@ -24,7 +24,7 @@ are, and which of them talk to each other. A subclass may have other conversatio
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ from testbed.algorithms.learning_rate import Constant, LearningRate
 from testbed.algorithms.parts import Part, Population, Role
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
-from testbed.algorithms.worker_half import WorkerHalf
+from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.updates import FloatVector, Layout
 
@@ -181,6 +181,15 @@ class Algorithm(ABC):
     def protocol(options: Any) -> Protocol:
         """Return how workers get parameters; the server's half must say the same."""
         return "pull"
+
+    @staticmethod
+    def legs(options: Any) -> Sequence[Leg]:
+        """Return what a worker does from one message to the next, over and over again.
+
+        The first leg begins with parameters that have just arrived. Legs that do not push, or do not
+        ask, need the protocol ``pull``.
+        """
+        return ONE_GRADIENT
 
     @classmethod
     def synchronous(cls, options: Any) -> bool:

@@ -1,9 +1,31 @@
 """The worker's half of an algorithm around a parameter server."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.updates import FloatVector, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """The gradients that a worker computes before it sends something, and what it sends then.
+
+    Attributes:
+        gradients: how many there are, computed one after the other.
+        pushes: True if an update is pushed after them.
+        asks: True if the worker then asks for parameters and waits for them. Otherwise it goes on at
+            its own copy. Where the server sends every version unasked, this means nothing.
+    """
+
+    gradients: int = 1
+    pushes: bool = True
+    asks: bool = True
+
+
+ONE_GRADIENT: Sequence[Leg] = (Leg(),)
+"""The legs of a worker that pushes every gradient and asks after each push."""
 
 
 class WorkerHalf(Stateful, ABC):
@@ -11,23 +33,27 @@ class WorkerHalf(Stateful, ABC):
 
     All attributes except those named in ``not_saved`` are its state, which a checkpoint stores:
     numbers, strings, tuples, lists, dicts, sets and arrays.
-
-    Attributes:
-        local_steps: gradients per push, the same for all workers; all but the last are passed to
-            ``local``.
     """
 
-    local_steps: int = 1
-
     def local(self, step: int, parameters: FloatVector, gradient: FloatVector) -> None:
-        """Apply one of the gradients before the last to the worker's copy of the parameters.
+        """Apply a gradient that is not pushed by itself to the worker's copy of the parameters.
+
+        Those are all of a leg but the last, and also the last one if the leg does not push.
 
         Args:
-            step: from 0; at 0 the half forgets what is left of a computation that was dropped.
+            step: from 0 in each leg; at 0 the half forgets what is left of a computation that was
+                dropped.
             parameters: float32, (|Θ|,), changed in place; the next gradient is computed there.
             gradient: float32, (|Θ|,).
         """
         raise NotImplementedError("a half with several local steps says what each of them does")
+
+    def go_on(self, parameters: FloatVector, gradient: FloatVector) -> None:
+        """Apply the last gradient of a leg that pushes and does not ask to the worker's copy.
+
+        Called before ``compress`` is; the arguments are those of ``local``.
+        """
+        raise NotImplementedError("a half that goes on after a push says how its copy changes")
 
     @abstractmethod
     def compress(self, gradient: FloatVector) -> Update:

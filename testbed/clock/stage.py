@@ -17,17 +17,24 @@ class Arrived:
     """A worker's push, and the messages that arrive together with it.
 
     Attributes:
-        push: what the server takes in.
+        push: what the server takes in; None if the worker only asks for parameters.
         sizes: bytes of each message, the push's first.
+        asks: True if a worker that asks for parameters does so with these messages.
     """
 
-    push: Pushed
+    push: Pushed | None
     sizes: Sequence[int]
+    asks: bool = True
 
     @property
     def size(self) -> int:
         """The bytes of all messages together."""
         return sum(self.sizes)
+
+    @property
+    def payload_bytes(self) -> int:
+        """The payload of the push, if there is one."""
+        return 0 if self.push is None else self.push.payload_bytes
 
 
 class ServerKilledError(Exception):
@@ -63,8 +70,8 @@ class Stage(Protocol):
     def finish(self, worker: int, late: bool) -> None:
         """Make the worker send what it has computed or, if late, only report that it has finished.
 
-        It sends every server its part. An aggregator sends what it has combined; if that is nothing, as
-        it has no devices, it sends a report and does not ask for parameters
+        It sends every server its part, or asks, or does both, as its leg says. An aggregator sends what
+        it has combined; if that is nothing, as it has no devices, it only sends a report
         (``testbed.algorithms.aggregator_half.AggregatorHalf.take``).
         """
 

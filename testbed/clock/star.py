@@ -147,7 +147,7 @@ class StarClock(EventClock):
     def count_late(self, conversation: int, arrived: Arrived) -> None:
         """Count a message that comes too late for an update."""
         worker, server = self._ends(conversation)
-        self._services[server].count_late(worker, 0, arrived.push.payload_bytes)
+        self._services[server].count_late(worker, 0, arrived.payload_bytes)
         self._services[server].count(worker, arrived.size)
 
     def _handle(self, time: float, rank: int, number: int, what: float) -> None:
@@ -206,7 +206,7 @@ class StarClock(EventClock):
         state.begun += 1
         state.finished = False
         self._stage.compute(worker, versions)
-        seconds = self._busy(worker, self.now)
+        seconds = self._busy(worker, self.now, state.protocol.leg.gradients)
         if self.conditions is not None:
             seconds *= self.conditions.factor(worker)
         end = self.now + seconds
@@ -306,21 +306,23 @@ class StarClock(EventClock):
         worker, server = self._ends(number)
         service = self._services[server]
         late = service.finished
+        push = arrived.push
         service.count(worker, arrived.sizes[0])
-        try:
-            service.pushed(worker, arrived.push, self.now, self._stage.host_time())
-        except ValueError as error:
-            self._stage.refuse(number, error)
-            self.remove(worker)
-            return
+        if push is not None:
+            try:
+                service.pushed(worker, push, self.now, self._stage.host_time())
+            except ValueError as error:
+                self._stage.refuse(number, error)
+                self.remove(worker)
+                return
         for size in arrived.sizes[1:]:
             service.count(worker, size)
-        has_update = arrived.push.update is not None
+        has_update = push is not None and push.update is not None
         if has_update and self.strikes and not (late or self.conversations.place(number)):
             self.strikes.pushed(worker)
         if self.aggregators is not None and not has_update:
             self.aggregators.rests(worker)
-        elif state.protocol.asks and worker in self.workers:
+        elif arrived.asks and state.protocol.asks and worker in self.workers:
             self.events.add(self.now, ASKED, number)
         else:
             self._time_silence(number, state)

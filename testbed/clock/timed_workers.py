@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from testbed.algorithms.worker_half import Leg
 from testbed.clock import shared_transfers
 from testbed.clock.conversations import Conversations
 from testbed.clock.shared_transfers import SharedTransfers
@@ -57,6 +58,7 @@ STORED: tuple[type, ...] = (
     RateTrace,
     Silence,
     *WORKER_PROTOCOLS.values(),
+    Leg,
     Arrived,
     Pushed,
     DenseUpdate,
@@ -72,8 +74,8 @@ class Devices:
     Attributes:
         workers: their numbers; each has joined all services, and asked if that is the protocol.
         protocol: makes a worker's state.
-        busy: returns the seconds that a worker computes and then waits, from a moment on; called once
-            for each computation, in order.
+        busy: returns the seconds that a worker computes and then waits, from a moment on, for a number
+            of gradients; called once for each computation, in order.
         lines: makes a worker's uplink and downlink.
         transfers: where workers share links, what passes them; the lines are not used then.
         conversations: which worker talks to which server; None: each to all.
@@ -81,7 +83,7 @@ class Devices:
 
     workers: Sequence[int]
     protocol: Callable[[], WorkerProtocol]
-    busy: Callable[[int, float], float]
+    busy: Callable[[int, float, int], float]
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None
     conversations: Conversations | None = None

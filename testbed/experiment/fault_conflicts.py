@@ -1,5 +1,7 @@
 """Conflicts of faults, and of a restarted server's checkpoints, with the rest of the file."""
 
+from testbed.algorithms import algorithm_named
+from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.faults import (
@@ -40,6 +42,11 @@ def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
     ]
     if contents.model.buffers == "per-worker":
         kept.append("their own buffers (model.buffers)")
+    kept += [
+        f"training on their own copies of the parameters ({one.name})"
+        for one in contents.algorithms
+        if tuple(algorithm_named(one.name).legs(one)) != ONE_GRADIENT
+    ]
     if not kept:
         return []
     text = (

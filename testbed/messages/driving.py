@@ -39,9 +39,9 @@ class Answer:
 class Receive:
     """Read a worker's next message; the value is None if the worker is gone.
 
-    Otherwise it is its base version, the number of its update (None: it has none that counts), its
-    payload bytes, its loss, the number of updates in an aggregator's sum (0: it is none), and the sizes
-    of the frames.
+    Otherwise it is its base version (None: it only asks for parameters), the number of its update
+    (None: it has none that counts), its payload bytes, its loss, the number of updates in the sum of an
+    aggregator (0: it is none), whether it asks for parameters, and the sizes of the frames.
     """
 
     worker: int

@@ -170,11 +170,8 @@ class _Role:
             clock = self.shared.servers.channel_of_device(index)
             serve_driven(lambda restart: DrivenServer(serving(restart), clock), restart)
             return
-        local_steps = computation.worker_half(settings, layout, 0).local_steps
         channels = self.shared.orders.of_clock()
-        VirtualServer(
-            serving(restart), times=self.loaded.times, local_steps=local_steps, channels=channels
-        ).serve()
+        VirtualServer(serving(restart), times=self.loaded.times, channels=channels).serve()
 
     def _aggregate(self, arguments: Mapping[str, Any]) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
@@ -256,7 +253,6 @@ class _Role:
                 layout,
                 halves,
                 self.loaded.times,
-                local_steps=computation.worker_half(settings, layout, 0).local_steps,
                 servers=channels,
                 workers=orders,
                 report=self.report,

@@ -15,7 +15,7 @@ import numpy as np
 class Draws(Protocol):
     """A device's times, as ``testbed.training.times.DeviceTimes`` draws them."""
 
-    def draw(self, now: float) -> tuple[float, float]:
+    def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
         """Draw the seconds of the next computation, and of the waiting after it."""
 
 
@@ -53,8 +53,8 @@ class PacedTimes:
     def __init__(self, times: Draws, paces: Paces, device: int) -> None:
         self._times, self._paces, self._device = times, paces, device
 
-    def draw(self, now: float) -> tuple[float, float]:
+    def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
         """Draw as ``DeviceTimes.draw`` does, and multiply by the device's factor."""
         factor = self._paces[self._device]
-        computing, waiting = self._times.draw(now)
+        computing, waiting = self._times.draw(now, gradients)
         return factor * computing, factor * waiting

@@ -14,10 +14,10 @@ import torch
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
 from testbed.learning.batched.learner import BatchedLearner
-from testbed.learning.data.batches import Draw
 from testbed.learning.data.datasets import Dataset
 from testbed.simulation.versions import Part, SentVersions
 from testbed.training import computation
+from testbed.training.computation import Drawn
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
@@ -32,14 +32,14 @@ class Begun:
     Attributes:
         parts: its parameters, one part from each server; none once they are no longer needed.
         versions: the versions of the parts.
-        drawn: the mini-batch of each local step.
+        drawn: what it computes on.
         result: gradient and loss, once they are computed together with others.
         messages: the message to each server, once one of them is needed.
     """
 
     parts: tuple[Part, ...]
     versions: Sequence[int]
-    drawn: Sequence[Draw]
+    drawn: Drawn
     result: tuple[FloatVector, float] | None = None
     messages: Sequence[Arrived] | None = None
 
@@ -89,7 +89,7 @@ class Batching(Stateful):
 
     def _compute(self, together: Sequence[Begun]) -> None:
         device = self._learner.device
-        indices = torch.from_numpy(np.stack([begun.drawn[-1].images for begun in together]))
+        indices = torch.from_numpy(np.stack([begun.drawn.batches[-1].images for begun in together]))
         distinct = {
             parts: torch.from_numpy(self._versions.whole(parts)).to(device)
             for parts in dict.fromkeys(begun.parts for begun in together)

@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
-from testbed.learning.data.batches import Draw
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
 from testbed.simulation.versions import Part, SentVersions
-from testbed.training.computation import Computation
+from testbed.training import computation
+from testbed.training.computation import Computation, Drawn
 from testbed.training.parameter_service import Pushed, as_loss
 from testbed.training.settings import Settings
 from testbed.training.slices import Slice
@@ -46,6 +47,7 @@ class Computing(Stateful):
             "_loaded",
             "_pull",
             "_several",
+            "_local",
             "_gradients",
             "_new_incarnation",
         }
@@ -80,7 +82,8 @@ class Computing(Stateful):
         self._loaded: Sequence[Part] = ()
         self._pull = (HEADER.size,) * protocol.asks
         self._several = len(cut) > 1
-        local = computations[0].half.local_steps > 1
+        # Local steps change the parameters that they are computed at.
+        self._local = local = computation.legs(settings) != ONE_GRADIENT
         worthwhile = settings.training.updates >= ENOUGH_UPDATES * len(computations)
         batched = settings.data.batched
         self.at_once = (
@@ -94,14 +97,14 @@ class Computing(Stateful):
 
     def state(self) -> dict[str, Any]:
         """Return everything but the data, and what can be made again."""
-        computations = [computation.state() for computation in self._computations]
+        computations = [one.state() for one in self._computations]
         return super().state() | {"computations": computations}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state; parameters are loaded anew."""
         own = dict(state)
-        for computation, saved in zip(self._computations, own.pop("computations"), strict=True):
-            computation.restore(saved)
+        for one, saved in zip(self._computations, own.pop("computations"), strict=True):
+            one.restore(saved)
         super().restore(own)
         self._loaded = ()
 
@@ -109,7 +112,7 @@ class Computing(Stateful):
         """Let a worker that was killed compute from the beginning."""
         self._computations[worker] = self._new_incarnation(worker, incarnation)
 
-    def draw(self, worker: int, dealt: int) -> Sequence[Draw]:
+    def draw(self, worker: int, dealt: int) -> Drawn:
         """Draw the mini-batches of a worker's next computation.
 
         Args:
@@ -117,13 +120,11 @@ class Computing(Stateful):
         """
         return self._computations[worker].draw(dealt)
 
-    def message_at_once(
-        self, worker: int, versions: Sequence[int], drawn: Sequence[Draw]
-    ) -> Arrived:
+    def message_at_once(self, worker: int, versions: Sequence[int], drawn: Drawn) -> Arrived:
         """Compute at the only server's own parameters, and return the message to it."""
-        computation = self._computations[worker]
-        gradient, loss = computation.gradient(self._of_server, drawn, versions[0])
-        (message,) = self._messages(worker, versions, gradient, loss, keep=True)
+        own = self._computations[worker]
+        gradient, loss = own.gradient(self._of_server, drawn, versions[0])
+        (message,) = self._messages(worker, versions, drawn, gradient, loss, keep=True)
         return message
 
     def begin(self, begun: Begun) -> Begun:
@@ -148,36 +149,39 @@ class Computing(Stateful):
         if begun.messages is None:
             gradient, loss = self._gradient(worker, begun)
             begun.messages = self._messages(
-                worker, begun.versions, gradient, loss, keep=keep or self._several
+                *(worker, begun.versions, begun.drawn, gradient, loss), keep=keep or self._several
             )
         return begun.messages[place]
 
     def _gradient(self, worker: int, begun: Begun) -> tuple[FloatVector, float]:
         if self._batching is not None:
             return self._batching.result(begun)
-        computation = self._computations[worker]
-        if self._loaded != begun.parts or computation.half.local_steps > 1:
+        if begun.parts and (self._local or self._loaded != begun.parts):
             self.versions.load(begun.parts, self._learner.parameters)
             self._loaded = begun.parts
         begun.release(self.versions)
-        return computation.gradient(self._learner, begun.drawn, min(begun.versions))
+        return self._computations[worker].gradient(self._learner, begun.drawn, min(begun.versions))
 
     def _messages(
         self,
         worker: int,
         versions: Sequence[int],
+        drawn: Drawn,
         gradient: FloatVector,
         loss: float,
         *,
         keep: bool,
     ) -> list[Arrived]:
+        pull = self._pull if drawn.leg.asks else ()
+        if not drawn.leg.pushes:
+            return [Arrived(None, pull)] * len(versions)
         found = []
         for version, (size, received) in zip(
             versions, self._computations[worker].measure_parts(gradient), strict=True
         ):
             update = self._kept(worker, received) if keep else received
             push = Pushed(version, update, size, as_loss(loss))
-            found.append(Arrived(push, (HEADER.size + size, *self._pull)))
+            found.append(Arrived(push, (HEADER.size + size, *pull), drawn.leg.asks))
         return found
 
     def _kept(self, worker: int, update: Update) -> Update:

@@ -22,6 +22,7 @@ from testbed.simulation.computing import Computing
 from testbed.simulation.system import Evaluated
 from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
+from testbed.training.computation import Drawn
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WorkerProtocol
@@ -31,6 +32,7 @@ STORED = (
     *faults.STORED,
     Begun,
     Draw,
+    Drawn,
     Evaluated,
     ModelledConnection,
     ModelledIngress,
@@ -213,7 +215,8 @@ class SimulatedDevices(Stateful):
             assert versions[0] == self._services[0].half.version
             self._computed[worker] = self._compute.message_at_once(worker, versions, drawn)
             return
-        parts = tuple(map(self._use, numbers, versions))
+        # At its own copy of the parameters it needs no part of theirs.
+        parts = () if drawn.goes_on else tuple(map(self._use, numbers, versions))
         self._computing[worker] = self._compute.begin(Begun(parts, versions, drawn))
 
     def _use(self, conversation: int, version: int) -> Part:

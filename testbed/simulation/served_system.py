@@ -5,6 +5,7 @@ talks to which server (``testbed.clock.conversations``).
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,13 +89,13 @@ class ServedSystem(System):
         ]
         choice = EncodingChoice.model_validate(settings.training.encoding)
         codec, goal = Codec(choice, layout.sizes), objective(settings)
-        batches = list(batches_of_all(settings, dataset))
+        batches, legs = list(batches_of_all(settings, dataset)), computation.legs(settings)
 
         def compute_on(number: int, own: Batches) -> Computation:
             half = computation.worker_half(settings, layout, number)
             if servers == 1:
-                return Computation(half, own, codec, goal)
-            return SlicedComputation(half, own, choice, layout, self._cut, goal)
+                return Computation(half, own, codec, goal, legs)
+            return SlicedComputation(half, own, choice, layout, self._cut, goal, legs)
 
         def new_incarnation(worker: int, incarnation: int) -> Computation:
             """Make the computation of a worker that was killed: it has lost all but its images."""
@@ -122,11 +123,11 @@ class ServedSystem(System):
             settings=settings,
             on_fault=observer.fault,
         )
-        self._busy = Times.of(settings).busy(computations[0].half.local_steps)
+        self._busy = Times.of(settings).busy()
         self.clock = star_clock(
             [*self._services, *self._aggregators],
             self._devices,
-            devices(settings, range(settings.evaluator), protocol, self._busy),
+            devices(settings, range(settings.evaluator), partial(protocol, legs), self._busy),
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
         if self._aggregators:

@@ -14,7 +14,7 @@ from testbed.algorithms.interface import Algorithm, Conditions, Options
 from testbed.algorithms.parts import Population, Role
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
-from testbed.algorithms.worker_half import WorkerHalf
+from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.learning.data import partitions
 from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.batches import Batches, Draw
@@ -166,6 +166,12 @@ def protocol(settings: Settings) -> Protocol:
     return algorithm.protocol(options)
 
 
+def legs(settings: Settings) -> Sequence[Leg]:
+    """Return what each of the run's workers does from one message to the next."""
+    algorithm, options = _algorithm(settings)
+    return algorithm.legs(options)
+
+
 def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
     """Make a peer's half of the run's algorithm; it takes ``parameters`` over."""
     algorithm, options = _algorithm(settings)
@@ -214,62 +220,118 @@ class Encoded:
         return sum(map(len, self.body))
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a worker computes on in one leg.
+
+    Attributes:
+        batches: the mini-batch of each gradient.
+        leg: the leg.
+        goes_on: True if it begins at the worker's own copy of the parameters, as the leg before it did
+            not ask.
+    """
+
+    batches: Sequence[Draw]
+    leg: Leg = ONE_GRADIENT[0]
+    goes_on: bool = False
+
+
 class Computation:
     """One worker's data, its half of the algorithm and the encoding of what it pushes."""
 
     def __init__(
-        self, half: WorkerHalf, batches: Batches, codec: Codec, objective: Objective = PLAIN
+        self,
+        half: WorkerHalf,
+        batches: Batches,
+        codec: Codec,
+        objective: Objective = PLAIN,
+        legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
         self.half = half
+        self._legs = legs
         self._batches = batches
         self._objective = objective
         self._codec = codec
         self._beginning = batches.position
         self._buffers = KeptBuffers()
+        # The legs drawn so far, and the gradients of them since the last leg that asked.
+        self._drawn = self._since = 0
+        # The worker's copy of the parameters, where it goes on without asking.
+        self._own: FloatVector | None = None
 
     def draw_past(self, computations: int) -> None:
         """Move to the point in the draws after the first ``computations`` computations."""
         self._batches.reposition(self._beginning)
+        self._drawn = self._since = 0
         for _ in range(computations):
             self.draw()
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the computation."""
         own = self._buffers.state()
-        return {"half": self.half.state(), "batches": self._batches.position, **own}
+        drawn = {"drawn": self._drawn, "since": self._since, "own": self._own}
+        return {"half": self.half.state(), "batches": self._batches.position, **drawn, **own}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
         self.half.restore(state["half"])
         self._batches.reposition(state["batches"])
+        self._drawn, self._since, self._own = state["drawn"], state["since"], state["own"]
         self._buffers.restore(state)
 
-    def draw(self, dealt: int = 0) -> Sequence[Draw]:
-        """Draw the mini-batches of the next computation, one for each local step.
+    def ask(self) -> None:
+        """Begin with the first leg, as the worker asks for parameters over a new connection."""
+        self._drawn = self._since = 0
+
+    @property
+    def leg(self) -> Leg:
+        """The leg that is drawn next."""
+        return self._legs[self._drawn % len(self._legs)]
+
+    def draw(self, dealt: int = 0) -> Drawn:
+        """Draw the mini-batches of the next leg, one for each gradient.
 
         Args:
-            dealt: the computation's number in the run's stream of mini-batches, if there is one.
+            dealt: the number, in the run's stream of mini-batches, of those that the worker computes on
+                until it asks again, if there is a stream.
         """
-        steps = self.half.local_steps
-        return [self._batches.draw(dealt * steps + step) for step in range(steps)]
+        leg, since = self.leg, self._since
+        first = dealt * _most_before_asking(self._legs) + since
+        drawn = [self._batches.draw(first + step) for step in range(leg.gradients)]
+        self._drawn += 1
+        self._since = 0 if leg.asks else since + leg.gradients
+        return Drawn(drawn, leg, goes_on=since > 0)
 
-    def gradient(
-        self, learner: Learner, drawn: Sequence[Draw], version: int
-    ) -> tuple[FloatVector, float]:
+    def gradient(self, learner: Learner, drawn: Drawn, version: int) -> tuple[FloatVector, float]:
         """Compute at the learner's parameters, which local steps change; return gradient and loss.
+
+        A leg that goes on is computed at the worker's own copy, which the learner's parameters become.
 
         The gradient is the learner's own memory.
 
         Args:
             version: the base version; of several servers' the lowest.
         """
+        leg, half, parameters = drawn.leg, self.half, learner.parameters
+        if drawn.goes_on:
+            assert self._own is not None
+            np.copyto(parameters, self._own)
         self._buffers.put(learner)
-        for step, one in enumerate(drawn[:-1]):
+        for step, one in enumerate(drawn.batches[:-1]):
             gradient, _ = self._objective.gradient(learner, self._batches, one, version)
-            self.half.local(step, learner.parameters, gradient)
-        found = self._objective.gradient(learner, self._batches, drawn[-1], version)
+            half.local(step, parameters, gradient)
+        gradient, loss = self._objective.gradient(
+            learner, self._batches, drawn.batches[-1], version
+        )
         self._buffers.take(learner)
-        return found
+        if not leg.pushes:
+            self._buffers.commit()
+            half.local(leg.gradients - 1, parameters, gradient)
+        elif not leg.asks:
+            half.go_on(parameters, gradient)
+        if not leg.asks:
+            self._own = parameters.copy()
+        return gradient, loss
 
     def encode(self, gradient: FloatVector) -> Encoded:
         """Select from a gradient what is to be pushed, and encode it."""
@@ -297,3 +359,13 @@ class Computation:
         if self._codec.lossy:
             self.half.lost(update, received)
         return received
+
+
+def _most_before_asking(legs: Sequence[Leg]) -> int:
+    """Return the most gradients that a worker computes between two legs that ask."""
+    most = since = 0
+    for leg in legs:
+        since += leg.gradients
+        most = max(most, since)
+        since = 0 if leg.asks else since
+    return most

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from testbed.algorithms.worker_half import WorkerHalf
+from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches
 from testbed.training.computation import Computation, Encoded
@@ -23,6 +23,7 @@ class SlicedComputation(Computation):
         layout: Layout,
         cut: Sequence[Slice],
         objective: Objective = PLAIN,
+        legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
         """Begin with no mini-batch drawn.
 
@@ -30,7 +31,7 @@ class SlicedComputation(Computation):
             layout: of all parameters.
             cut: the servers' slices.
         """
-        super().__init__(half, batches, Codec(encoding, layout.sizes), objective)
+        super().__init__(half, batches, Codec(encoding, layout.sizes), objective, legs)
         self._cut = list(cut)
         self._codecs = [Codec(encoding, one.layout.sizes) for one in cut]
 

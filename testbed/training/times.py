@@ -49,37 +49,32 @@ class Times:
         both = durations(settings, "compute"), durations(settings, "waiting")
         return cls(settings.workers, *both, settings.class_of)
 
-    def busy(self, local_steps: int = 1) -> "Busy":
+    def busy(self) -> "Busy":
         """Make the object that a clock asks for the seconds that a device computes and then waits."""
-        own = [self.of_device(device, local_steps) for device in range(self.devices)]
-        return Busy(own)
+        return Busy([self.of_device(device) for device in range(self.devices)])
 
-    def of_device(self, device: int, local_steps: int = 1) -> "DeviceTimes":
+    def of_device(self, device: int) -> "DeviceTimes":
         """Return one device's times, from the beginning of its streams."""
         of = self.class_of[device] if self.class_of else 0
         compute, waiting = self.compute[of].of_device(device), self.waiting[of].of_device(device)
-        return DeviceTimes(compute, waiting, local_steps)
+        return DeviceTimes(compute, waiting)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTimes:
-    """One device's times; each draw is the next of its stream.
-
-    Attributes:
-        local_steps: gradients in one computation.
-    """
+    """One device's times; each draw is the next of its stream."""
 
     compute: DeviceDurations
     waiting: DeviceDurations
-    local_steps: int
 
-    def draw(self, now: float) -> tuple[float, float]:
+    def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
         """Draw the seconds that the next computation takes, and that the device waits after it.
 
         Args:
             now: when the computation begins, in seconds since training began.
+            gradients: how many are computed.
         """
-        computing = sum(self.compute.sample(now) for _ in range(self.local_steps))
+        computing = sum(self.compute.sample(now) for _ in range(gradients))
         return computing, self.waiting.sample(now)
 
 
@@ -87,20 +82,25 @@ class Busy:
     """The times of all devices, computing and waiting added up.
 
     Attributes:
-        asked: how often each device's time was asked for.
+        asked: by device, the computations whose time was asked for, and the gradients in them.
     """
 
     def __init__(self, own: Sequence[DeviceTimes]) -> None:
-        self.asked = [0] * len(own)
+        self.asked = [(0, 0)] * len(own)
         self._own = own
 
-    def __call__(self, device: int, now: float) -> float:
+    def __call__(self, device: int, now: float, gradients: int = 1) -> float:
         """Return the seconds that a device computes and then waits, from a moment on."""
-        self.asked[device] += 1
-        return sum(self._own[device].draw(now))
+        computations, computed = self.asked[device]
+        self.asked[device] = computations + 1, computed + gradients
+        return sum(self._own[device].draw(now, gradients))
 
-    def go_on(self, asked: Sequence[int]) -> None:
-        """Repeat the draws of an earlier object, ``asked`` times for each device."""
-        for device, times in enumerate(asked):
-            for _ in range(times):
-                self(device, 0.0)  # the number of draws does not depend on the time
+    def go_on(self, asked: Sequence[tuple[int, int]]) -> None:
+        """Repeat the draws of an earlier object, given what it was ``asked``."""
+        # Computing and waiting have streams of their own, and the draws do not depend on the time.
+        for device, (computations, gradients) in enumerate(asked):
+            for _ in range(gradients):
+                self._own[device].compute.sample(0.0)
+            for _ in range(computations):
+                self._own[device].waiting.sample(0.0)
+            self.asked[device] = computations, gradients

@@ -5,10 +5,12 @@ worker's driver: its own loop under the wall clock, the virtual clock in an emul
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from testbed.algorithms.server_half import Protocol
+from testbed.algorithms.worker_half import ONE_GRADIENT, Leg
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,27 @@ class WorkerProtocol(ABC):
     """The state of one worker.
 
     Attributes:
-        asks: True if the worker asks for parameters after every push.
+        asks: True if the worker asks for parameters, as its legs say.
         certain: True if a computation that was begun is always finished, and its update sent.
     """
 
     asks: ClassVar[bool] = False
     certain: ClassVar[bool] = False
 
-    def __init__(self) -> None:
+    def __init__(self, legs: Sequence[Leg] = ONE_GRADIENT) -> None:
+        """Begin without parameters.
+
+        Args:
+            legs: those of the worker's half.
+        """
         self.computing: int | None = None
         self._newest = -1
+        self._legs, self._ended = tuple(legs), 0
+
+    @property
+    def leg(self) -> Leg:
+        """The leg that the worker is in, or begins next."""
+        return self._legs[self._ended % len(self._legs)]
 
     @abstractmethod
     def arrived(self, version: int) -> int | None:
@@ -52,7 +65,7 @@ class WorkerProtocol(ABC):
 
 
 class Pull(WorkerProtocol):
-    """The worker asks for the newest parameters whenever it has pushed."""
+    """The worker asks for the newest parameters at the end of a leg that asks, and waits for them."""
 
     asks = True
     certain = True
@@ -60,6 +73,12 @@ class Pull(WorkerProtocol):
     def arrived(self, version: int) -> int | None:
         self.computing = self._newest = version
         return version
+
+    def finished(self) -> Finish:
+        if self.leg.asks:
+            self.computing = None
+        self._ended += 1
+        return Finish(late=False, next=self.computing)
 
 
 class PushAndWait(WorkerProtocol):

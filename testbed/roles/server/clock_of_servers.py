@@ -11,6 +11,7 @@ made anew.
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from testbed.algorithms.server_half import ServerHalf
@@ -41,6 +42,7 @@ from testbed.roles.server.outstanding import Outstanding, orders_to_begin, order
 from testbed.roles.server.remote_servers import NOTHING, RemoteServer, UpdateElsewhere
 from testbed.roles.server.restoration import Restart, cannot_be_written
 from testbed.roles.server.virtual_server import STOPPING
+from testbed.training import computation
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -58,7 +60,6 @@ class ClockOfServers:
         halves: Sequence[ServerHalf],
         times: Times,
         *,
-        local_steps: int,
         servers: Sequence[Channel],
         workers: Sequence[OrderChannel],
         report: Channel,
@@ -70,7 +71,6 @@ class ClockOfServers:
         Args:
             halves: like those of the servers and then of the aggregators; they say how workers get
                 parameters.
-            local_steps: gradients in each computation.
             servers: to the servers and aggregators, by their indices.
             workers: for the clock's orders, one per worker.
             report: to the orchestrator.
@@ -87,7 +87,8 @@ class ClockOfServers:
         self._servers, self._services = roles.servers, roles.services
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
-        self._busy = times.busy(local_steps)
+        self._busy = times.busy()
+        self._legs = computation.legs(settings)
         self._outstanding = Outstanding(self._numbers, settings.evaluator, asks=self._protocol.asks)
         self._active_faults = ActiveFaults()
         self._incarnations = [0] * settings.workers
@@ -139,7 +140,7 @@ class ClockOfServers:
 
     def _make_clock(self, there: Sequence[int]) -> StarClock:
         settings = self._settings
-        timed = devices(settings, there, self._protocol, self._busy)
+        timed = devices(settings, there, partial(self._protocol, self._legs), self._busy)
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._clock = clock = star_clock(self._services, self, timed, schedule)
         if self._roles.aggregators:
@@ -325,9 +326,12 @@ class ClockOfServers:
         if found is None:
             return None
         self._outstanding.received(conversation)
-        base_version, number, payload_bytes, loss, count, sizes = found
+        base_version, number, payload_bytes, loss, count, asks, sizes = found
+        if base_version is None:
+            return Arrived(None, tuple(sizes))
         update = None if number is None else UpdateElsewhere(NOTHING, number)
-        return Arrived(Pushed(base_version, update, payload_bytes, loss, count), tuple(sizes))
+        push = Pushed(base_version, update, payload_bytes, loss, count)
+        return Arrived(push, tuple(sizes), asks)
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""

@@ -6,6 +6,7 @@ acts by itself. If another server is killed, it ends its connections and is made
 that the clock's process gives it back.
 """
 
+import math
 import signal
 import time
 from collections import deque
@@ -266,12 +267,14 @@ class DrivenServer:
         if arrived is None:
             return None
         push, number = arrived.push, None
+        if push is None:
+            return [None, None, 0, math.nan, 0, True, list(arrived.sizes)]
         if push.update is not None:
             number = self._updates
             self._updates += 1
             self._received.setdefault(request.worker, deque()).append((number, push.update))
         told = (push.base_version, number, push.payload_bytes, push.loss, push.count)
-        return [*told, list(arrived.sizes)]
+        return [*told, arrived.asks, list(arrived.sizes)]
 
     def _apply(self, request: driving.Apply) -> int | None:
         received = self._received[request.worker]

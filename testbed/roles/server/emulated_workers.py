@@ -6,6 +6,7 @@ computation is over. The server reads from a worker only when that worker's mess
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from testbed.roles.standstill import Suspicion
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
+from testbed.training import computation
 from testbed.training.parameter_service import Answer
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
@@ -87,8 +89,10 @@ class EmulatedWorkers:
         self._now = now
         self._wait = wait
         self._restart = restart
-        self._messages = 2 if asks else 1
-        self.reading = Reading(parts.arrivals, parts.connections.buffer, self._messages)
+        self._legs = computation.legs(settings)
+        # By worker: the messages that were received of it, each the end of a leg.
+        self._received: Counter[int] = Counter()
+        self.reading = Reading(parts.arrivals, parts.connections.buffer)
         self.killed_workers = KilledWorkers(settings.evaluator)
         self.active_faults = ActiveFaults()
         self.awaited: set[int] = set()
@@ -272,7 +276,9 @@ class EmulatedWorkers:
         connection = self._connections.workers.get(worker)
         if connection is None:
             return None
-        self.reading.begin(worker, connection, keep=keep, alone=alone)
+        leg = self._legs[self._received[worker] % len(self._legs)]
+        pushes, asks = leg.pushes and not alone, self._asks and (leg.asks or alone)
+        self.reading.begin(worker, connection, keep=keep, pushes=pushes, asks=asks)
         self._connections.watch(connection)
         began = told = time.monotonic()
         suspicion = Suspicion()
@@ -290,6 +296,7 @@ class EmulatedWorkers:
         if connection not in self._connections.open or arrived is None:
             self.claims(worker)
             return None
+        self._received[worker] += 1
         self._connections.watch(connection)
         if self.outstanding is not None:
             self.outstanding.received(worker)
@@ -362,6 +369,7 @@ class EmulatedWorkers:
         """Note that a worker is killed: what its connection still brings, until it ends, is ignored."""
         connection = self._connections.workers.pop(worker, None)
         self.reading.forget(worker)
+        del self._received[worker]
         if self.vectors is not None:
             self.vectors.keep(worker, None)
         if connection is not None:
@@ -377,7 +385,8 @@ class EmulatedWorkers:
             Bytes of each of these messages; None if the worker did not come back.
         """
         deadline = time.monotonic() + RETURN_TIMEOUT
-        while self.killed_workers.messages(worker) < self._messages:
+        greeting = 1 + self._asks
+        while self.killed_workers.messages(worker) < greeting:
             if time.monotonic() > deadline:
                 text = f"it did not come back within {RETURN_TIMEOUT:g} s"
                 self._report.event("warning", text, worker)

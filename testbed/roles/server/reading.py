@@ -16,34 +16,37 @@ class Reading:
         connection: the only worker's connection that is read now; None between two messages.
     """
 
-    def __init__(self, arrivals: Arrivals, buffer: memoryview, expected: int) -> None:
+    def __init__(self, arrivals: Arrivals, buffer: memoryview) -> None:
         """Begin with nothing read.
 
         Args:
             buffer: the memory into which all connections are read.
-            expected: the number of frames in one message; a report is one frame.
         """
         self.connection: Connection | None = None
         self._arrivals = arrivals
-        self._expected = expected
+        self._expected, self._asks = 1, True
         self._buffer = buffer
         self._apart = memoryview(bytearray(len(buffer)))
         self._keep = False
         self._push: Pushed | None = None
-        self._is_report = self._is_alone = False
+        self._is_report = False
         self._sizes: list[int] = []
         # Frames of messages that came in one read with the message before them, by worker.
         self._read_ahead: dict[int, deque[Frame]] = {}
 
-    def begin(self, worker: int, connection: Connection, *, keep: bool, alone: bool) -> None:
+    def begin(
+        self, worker: int, connection: Connection, *, keep: bool, pushes: bool, asks: bool
+    ) -> None:
         """Begin a worker's message, with the frames of it that were read ahead.
 
         Args:
             keep: True if others' messages may be read before this one is used.
-            alone: True if a question for parameters comes without a push.
+            pushes, asks: True if the message has a push, and a question for parameters. A report comes
+                in place of both.
         """
         self._push, self._keep, self.connection = None, keep, connection
-        self._is_report, self._is_alone = False, alone
+        self._is_report = False
+        self._expected, self._asks = pushes + asks, asks
         self._sizes.clear()
         kept = self._read_ahead.pop(worker, None) or deque()
         while kept:  # frames beyond this message are kept again
@@ -74,12 +77,14 @@ class Reading:
     @property
     def is_complete(self) -> bool:
         """True if the whole message was read."""
-        return len(self._sizes) >= (1 if self._is_report or self._is_alone else self._expected)
+        return len(self._sizes) >= (1 if self._is_report else self._expected)
 
     def end(self) -> Arrived | None:
-        """Stop reading; return the message, or None if it has no push."""
+        """Stop reading; return the message, or None if it was not read whole."""
         self.connection = None
-        return None if self._push is None else Arrived(self._push, tuple(self._sizes))
+        if not self.is_complete:
+            return None
+        return Arrived(self._push, tuple(self._sizes), self._asks)
 
     def forget(self, worker: int) -> None:
         """Drop what was read ahead from a worker that is killed."""

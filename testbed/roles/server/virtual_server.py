@@ -7,6 +7,7 @@ reads from a worker only when the clock waits for that worker's message.
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from testbed.clock.devices import devices
@@ -21,6 +22,7 @@ from testbed.roles.server.parts import Parts
 from testbed.roles.server.restoration import Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
+from testbed.training import computation
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire.frames import Frame, Kind
@@ -32,14 +34,11 @@ STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
 class VirtualServer:
     """The server of one run, under the virtual clock; a ``Driver`` of its connections."""
 
-    def __init__(
-        self, serving: Serving, *, times: Times, local_steps: int, channels: list[OrderChannel]
-    ) -> None:
+    def __init__(self, serving: Serving, *, times: Times, channels: list[OrderChannel]) -> None:
         """Make the server of a run.
 
         Args:
             times: the devices', as the clock draws them.
-            local_steps: gradients in each computation.
             channels: for the clock's orders, one per worker.
         """
         self.parts = parts = Parts.of(serving, self, self.now, virtual=True)
@@ -54,7 +53,8 @@ class VirtualServer:
         self._checkpoints = serving.checkpoints
         self._restart = serving.restart
         self._protocol = WORKER_PROTOCOLS[serving.half.protocol]
-        self._busy = times.busy(local_steps)
+        self._busy = times.busy()
+        self._legs = computation.legs(serving.settings)
         self._clock: StarClock | None = None
         self._clock_runs = False
         self._workers = EmulatedWorkers(
@@ -120,7 +120,8 @@ class VirtualServer:
             self._report.send(TrainingBegun(self._phase.began))
 
     def _make_clock(self, workers: Sequence[int]) -> StarClock:
-        timed = devices(self._settings, workers, self._protocol, self._busy)
+        protocol = partial(self._protocol, self._legs)
+        timed = devices(self._settings, workers, protocol, self._busy)
         return star_clock([self._service], self._workers, timed, self.parts.schedule)
 
     def _between(self) -> None:

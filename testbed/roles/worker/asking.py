@@ -1,5 +1,8 @@
 """The worker that asks: pull, compute, compress, wait, push (paper 001, Algorithm 1).
 
+What it computes before it pushes or asks is said by the legs of its half: after a leg that does not ask
+it goes on at its own copy of the parameters.
+
 Parameters are received straight into the model's own memory (unless pulls bring only what changed),
 and a dense float32 gradient is sent from where it was computed. A push and the next pull are sent in
 one call. While it waits, the worker listens, so that the end of training does not have to wait for it.
@@ -18,24 +21,29 @@ def ask(session: Session, pause: Pause, *, asked: bool) -> None:
     Args:
         asked: True if it has asked already, over another connection.
     """
-    connection, answers = session.connection, session.answers
+    connection, answers, computation = session.connection, session.answers, session.computation
     pull = header(Kind.PULL)
     answers.listen()
     if not asked:
         connection.sendall(pull)
+    computation.ask()
+    awaits, version = True, 0
     while True:
-        version = answers.wait()
-        if version is None:
-            return
+        if awaits:
+            came = answers.wait()
+            if came is None:
+                return
+            version = came
         session.faults.answered(version)
-        pause.begin()
+        leg = computation.leg
+        pause.begin(leg.gradients)
         session.line.training()
         with session.learners.take() as learner:
-            answers.take(learner.parameters)
-            gradient, loss = session.computation.gradient(
-                learner, session.computation.draw(answers.dealt), version
-            )
-            pieces = [*session.push(version, gradient, loss), pull]
+            if awaits:
+                answers.take(learner.parameters)
+            gradient, loss = computation.gradient(learner, computation.draw(answers.dealt), version)
+            pieces = session.push(version, gradient, loss) if leg.pushes else []
+            pieces = [*pieces, pull] if leg.asks else pieces
             # The gradient is valid only during the turn; what is not sent by then is copied.
             at_once = pause.over()
             rest = send_available(connection, pieces) if at_once else b"".join(pieces)
@@ -44,4 +52,6 @@ def ask(session: Session, pause: Pause, *, asked: bool) -> None:
             return
         answers.listen()
         connection.sendall(rest)
-        session.faults.pushed()
+        if leg.pushes:
+            session.faults.pushed()
+        awaits = leg.asks

@@ -22,8 +22,8 @@ class Pause(ABC):
     """The time between the arrival of parameters and the push."""
 
     @abstractmethod
-    def begin(self) -> None:
-        """Note that parameters have arrived."""
+    def begin(self, gradients: int = 1) -> None:
+        """Note that the worker begins to compute so many gradients."""
 
     @abstractmethod
     def over(self) -> bool:
@@ -42,11 +42,11 @@ class WallPause(Pause):
         self._training: float | None = None
         self._until = self._waiting = 0.0
 
-    def begin(self) -> None:
+    def begin(self, gradients: int = 1) -> None:
         now = time.monotonic()
         if self._training is None:
             self._training = now
-        computing, self._waiting = self._times.draw(now - self._training)
+        computing, self._waiting = self._times.draw(now - self._training, gradients)
         self._until = now + computing
 
     def over(self) -> bool:
@@ -79,7 +79,7 @@ class VirtualPause(Pause):
         self._standstill = standstill
         self._order: OrderKind | None = None
 
-    def begin(self) -> None:
+    def begin(self, gradients: int = 1) -> None:
         self._order = None
 
     def over(self) -> bool:

@@ -81,8 +81,8 @@ class OrderedWait:
         self._orders = orders
         self._order: OrderKind | None = None
 
-    def begin(self) -> None:
-        """Note that parameters have arrived."""
+    def begin(self, gradients: int = 1) -> None:
+        """Note that the worker begins to compute."""
         self.read.clear()
 
     def over(self) -> bool:
@@ -168,11 +168,17 @@ def _where_it_was(session: SlicedSession, orders: OrderChannel) -> tuple[list[in
 
 
 def _answer_all(session: SlicedSession, pause: WallWait | OrderedWait) -> None:
-    """Compute and push whenever all servers have answered, until all have said STOP."""
-    servers = session.servers
-    while (sessions := _await_answers(servers)) is not None:
-        versions = [link.version for link in servers.links]
+    """Compute and push until all servers have said STOP; wait for answers after each leg that asks."""
+    servers, asks = session.servers, True
+    sessions: Sequence[int] = ()
+    versions: Sequence[int] = ()
+    while True:
+        if asks:
+            if (answered := _await_answers(servers)) is None:
+                return
+            sessions, versions = answered, [link.version for link in servers.links]
         session.faults.answered(min(versions))
+        asks = session.computation.leg.asks
         if not _compute_and_push(session, pause, versions, sessions, servers.put_together):
             return
 
@@ -184,27 +190,27 @@ def _compute_and_push(
     sessions: Sequence[int],
     put_together: Callable[[FloatVector], None],
 ) -> bool:
-    """Compute at slices of some versions, push and ask; return False if all servers have stopped.
+    """Compute a leg at slices of some versions, and push or ask; return False if all have stopped.
 
     Args:
         sessions: those over which the slices came.
         put_together: writes the slices into one vector, float32, (|Θ|,).
     """
-    servers, pull = session.servers, header(Kind.PULL)
+    servers, leg = session.servers, session.computation.leg
+    pull = [header(Kind.PULL)] if leg.asks else []
 
     def send(messages: Sequence[Pieces]) -> None:
         servers.send(_expected(messages, servers, sessions, pause.read))
 
-    pause.begin()
+    pause.begin(leg.gradients)
     session.line.training()
     with session.learners.take() as learner:
         put_together(learner.parameters)
         gradient, loss = session.computation.gradient(
             learner, session.computation.draw(), min(versions)
         )
-        messages: list[Pieces] = [
-            [*push, pull] for push in session.pushes(versions, gradient, loss)
-        ]
+        pushes = session.pushes(versions, gradient, loss) if leg.pushes else [[]] * len(versions)
+        messages: list[Pieces] = [[*push, *pull] for push in pushes]
         # The gradient is valid only during the turn; what is not sent by then is copied.
         at_once = pause.over()
         if at_once:
@@ -217,7 +223,8 @@ def _compute_and_push(
         if servers.all_stopped:
             return False
         send(messages)
-    session.faults.pushed()
+    if leg.pushes:
+        session.faults.pushed()
     return True
 
 

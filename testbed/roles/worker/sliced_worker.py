@@ -49,7 +49,9 @@ def work_for_all(  # noqa: PLR0917 - what a worker is made of
     layout = learners.own.layout
     cut = slices(layout, settings.servers)
     encoding = EncodingChoice.model_validate(settings.training.encoding)
-    own_computation = SlicedComputation(half, batches, encoding, layout, cut, objective(settings))
+    own_computation = SlicedComputation(
+        half, batches, encoding, layout, cut, objective(settings), computation.legs(settings)
+    )
     buffer = memoryview(bytearray(4 * max(one.size for one in cut) + 4096))
     absence = settings.faults.server_absence
 

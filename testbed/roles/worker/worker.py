@@ -52,12 +52,18 @@ def work(  # noqa: PLR0917 - what a worker is made of
     layout = learners.own.layout
     batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
     half = computation.worker_half(settings, layout, number)
-    own_times = faults.paced(times.of_device(number, half.local_steps))
+    own_times = faults.paced(times.of_device(number))
     if settings.servers > 1:
         work_for_all(settings, identity, half, batches, learners, own_times, line, faults, orders)
         return
     encoding = EncodingChoice.model_validate(settings.training.encoding)
-    own_computation = Computation(half, batches, Codec(encoding, layout.sizes), objective(settings))
+    own_computation = Computation(
+        half,
+        batches,
+        Codec(encoding, layout.sizes),
+        objective(settings),
+        computation.legs(settings),
+    )
 
     def work_over(greeted: Greeted) -> None:
         """Work over one connection until training ends."""

@@ -1,0 +1,100 @@
+"""Downpour SGD: workers train on copies of their own, push now and then, and fetch now and then.
+
+Dean et al., "Large Scale Distributed Deep Networks" (2012), Algorithm 7.1; paper 003 (Ako) trains its
+systems of comparison with it. A worker takes a step at its own copy for every gradient,
+θ^i ← θ^i − η·g, and adds g to a sum. Every n_push-th gradient it pushes the sum, and begins a new one;
+every n_fetch-th gradient it asks for θ, which replaces its copy. The server does θ ← θ − η·Σg, however
+stale the sum is. With n_push = n_fetch = 1 this is ASGD without division by the staleness.
+
+Here a worker waits for the parameters that it has asked for, as everywhere in this testbed. η of both
+steps is the constant learning rate, without Adagrad.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from testbed.algorithms.diagnostic import Diagnostic
+from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.momentum_asgd import WholeStep
+from testbed.algorithms.rule import Rule
+from testbed.algorithms.server_half import ServerHalf
+from testbed.algorithms.worker_half import Leg, WorkerHalf
+from testbed.updates import DenseUpdate, FloatVector, Layout
+
+
+class DownpourOptions(Options):
+    """Downpour's parameters: how often a worker pushes, and how often it fetches."""
+
+    name: Literal["downpour"] = "downpour"
+    push_every: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="n_push: the gradients of a worker in the sum that it pushes.",
+    )
+    fetch_every: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="n_fetch: the gradients that a worker computes before it asks for parameters "
+        "again. Meanwhile it trains on its own copy.",
+    )
+
+
+class LocalTrainer(WorkerHalf):
+    """Trains on a copy of the parameters, and pushes the sum of its gradients."""
+
+    def __init__(self, layout: Layout, learning_rate: float) -> None:
+        self._eta = np.float32(learning_rate)
+        self._sum = np.zeros(layout.total, np.float32)
+
+    def local(self, step: int, parameters: FloatVector, gradient: FloatVector) -> None:
+        self._sum += gradient
+        parameters -= self._eta * gradient
+
+    def go_on(self, parameters: FloatVector, gradient: FloatVector) -> None:
+        parameters -= self._eta * gradient
+
+    def compress(self, gradient: FloatVector) -> DenseUpdate:
+        pushed = self._sum + gradient
+        self._sum[:] = 0
+        return DenseUpdate(pushed)
+
+
+class Downpour(ServedAlgorithm):
+    """Downpour SGD around one server or several, each with a slice of the parameters."""
+
+    options_type = DownpourOptions
+    diagnostics: ClassVar[tuple[Diagnostic, ...]] = Rule.diagnostics
+
+    @classmethod
+    def gradients_per_update(cls, options: DownpourOptions, conditions: Conditions) -> int | None:
+        return options.push_every
+
+    @staticmethod
+    def legs(options: DownpourOptions) -> Sequence[Leg]:
+        push_every, fetch_every = options.push_every, options.fetch_every
+        stop = math.lcm(push_every, fetch_every) + 1
+        ends = sorted({*range(0, stop, push_every), *range(0, stop, fetch_every)})
+        return tuple(
+            Leg(end - before, pushes=end % push_every == 0, asks=end % fetch_every == 0)
+            for before, end in itertools.pairwise(ends)
+        )
+
+    @staticmethod
+    def worker(options: DownpourOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
+        return LocalTrainer(layout, conditions.learning_rate)
+
+    @staticmethod
+    def server(
+        options: DownpourOptions,
+        layout: Layout,
+        parameters: FloatVector,
+        conditions: Conditions,
+    ) -> ServerHalf:
+        return WholeStep(parameters, layout, conditions)
