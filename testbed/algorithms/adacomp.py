@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
-from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate, as_rate
 from testbed.algorithms.outstanding import Outstanding
 from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
@@ -30,7 +30,7 @@ from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import FloatVector, Layout, SparseUpdate, Update
 
 
-class AdaCompOptions(CompressionOptions):
+class AdaCompOptions(CompressionOptions, AsynchronousOptions):
     """AdaComp's parameters."""
 
     name: Literal["adacomp"] = "adacomp"

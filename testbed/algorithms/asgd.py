@@ -9,14 +9,14 @@ from typing import Literal
 
 import numpy as np
 
-from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate, as_rate
 from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 
-class AsgdOptions(Options):
+class AsgdOptions(AsynchronousOptions):
     """ASGD has no parameters of its own: α is the experiment's learning rate."""
 
     name: Literal["asgd"] = "asgd"

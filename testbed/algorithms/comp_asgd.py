@@ -11,13 +11,13 @@ from pydantic import Field
 
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
-from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
 from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import FloatVector, Layout
 
 
-class CompAsgdOptions(CompressionOptions):
+class CompAsgdOptions(CompressionOptions, AsynchronousOptions):
     """Comp-ASGD's parameters; with ratio 1 it is ASGD."""
 
     name: Literal["comp-asgd"] = "comp-asgd"

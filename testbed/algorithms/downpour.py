@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
+from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
 from testbed.algorithms.momentum_asgd import WholeStep
 from testbed.algorithms.rule import Rule
 from testbed.algorithms.server_half import ServerHalf
@@ -27,7 +27,7 @@ from testbed.algorithms.worker_half import Leg, WorkerHalf
 from testbed.updates import DenseUpdate, FloatVector, Layout
 
 
-class DownpourOptions(Options):
+class DownpourOptions(AsynchronousOptions):
     """Downpour's parameters: how often a worker pushes, and how often it fetches."""
 
     name: Literal["downpour"] = "downpour"

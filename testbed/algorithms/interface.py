@@ -69,6 +69,18 @@ class Options(BaseModel):
     )
 
 
+class AsynchronousOptions(Options):
+    """The options of an algorithm whose server applies every push at once."""
+
+    staleness_bound: int | None = Field(
+        default=None,
+        ge=0,
+        description="τ of bounded staleness (SSP): a worker that has pushed over τ times more often "
+        "than the slowest one is sent parameters when that one has caught up; with several servers, by "
+        "the first one. Default (null): no worker waits for another.",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """The facts about a run that its algorithm may use.
@@ -194,7 +206,9 @@ class Algorithm(ABC):
     @classmethod
     def synchronous(cls, options: Any) -> bool:
         """Return True if an update may wait for a worker, so that a silent worker delays the others."""
-        return cls.protocol(options) != "pull"
+        return (
+            cls.protocol(options) != "pull" or getattr(options, "staleness_bound", None) is not None
+        )
 
     @staticmethod
     def worker(options: Any, layout: Layout, conditions: Conditions) -> WorkerHalf:

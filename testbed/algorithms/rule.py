@@ -19,7 +19,7 @@ from pydantic import Field
 from testbed.algorithms.compression import Scope, SelectionOptions, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.gap import DECAY, Granularity, gap
-from testbed.algorithms.interface import Conditions, ServedAlgorithm
+from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
 from testbed.algorithms.penalties import Divisor, NoPenalty, Penalty
 from testbed.algorithms.server_half import AsynchronousServer
 from testbed.algorithms.worker_half import WorkerHalf
@@ -32,7 +32,7 @@ MOMENTUM = 0.9
 """γ, as in the paper's experiments."""
 
 
-class RuleOptions(SelectionOptions):
+class RuleOptions(SelectionOptions, AsynchronousOptions):
     """The options of every rule: what its workers push."""
 
     scope: Scope = Field(

@@ -19,6 +19,7 @@ from testbed.errors import RunError
 from testbed.telemetry.records import UpdateRow
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
+from testbed.training.staleness_bound import StalenessBound
 from testbed.training.worker_states import Event, State, WorkerStates
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
@@ -177,6 +178,10 @@ class ParameterService(Stateful):
         # What an aggregator waits for are devices, and it suspects these itself.
         above = settings.aggregators and index < settings.servers
         self._silence = Silence(None if above else settings.timing.suspect_after)
+        # A worker needs every server's slice, so it is enough that the first server holds its own back.
+        # If each did by counts of its own, two workers might wait for each other at two servers.
+        bound = settings.training.algorithm.get("staleness_bound")
+        self._bound = StalenessBound(None if index else bound)
         self._begun = False
 
     @property
@@ -199,6 +204,7 @@ class ParameterService(Stateful):
         self._states.handle(Event.JOIN, worker)
         self._sent[worker] = None
         self._bytes[worker] = 0
+        self._bound.joined(worker)
         self.half.joined(worker)
         if self._begun:
             self._expect(worker, time)
@@ -224,6 +230,7 @@ class ParameterService(Stateful):
         self._silence.ends(worker)
         if self.finished:
             return  # there will be no other update
+        self._bound.forget(worker)
         self.half.forget(worker)
         self._states.release()  # workers that waited for this one may go on
         self._advanced(before)
@@ -232,6 +239,7 @@ class ParameterService(Stateful):
         """Let a suspected worker, which has sent something, take part again."""
         self._silence.was_slow(worker)
         self._observer.welcomed(worker, time, self.half.version)
+        self._bound.joined(worker)
         self.half.joined(worker)
 
     def _expect(self, worker: int, time: float) -> None:
@@ -349,6 +357,7 @@ class ParameterService(Stateful):
             delay = None
         else:
             delay = self._apply(half, worker, push, time)
+            self._bound.pushed(worker)
         self._observer.row(
             UpdateRow(
                 iteration=before + (delay is not None),
@@ -424,7 +433,7 @@ class ParameterService(Stateful):
             # Sending to one worker may show that another is gone.
             if self._states[worker] is not State.ASKING or not has_room(worker):
                 continue
-            if self.half.pull(worker, time=time) is None:
+            if not self._bound.allows(worker) or self.half.pull(worker, time=time) is None:
                 self._states.handle(Event.BLOCK, worker)
             else:
                 self._states.handle(Event.SEND, worker)

@@ -134,7 +134,8 @@ class Played:
         )
         self.clock = StarClock([self.service], self, devices)
 
-    def busy(self, worker: int, now: float) -> float:
+    def busy(self, worker: int, now: float, gradients: int) -> float:
+        assert gradients == 1
         assert now == self.clock.now
         duration = self.case.duration(worker, self.asked[worker])
         self.asked[worker] += 1
@@ -631,7 +632,7 @@ def test_a_worker_that_sends_an_invalid_push_is_left_out() -> None:
 
     def receive(worker: int, keep: bool) -> Arrived | None:
         arrived = real(worker, keep)
-        if worker == 1 and arrived is not None:
+        if worker == 1 and arrived is not None and arrived.push is not None:
             arrived.push = Pushed(99, arrived.push.update, 4, 0.0)
         return arrived
 

@@ -37,9 +37,9 @@ def test_clusters_with_three_servers_agree(tmp_path: Path) -> None:
 def test_struck_workers_of_three_servers_agree(tmp_path: Path, how: str) -> None:
     assert_agree(
         tmp_path,
-        training={"updates": 60},
+        training={"updates": 60, "learning_rate": 0.02},
         algorithms=[
-            {"name": "asgd"},
+            {"name": "downpour", "push_every": 2, "fetch_every": 3, "staleness_bound": 4},
             {"name": "sync-sgd", "wait_for": 6, "protocol": "push-and-wait"},
         ],
         devices={"workers": 8, "servers": 3, "suspect_after": "2s"},

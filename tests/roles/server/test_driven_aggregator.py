@@ -117,8 +117,9 @@ def serve(clock: Clock, devices: list[socket.socket], version: int) -> None:
 def take(clock: Clock, number: int, base: int) -> Outcome:
     """Have the aggregator read a device's push and apply it; return what came of that."""
     received = clock.ask(driving.Receive(number)).value
-    base_version, update, payload, loss, count, sizes = received
-    assert (base_version, payload, count, list(sizes)) == (base, 4 * SIZE, 0, [DENSE, 32])
+    base_version, update, payload, loss, count, asks, sizes = received
+    assert (base_version, payload, count, asks) == (base, 4 * SIZE, 0, True)
+    assert list(sizes) == [DENSE, 32]
     return clock.ask(driving.Apply(number, update, base, loss, 2.0))
 
 

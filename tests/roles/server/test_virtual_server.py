@@ -81,7 +81,7 @@ def virtual(
     chosen = settings(**run)
     ends = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(chosen.workers))
     ours, theirs = ([OrderChannel(end) for end in side] for side in zip(*ends, strict=True))
-    make = partial(VirtualServer, times=Times.of(chosen), local_steps=1, channels=ours)
+    make = partial(VirtualServer, times=Times.of(chosen), channels=ours)
     running = Running(monkeypatch, make, None, rules=told, **run)
     try:
         yield running, theirs

@@ -49,8 +49,8 @@ def test_a_slow_fault_slows_the_next_computation() -> None:
     mine, _, paces, told = parking(Fault(0, "slow", factor=3.0), probability=1.0)
 
     class Times:
-        def draw(self, now: float) -> tuple[float, float]:
-            return 2.0, now
+        def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
+            return 2.0 * gradients, now
 
     paced = mine.paced(Times())
     assert paced.draw(5.0) == (2.0, 5.0)
