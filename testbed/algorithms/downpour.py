@@ -6,8 +6,9 @@ systems of comparison with it. A worker takes a step at its own copy for every g
 every n_fetch-th gradient it asks for θ, which replaces its copy. The server does θ ← θ − η·Σg, however
 stale the sum is. With n_push = n_fetch = 1 this is ASGD without division by the staleness.
 
-Here a worker waits for the parameters that it has asked for, as everywhere in this testbed. η of both
-steps is the constant learning rate, without Adagrad.
+Here a worker waits for the parameters that it has asked for, as everywhere in this testbed. η of a
+worker's step is that of its base version, η of the server's that of the push's arrival; there is no
+Adagrad.
 """
 
 import itertools
@@ -20,6 +21,7 @@ from pydantic import Field
 
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
+from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.momentum_asgd import WholeStep
 from testbed.algorithms.rule import Rule
 from testbed.algorithms.server_half import ServerHalf
@@ -49,16 +51,20 @@ class DownpourOptions(AsynchronousOptions):
 class LocalTrainer(WorkerHalf):
     """Trains on a copy of the parameters, and pushes the sum of its gradients."""
 
-    def __init__(self, layout: Layout, learning_rate: float) -> None:
-        self._eta = np.float32(learning_rate)
+    not_saved = frozenset({"learning_rate"})
+
+    def __init__(self, layout: Layout, learning_rate: LearningRate) -> None:
+        self.learning_rate = learning_rate
         self._sum = np.zeros(layout.total, np.float32)
 
-    def local(self, step: int, parameters: FloatVector, gradient: FloatVector) -> None:
+    def local(
+        self, step: int, parameters: FloatVector, gradient: FloatVector, version: int
+    ) -> None:
         self._sum += gradient
-        parameters -= self._eta * gradient
+        self.go_on(parameters, gradient, version)
 
-    def go_on(self, parameters: FloatVector, gradient: FloatVector) -> None:
-        parameters -= self._eta * gradient
+    def go_on(self, parameters: FloatVector, gradient: FloatVector, version: int) -> None:
+        parameters -= np.float32(self.learning_rate(version)) * gradient
 
     def compress(self, gradient: FloatVector) -> DenseUpdate:
         pushed = self._sum + gradient
@@ -70,6 +76,7 @@ class Downpour(ServedAlgorithm):
     """Downpour SGD around one server or several, each with a slice of the parameters."""
 
     options_type = DownpourOptions
+    scheduled = True
     diagnostics: ClassVar[tuple[Diagnostic, ...]] = Rule.diagnostics
 
     @classmethod
@@ -88,7 +95,7 @@ class Downpour(ServedAlgorithm):
 
     @staticmethod
     def worker(options: DownpourOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        return LocalTrainer(layout, conditions.learning_rate)
+        return LocalTrainer(layout, conditions.rate)
 
     @staticmethod
     def server(

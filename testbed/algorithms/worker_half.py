@@ -35,7 +35,9 @@ class WorkerHalf(Stateful, ABC):
     numbers, strings, tuples, lists, dicts, sets and arrays.
     """
 
-    def local(self, step: int, parameters: FloatVector, gradient: FloatVector) -> None:
+    def local(
+        self, step: int, parameters: FloatVector, gradient: FloatVector, version: int
+    ) -> None:
         """Apply a gradient that is not pushed by itself to the worker's copy of the parameters.
 
         Those are all of a leg but the last, and also the last one if the leg does not push.
@@ -45,10 +47,11 @@ class WorkerHalf(Stateful, ABC):
                 dropped.
             parameters: float32, (|Θ|,), changed in place; the next gradient is computed there.
             gradient: float32, (|Θ|,).
+            version: the base version: of the parameters that the worker was sent last.
         """
         raise NotImplementedError("a half with several local steps says what each of them does")
 
-    def go_on(self, parameters: FloatVector, gradient: FloatVector) -> None:
+    def go_on(self, parameters: FloatVector, gradient: FloatVector, version: int) -> None:
         """Apply the last gradient of a leg that pushes and does not ask to the worker's copy.
 
         Called before ``compress`` is; the arguments are those of ``local``.

@@ -319,16 +319,16 @@ class Computation:
         self._buffers.put(learner)
         for step, one in enumerate(drawn.batches[:-1]):
             gradient, _ = self._objective.gradient(learner, self._batches, one, version)
-            half.local(step, parameters, gradient)
+            half.local(step, parameters, gradient, version)
         gradient, loss = self._objective.gradient(
             learner, self._batches, drawn.batches[-1], version
         )
         self._buffers.take(learner)
         if not leg.pushes:
             self._buffers.commit()
-            half.local(leg.gradients - 1, parameters, gradient)
+            half.local(leg.gradients - 1, parameters, gradient, version)
         elif not leg.asks:
-            half.go_on(parameters, gradient)
+            half.go_on(parameters, gradient, version)
         if not leg.asks:
             self._own = parameters.copy()
         return gradient, loss

@@ -15,9 +15,7 @@ LAYOUT = Layout(("only",), (4,))
 CONDITIONS = Conditions(learning_rate=ETA, workers=1, batch_size=1, updates=100)
 
 
-@pytest.mark.parametrize(
-    ("push_every", "fetch_every"), itertools.product((1, 2, 3, 4, 6), repeat=2)
-)
+@pytest.mark.parametrize(("push_every", "fetch_every"), [(1, 3), (2, 3), (4, 6), (6, 2)])
 def test_legs_are_the_multiples_of_both_periods(push_every: int, fetch_every: int) -> None:
     legs = Downpour.legs(DownpourOptions(push_every=push_every, fetch_every=fetch_every))
     ends = list(itertools.accumulate(leg.gradients for leg in legs))
