@@ -37,14 +37,14 @@ def test_every_gradient_is_pushed_once_and_moves_the_own_copy() -> None:
     server = Downpour.server(DownpourOptions(), LAYOUT, np.zeros(4, np.float32), CONDITIONS)
     one, two, three = (np.full(4, value, np.float32) for value in (1, 2, 4))
     own = np.zeros(4, np.float32)
-    half.local(0, own, one)
-    half.go_on(own, two)  # the push of gradients 1 and 2, after which the worker goes on
+    half.local(0, own, one, 0)
+    half.go_on(own, two, 0)  # the push of gradients 1 and 2, after which the worker goes on
     pushed = half.compress(two)
     assert isinstance(pushed, DenseUpdate)
     np.testing.assert_array_equal(pushed.values, 3)
     np.testing.assert_array_equal(own, -ETA * 3)
     assert server.push(0, pushed, 0) == 0
-    half.local(0, own, three)  # it asks after this one, and its copy is replaced
+    half.local(0, own, three, 0)  # it asks after this one, and its copy is replaced
     pushed = half.compress(one)
     np.testing.assert_array_equal(pushed.values, 5)
     assert (
