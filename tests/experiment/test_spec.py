@@ -152,6 +152,10 @@ def test_checkpoints_need_a_server_and_a_killed_server_needs_them() -> None:
         (killed, r"add `checkpoints: \{every: 1000\}`"),
         ({"checkpoints": {"every": 10}, "algorithms": ["all-to-all"]}, "'all-to-all' has none"),
         (emulated | {"algorithms": [feedback]}, "error feedback"),
+        (
+            emulated | {"algorithms": [{"name": "downpour", "fetch_every": 2}]},
+            "own copies of the parameters",
+        ),
     ):
         with pytest.raises(ValidationError, match=told):
             make(**changes)
