@@ -99,9 +99,10 @@ def dump(spec: Spec) -> str:
     if spec.evaluation.measure is None:
         del data["evaluation"]["measure"]
     for algorithm in data["algorithms"]:
-        for key in ("label", "learning_rate", "encoding", "pulls"):
-            if algorithm[key] is None:
-                del algorithm[key]  # `runs` makes a label; the spec has the others
+        # `runs` makes a label, the spec has the next three; not every algorithm has the last.
+        for key in ("label", "learning_rate", "encoding", "pulls", "staleness_bound"):
+            if algorithm.get(key, key) is None:
+                del algorithm[key]
     return yaml.dump(
         data,
         Dumper=_Dumper,
