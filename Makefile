@@ -102,7 +102,7 @@ dashboards: install ## generate the Grafana dashboards, and print how to open th
 
 # Some tests measure times, on a host that others may share: what fails beside other tests runs once more, alone.
 test: install lint ## run the linters and the whole test suite
-	$(BIN)/pytest -n 2 --dist loadscope || { [ $$? = 1 ] && echo "these tests failed; each runs once more, alone:" && \
+	$(BIN)/pytest -n 3 --dist loadscope || { [ $$? = 1 ] && echo "these tests failed; each runs once more, alone:" && \
 		$(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none; }
 
 .PHONY: test-ray
