@@ -26,7 +26,7 @@ WORKERS = (16, 200)
 BATCH = 500
 MODEL = "cnn-5x5"
 _NOISE = (0.0, 0.5, 2.0)
-"""Of a gradient beside the direction that all have: with little of it a small k is best."""
+"""Lengths of a gradient's random part, as multiples of the common part: with 0 a small k is best."""
 _EACH = 5
 """Updates with one level of noise."""
 

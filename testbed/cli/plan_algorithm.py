@@ -1,4 +1,4 @@
-"""What algorithms choose for a run, and why, in ``testbed plan``."""
+"""The lines of ``testbed plan`` in which algorithms explain what they choose for a run."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""What algorithms estimate from a few mini-batches, computed on a whole training set.
+"""The exact loss, and the gradient's norm and variance, of training images: algorithms estimate them.
 
 The images are cut into mini-batches that do not overlap, and each has a gradient. Their mean is the
 gradient of the loss of all of them, and their variance is an unbiased estimate, from as many samples as

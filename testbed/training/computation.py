@@ -222,7 +222,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a worker computes on in one leg.
+    """The mini-batches that a worker has drawn for one leg, and how it begins.
 
     Attributes:
         batches: the mini-batch of each gradient.

@@ -1,4 +1,4 @@
-"""What algorithms import when they first need it: a role in a container cannot import it by itself."""
+"""Modules that algorithms import late are declared: a forked role in a container lacks them."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ``testbed plan`` says of an algorithm's choices."""
+"""``testbed plan`` prints the choices of an algorithm, and why it makes them."""
 
 from typing import Any
 

@@ -18,7 +18,8 @@ Untried: TypeAlias = Literal["lowest", "middle", "highest"]
 
 
 _TOLERANCE = 1e-14
-"""Of the objective. Times are as exact as its root: with the solver's own 1e-8 they were 1e-4 off."""
+"""The solver's tolerance of the objective. Times are as exact as its root: with its own 1e-8 they were
+1e-4 off."""
 
 
 class IterationTimes(Stateful):

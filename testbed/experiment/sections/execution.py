@@ -8,7 +8,7 @@ from testbed.experiment.sections.section import Section
 
 
 class ExactSpec(Section):
-    """What evaluations compute on the training images, for comparison with what algorithms estimate."""
+    """The exact loss and gradient of training images at evaluations, to compare estimates with."""
 
     images: int | None = Field(
         default=None,
