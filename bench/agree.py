@@ -120,8 +120,9 @@ def usable() -> tuple[list[str], str]:
     return list(RUNTIMES), ""
 
 
-def show(name: str, found: Sequence[Pair]) -> None:
-    """Print the runs of an experiment, and what differs."""
+def show(name: str, found: Sequence[Pair]) -> bool:
+    """Print the runs of an experiment, and what differs; return True if anything does."""
+    differs = False
     width = max(len(name), *(len(pair.emulated["algorithm"]) for pair in found))
     print(
         f"{name:{width}}  {'emulated in':12}  {'parameters':16}  {'payload':>9}  {'message':>9}  "
@@ -137,8 +138,10 @@ def show(name: str, found: Sequence[Pair]) -> None:
             f"{a['host_seconds']:.1f} and {b['host_seconds']:.1f}"
         )
         for difference in pair.differences():
+            differs = True
             print(f"  DIFFERENT: {difference}")
     print(flush=True)
+    return differs
 
 
 def main() -> int:
@@ -160,8 +163,7 @@ def main() -> int:
             continue
         # All ways of a run below each other.
         runs = len(made) // len(runtimes)
-        show(spec.stem, sorted(made, key=lambda pair: made.index(pair) % runs))
-        status |= any(pair.differences() for pair in made)
+        status |= show(spec.stem, sorted(made, key=lambda pair: made.index(pair) % runs))
     if without:
         print(without)
     if not status:

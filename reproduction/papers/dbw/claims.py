@@ -6,8 +6,9 @@ down to ``FACTOR`` times.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,6 +34,24 @@ def _verdict(text: str, each: list[bool], measured: str) -> Verdict:
     return Verdict(
         text, sum(each) > len(each) / 2, f"{measured}; in {sum(each)} of {len(each)} seeds"
     )
+
+
+Seconds: TypeAlias = dict[int, float]
+"""By seed, the seconds to a target."""
+
+
+def _beside_fastest(
+    lines: Lines, fast: str, others: Sequence[str], target: Target
+) -> tuple[Seconds, Seconds] | None:
+    """Return a line's seconds to a target, and those of the fastest other line with the same seed.
+
+    The seeds are those that the line and all others with runs have; None if there are none.
+    """
+    there = [name for name in others if lines[name].runs]
+    ours, *theirs = common(*(lines[name].seconds_to(target) for name in (fast, *there)))
+    if not theirs or not ours:
+        return None
+    return ours, {seed: min(one[seed] for one in theirs) for seed in ours}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +98,13 @@ class AtLeastAsFast:
 
     def check(self, lines: Lines) -> Verdict:
         """Compare with the fastest of the others that have runs, on the seeds that all of them have."""
-        there = [name for name in self.others if lines[name].runs]
-        times = common(*(lines[name].seconds_to(self.target) for name in (self.fast, *there)))
-        if not there or not times[0]:
+        found = _beside_fastest(lines, self.fast, self.others, self.target)
+        if found is None:
             return Verdict(self.text)
-        ours, *theirs = times
+        ours, fastest = found
         each = [
-            math.isfinite(ours[seed]) and ours[seed] <= _ALMOST * min(one[seed] for one in theirs)
-            for seed in ours
+            math.isfinite(ours[seed]) and ours[seed] <= _ALMOST * fastest[seed] for seed in ours
         ]
-        fastest = {seed: min(one[seed] for one in theirs) for seed in ours}
         return _verdict(self.text, each, f"{_mean(ours)}, the fastest other {_mean(fastest)}")
 
 
@@ -108,12 +124,11 @@ class TimesFaster:
 
     def check(self, lines: Lines) -> Verdict:
         """Compare the median over the seeds with the paper's factor, two-sided."""
-        there = [name for name in self.others if lines[name].runs]
-        times = common(*(lines[name].seconds_to(self.target) for name in (self.fast, *there)))
-        if not there or not times[0]:
+        found = _beside_fastest(lines, self.fast, self.others, self.target)
+        if found is None:
             return Verdict(self.text)
-        ours, *theirs = times
-        ratios = [min(one[seed] for one in theirs) / ours[seed] for seed in ours]
+        ours, fastest = found
+        ratios = [fastest[seed] / ours[seed] for seed in ours]
         if not all(map(math.isfinite, ratios)):
             return Verdict(self.text, False, "not reached")
         median = float(np.median(ratios))

@@ -104,6 +104,18 @@ def _seconds(line: Line) -> dict[int, float]:
     return line.seconds_to(LOSS)
 
 
+def _boxes(groups: Mapping[str, tuple[Series, ...]]) -> Boxes:
+    """Return the panel of the seconds to the loss, by group."""
+    return Boxes(
+        {
+            group: {curve.title: name for name, curve in _curves(series).items()}
+            for group, series in groups.items()
+        },
+        _seconds,
+        f"seconds to {LOSS}",
+    )
+
+
 def _beside(name: str, estimate: str, exact: str) -> tuple[Panel, Panel]:
     """Return the panels of an estimate and of the exact value."""
     return (
@@ -241,16 +253,7 @@ FIG6 = Part(
             _loss(lines.at(alpha), f"α = {alpha:g}", y_label=alpha == lines.ALPHAS[0])
             for alpha in lines.ALPHAS
         ),
-        Boxes(
-            {
-                f"α = {alpha:g}": {
-                    curve.title: name for name, curve in _curves(lines.at(alpha)).items()
-                }
-                for alpha in lines.ALPHAS
-            },
-            _seconds,
-            f"seconds to {LOSS}",
-        ),
+        _boxes({f"α = {alpha:g}": lines.at(alpha) for alpha in lines.ALPHAS}),
     ),
     (
         *(
@@ -289,16 +292,7 @@ FIG8 = Part(
     (_table(LOSS), _OF_K),
     (
         *(_loss(lines.of_batch(batch), f"B = {batch}") for batch in knee.BATCHES),
-        Boxes(
-            {
-                f"B = {batch}": {
-                    curve.title: name for name, curve in _curves(lines.of_batch(batch)).items()
-                }
-                for batch in knee.BATCHES
-            },
-            _seconds,
-            f"seconds to {LOSS}",
-        ),
+        _boxes({f"B = {batch}": lines.of_batch(batch) for batch in knee.BATCHES}),
     ),
     (
         BestStatic(6, lines.static_of_batch(16), LOSS, "B = 16"),

@@ -1,7 +1,7 @@
 """Claims that Gap-Aware's paper makes, of the values that runs end with."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -9,6 +9,11 @@ from reproduction.claims import Verdict, mean
 from reproduction.measures import Line, Lines, common
 
 Measure: TypeAlias = Callable[[Line], dict[int, float]]
+
+
+def _with_every_seed(text: str, holds: Sequence[bool], measured: str) -> Verdict:
+    """Return the verdict on a claim that has to hold with every seed."""
+    return Verdict(text, all(holds), f"{measured}; {sum(holds)} of {len(holds)} seeds")
 
 
 def perplexity(line: Line) -> dict[int, float]:
@@ -40,9 +45,9 @@ class Ends:
         values = self.measure(line)
         if not values:
             return Verdict(text)
-        inside = sum(self.least <= value <= self.most for value in values.values())
+        inside = [self.least <= value <= self.most for value in values.values()]
         told = ", ".join(f"{value:.2f}" for value in values.values())
-        return Verdict(text, inside == len(values), f"{told}; {inside} of {len(values)} seeds")
+        return _with_every_seed(text, inside, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +69,9 @@ class Within:
         ours, theirs = common(lines[self.name].last(), lines[self.other].last())
         if not ours:
             return Verdict(self.says)
-        near = sum(ours[seed] >= theirs[seed] - self.points for seed in ours)
+        near = [ours[seed] >= theirs[seed] - self.points for seed in ours]
         a, b = mean(ours), mean(theirs)
-        told = f"{a:.2f} and {b:.2f} ({a - b:+.2f}); {near} of {len(ours)} seeds"
-        return Verdict(self.says, near == len(ours), told)
+        return _with_every_seed(self.says, near, f"{a:.2f} and {b:.2f} ({a - b:+.2f})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +89,11 @@ class Best:
         if not ours:
             return Verdict(text)
         best = {seed: max(values[seed] for values in theirs) for seed in ours}
-        won = sum(ours[seed] >= best[seed] for seed in ours)
+        won = [ours[seed] >= best[seed] for seed in ours]
         means = {name: mean(values) for name, values in zip(rivals, theirs, strict=True)}
         first = max(means, key=lambda name: means[name])
-        told = (
-            f"{mean(ours):.2f}; the best other, {lines[first].series.title}, {means[first]:.2f}; "
-            f"{won} of {len(ours)} seeds"
-        )
-        return Verdict(text, won == len(ours), told)
+        told = f"{mean(ours):.2f}; the best other, {lines[first].series.title}, {means[first]:.2f}"
+        return _with_every_seed(text, won, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,10 @@ class LosesMost:
             {seed: before[seed] - after[seed] for seed in before}
             for before, after in zip(values[::2], values[1::2], strict=True)
         ]
-        most = sum(all(losses[0][seed] > other[seed] for other in losses[1:]) for seed in losses[0])
+        ours, *theirs = losses
+        most = [all(ours[seed] > other[seed] for other in theirs) for seed in ours]
         told = ", ".join(f"{mean(one):.2f}" for one in losses)
-        return Verdict(
-            text, most == len(losses[0]), f"{told} points; {most} of {len(losses[0])} seeds"
-        )
+        return _with_every_seed(text, most, f"{told} points")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +149,9 @@ class Times:
         ours, theirs = common(self.measure(lines[self.name]), self.measure(lines[self.other]))
         if not ours:
             return Verdict(self.says)
-        inside = sum(self.least <= ours[seed] / theirs[seed] <= self.most for seed in ours)
+        inside = [self.least <= ours[seed] / theirs[seed] <= self.most for seed in ours]
         a, b = mean(ours), mean(theirs)
-        told = f"{a:.2f} and {b:.2f} ({a / b:.2f} times); {inside} of {len(ours)} seeds"
-        return Verdict(self.says, inside == len(ours), told)
+        return _with_every_seed(self.says, inside, f"{a:.2f} and {b:.2f} ({a / b:.2f} times)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +168,8 @@ class Falls:
         first, last = common(*(line.mean(self.diagnostic, part, 5) for part in (0, 4)))
         if not first:
             return Verdict(text)
-        falls = sum(last[seed] < first[seed] for seed in first)
-        told = f"{mean(first):.2f} to {mean(last):.2f}; {falls} of {len(first)} seeds"
-        return Verdict(text, falls == len(first), told)
+        falls = [last[seed] < first[seed] for seed in first]
+        return _with_every_seed(text, falls, f"{mean(first):.2f} to {mean(last):.2f}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +194,5 @@ class Below:
         ours, theirs = common(line.mean(self.diagnostic), other.mean(self.than))
         if not ours:
             return Verdict(text)
-        below = sum(ours[seed] < theirs[seed] for seed in ours)
-        told = f"{mean(ours):.2f} and {mean(theirs):.2f}; {below} of {len(ours)} seeds"
-        return Verdict(text, below == len(ours), told)
+        below = [ours[seed] < theirs[seed] for seed in ours]
+        return _with_every_seed(text, below, f"{mean(ours):.2f} and {mean(theirs):.2f}")

@@ -1,6 +1,6 @@
 """The experiment file's sections on learning: model, training, evaluation."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -9,7 +9,7 @@ from testbed.experiment.sections.functions import FunctionSection
 from testbed.experiment.sections.losses import MeasureSpec, own_measure
 from testbed.experiment.sections.section import Section, as_tuple
 
-MODELS = (
+ImageModel: TypeAlias = Literal[
     "cnn",
     "mlp",
     "mlp-large",
@@ -18,8 +18,10 @@ MODELS = (
     "resnet20",
     "resnet18",
     "wide-resnet-16-4",
-)
+]
 """The models of images."""
+MODELS: tuple[str, ...] = get_args(ImageModel)
+"""Their names."""
 TRANSFORMER = "transformer"
 """The model of tokens, which has keys of its own."""
 OF_ADACOMP = ("cnn", "mlp", "mlp-large")
@@ -29,16 +31,7 @@ OF_ADACOMP = ("cnn", "mlp", "mlp-large")
 class ModelSpec(FunctionSection):
     """The model, and how its parameters are initialised."""
 
-    name: Literal[
-        "cnn",
-        "mlp",
-        "mlp-large",
-        "cnn-small",
-        "cnn-5x5",
-        "resnet20",
-        "resnet18",
-        "wide-resnet-16-4",
-    ] = Field(
+    name: ImageModel = Field(
         description="cnn: AdaComp's convolutional network, 211,690 parameters on 28×28; mlp: "
         "784-128-64-10, 109,386 parameters; mlp-large: 784-512-512-10; cnn-small: two convolutions "
         "with BatchNorm, and dropout, 1,922 parameters on 28×28; cnn-5x5: two convolutions of "
