@@ -2,10 +2,10 @@
 
 Runs ``SPECS`` (or the file named) in each of them under the virtual clock, and compares what must be
 equal: the final parameters, the payload and message bytes (at the last update, and after every
-connection is closed), and the virtual time. Wire bytes are measured in an emulation and modelled in
-the simulator: they must be within 0.5 %. Docker takes part, with roles forked into containers and with
-roles that the containers start, where an engine has the image of this code. Exits with status 1 if
-anything differs.
+connection is closed), the virtual time, and how busy devices and their links were. Wire bytes are
+measured in an emulation and modelled in the simulator: they must be within 0.5 %. Docker takes part,
+with roles forked into containers and with roles that the containers start, where an engine has the
+image of this code. Exits with status 1 if anything differs.
 """
 
 import argparse
@@ -79,6 +79,8 @@ class Pair:
                     for key in ("parameters_sha256", *_COUNTED, *_LOCAL)
                     if told.get(key) != other.get(key)
                 ]
+        if a["utilisation"] != b["utilisation"]:
+            found.append(f"utilisation: {a['utilisation']} emulated, {b['utilisation']} simulated")
         if abs(self.wire_ratio - 1) > WIRE_TOLERANCE:
             found.append(f"wire bytes: modelled ÷ measured is {self.wire_ratio:.4f}")
         if a["traffic"]["reconciled"] is not True:

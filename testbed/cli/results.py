@@ -37,6 +37,9 @@ from testbed.results.tables.reaching import Reaching, reaching
 from testbed.results.tables.reaching import records as reaching_records
 from testbed.results.tables.servers import HEADINGS as SERVER_HEADINGS
 from testbed.results.tables.servers import server_rows
+from testbed.results.tables.utilisation import HEADINGS as UTILISATION_HEADINGS
+from testbed.results.tables.utilisation import in_words, utilisation_rows
+from testbed.results.tables.utilisation import records as utilisation_records
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
 _ELSEWHERE = {"ended", "reason", "classes", "diagnostics"}
@@ -149,6 +152,7 @@ def _tables(run: Run) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]
     yield USE_HEADINGS, [row.cells for row in link_use_rows(run)]
     yield DIAGNOSTIC_HEADINGS, [row.cells for row in diagnostic_rows(run)]
     yield SERVER_HEADINGS, server_rows(run)
+    yield UTILISATION_HEADINGS, utilisation_rows(run)
 
 
 def compare(
@@ -296,9 +300,10 @@ def _shown(run: Run) -> dict[str, Any]:
 
 
 def _shown_whole(run: Run) -> dict[str, Any]:
-    """Return ``_shown`` and what tables and journals hold: classes, diagnostics, bytes over links."""
+    """Return ``_shown`` and what tables and journals hold: classes, diagnostics, links, devices."""
     rows = {"classes": class_records(class_rows(run)), "diagnostics": diagnostic_records(run)}
-    return _shown(run) | rows | {"over_links": link_use_records(run)}
+    rows |= {"over_links": link_use_records(run), "devices": utilisation_records(run)}
+    return _shown(run) | rows
 
 
 def _faults(run: Run) -> dict[str, str]:
@@ -342,6 +347,8 @@ def _facts(run: Run) -> dict[str, str]:
         )
     if len(differences) > _DIFFERENCES:
         facts["and"] = f"{len(differences) - _DIFFERENCES} more: `testbed traffic` lists all"
+    if used := in_words(run):
+        facts["use"] = used
     if diverged_at is not None:
         facts["diverged"] = f"the loss was not finite at iteration {diverged_at:,}"
     if summary.reconstructed:

@@ -218,7 +218,9 @@ class WorkerConditions(Stateful):
         if until <= condition.frozen:
             return
         if state.begun and not state.finished:
-            condition.owed += until - max(condition.frozen, self._clock.now)
+            begin = max(condition.frozen, self._clock.now)
+            condition.owed += until - begin
+            self._clock.computing.freeze(worker, begin, until)
         condition.frozen = until
 
     def cut_off(self, worker: int, until: float) -> None:
@@ -288,6 +290,7 @@ class WorkerConditions(Stateful):
         """Make a worker silent for good; what is under way from it arrives only if ``arriving``."""
         state, condition = self._clock.workers[worker], self._conditions[worker]
         condition.lost, condition.frozen, condition.owed = True, inf, 0.0
+        self._clock.computing.cut(worker, self._clock.now)
         self._give_up(worker, arriving)
         if self._clock.transfers is not None and state.protocol.asks:
             for number in self._clock.conversations.of_worker(worker):
@@ -324,6 +327,7 @@ class WorkerConditions(Stateful):
         state, condition = self._clock.workers[worker], self._conditions[worker]
         self._give_up(worker, arriving=False)
         del self._clock.workers[worker]
+        self._clock.retire(worker, state)
         if self._clock.transfers is not None:
             self._clock.transfers.drop(self._clock.now, worker)
         condition.frozen = condition.owed = 0.0

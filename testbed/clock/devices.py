@@ -14,15 +14,15 @@ def devices(
     settings: Settings,
     workers: Sequence[int],
     protocol: Callable[[], WorkerProtocol],
-    busy: Callable[[int, float, int], float],
+    busy: Callable[[int, float, int], tuple[float, float]],
 ) -> Devices:
     """Return the devices of a run.
 
     Args:
         workers: the numbers of those that take part.
         protocol: makes one worker's protocol.
-        busy: returns the seconds that a worker computes and then waits, from a moment on, for a number
-            of gradients.
+        busy: returns the seconds that a worker computes, and those that it then waits, from a moment
+            on, for a number of gradients.
     """
     return Devices(
         workers,

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.events import EventQueue
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
+from testbed.clock.use import ComputingTime, LineBytes
 
 LATEST = 1e12
 """The time of the virtual clock, in seconds (31,700 years), after which nothing takes place.
@@ -32,6 +33,8 @@ class EventClock(Stateful, ABC):
         now: virtual seconds since training began.
         events: the events that are to come.
         transfers: None in a run whose conversations share no links.
+        computing: how long each device has computed.
+        line_bytes: what has passed the lines of devices that are gone.
     """
 
     nothing_follows: str
@@ -39,6 +42,8 @@ class EventClock(Stateful, ABC):
 
     def __init__(self, transfers: SharedTransfers | None) -> None:
         self.now = 0.0
+        self.computing = ComputingTime()
+        self.line_bytes = LineBytes()
         self.events = EventQueue()
         self.transfers = transfers
 

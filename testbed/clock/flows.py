@@ -131,6 +131,12 @@ class Flows(Stateful):
         """Return the present rate of a flow, in bit/s."""
         return self._flows[flow].group.rate
 
+    def passed(self, now: float, flow: int) -> float:
+        """Return the bits of a flow that have been sent so far; nothing changes by this."""
+        found = self._flows[flow]
+        served = found.group.served + found.group.rate * max(0.0, now - found.group.at)
+        return found.bits - max(0.0, found.until - served)
+
     def end(self, now: float, flow: int) -> None:
         """Remove a flow: it has ended, or is given up."""
         self._share(now, self._leave(now, flow))

@@ -101,6 +101,7 @@ class MeshClock(EventClock):
 
     Attributes:
         strikes: None in a run without faults.
+        conversations: the numbers of which peers talk to each other.
 
     An event's number is that of a receiver and a sender, or of a peer and 0: the one is multiplied by
     the number of peers.
@@ -115,7 +116,7 @@ class MeshClock(EventClock):
         *,
         neighbours: Sequence[Sequence[int]],
         computing: int,
-        busy: Callable[[int, float], float],
+        busy: Callable[[int, float], tuple[float, float]],
         lines: Callable[[int], tuple[Line, Line]],
         transfers: SharedTransfers | None = None,
     ) -> None:
@@ -124,8 +125,8 @@ class MeshClock(EventClock):
         Args:
             neighbours: the peers that each peer talks to, by the peers' numbers.
             computing: the number of peers that compute, from 0 on; the others only answer.
-            busy: returns the seconds that a peer computes and then waits, from a moment on; called once
-                for each computation, in order.
+            busy: returns the seconds that a peer computes, and those that it then waits, from a moment
+                on; called once for each computation, in order.
             lines: makes a peer's uplink and downlink.
             transfers: where peers share links, what passes them; the lines are not used then.
         """
@@ -133,7 +134,7 @@ class MeshClock(EventClock):
         self.strikes: Strikes | None = None
         self._service = service
         self._stage = stage
-        self._conversations = PeerConversations(neighbours)
+        self.conversations = PeerConversations(neighbours)
         self._computing = computing
         self._busy = busy
         self._all = len(neighbours)
@@ -159,6 +160,11 @@ class MeshClock(EventClock):
         """Return True if a peer is not gone."""
         return peer in self._peers
 
+    def lines(self, peer: int) -> tuple[Line, ...]:
+        """Return a peer's uplink and downlink; nothing if the peer is gone."""
+        one = self._peers.get(peer)
+        return () if one is None else (one.up, one.down)
+
     def kill(self, peer: int) -> None:
         """Remove a peer with all that it has under way to others."""
         self._killed.add(peer)
@@ -167,6 +173,8 @@ class MeshClock(EventClock):
     def remove(self, peer: int) -> None:
         """Remove a peer that is gone; others may have waited for it."""
         self._service.lose(peer)
+        self.computing.cut(peer, self.now)
+        self.line_bytes.retire(peer, self.now, self.lines(peer))
         if self._peers.pop(peer, None) is not None and self.transfers is not None:
             for transfer in self.transfers.drop(self.now, peer):
                 self._has_left(transfer)
@@ -196,10 +204,13 @@ class MeshClock(EventClock):
                 self._blocked.remove(peer)
                 self._add(self.now, _BEGIN, peer)
         elif rank == FINISHED:
+            self.computing.finish(peer)
             self._finish(peer)
         elif self._stage.ready(peer):
             self._stage.begin(peer)
-            self._add(self.now + self._busy(peer, self.now), FINISHED, peer)
+            computing, waiting = self._busy(peer, self.now)
+            self.computing.begin(peer, self.now, computing)
+            self._add(self.now + (computing + waiting), FINISHED, peer)
         else:
             self._blocked.add(peer)
 
@@ -235,7 +246,7 @@ class MeshClock(EventClock):
             # Counted when it is sent, as wire bytes are, not when it arrives.
             self._service.count(receiver, message)
             if self.transfers is not None:
-                number, up = self._conversations.way(peer, receiver)
+                number, up = self.conversations.way(peer, receiver)
                 one.leaving += step > 0
                 self.transfers.begin(self.now, Transfer(number, up, message.size, step))
                 continue
@@ -246,13 +257,13 @@ class MeshClock(EventClock):
     def _end_transfer(self, transfers: SharedTransfers, time: float, transfer: Transfer) -> None:
         self.now = time
         arrival = transfers.end(time, transfer)
-        sender, receiver = self._conversations.ends((transfer.conversation, transfer.up))
+        sender, receiver = self.conversations.ends((transfer.conversation, transfer.up))
         self._add(arrival, _ARRIVED, receiver, sender)
         self._has_left(transfer)
 
     def _has_left(self, transfer: Transfer) -> None:
         """Let the sender of a message begin to compute if it waited for that to leave."""
-        sender, _ = self._conversations.ends((transfer.conversation, transfer.up))
+        sender, _ = self.conversations.ends((transfer.conversation, transfer.up))
         one = self._peers.get(sender)
         if one is None or not transfer.version:
             return
@@ -271,7 +282,7 @@ def mesh_clock(
     *,
     neighbours: Sequence[Sequence[int]],
     computing: int,
-    busy: Callable[[int, float], float],
+    busy: Callable[[int, float], tuple[float, float]],
 ) -> MeshClock:
     """Return the clock of a run of peers; the arguments are those of ``MeshClock``."""
     transfers = None

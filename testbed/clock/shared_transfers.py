@@ -152,6 +152,8 @@ class SharedTransfers(Stateful):
         self._conversations = talking
         self._flows = Flows(rates, shared)
         self._of_flow: dict[int, Way] = {}
+        # The bytes over each way of the transfers that have ended, or were given up.
+        self._passed = dict.fromkeys(self._queues, 0)
         # When a trace's next step begins, whose it is, and its number; entries may be out of date.
         self._steps: list[tuple[float, int, bool, int]] = []
 
@@ -240,6 +242,8 @@ class SharedTransfers(Stateful):
         """End the transfer on its way, and begin the next; return when its message arrives."""
         queue = self._queues[transfer.conversation, transfer.up]
         self._end_flow(now, queue)
+        assert transfer.size is not None
+        self._passed[transfer.conversation, transfer.up] += wire_bytes(transfer.size)
         queue.transfers.popleft()
         self._begin_next(now, queue)
         arrival = now + queue.delay
@@ -262,6 +266,14 @@ class SharedTransfers(Stateful):
         self._flows.end(now, queue.flow)
         del self._of_flow[queue.flow]
         queue.flow = None
+
+    def passed(self, now: float) -> dict[Way, int]:
+        """Return the bytes on the wire that have passed each way so far."""
+        return {
+            way: self._passed[way]
+            + (0 if queue.flow is None else round(self._flows.passed(now, queue.flow) / 8))
+            for way, queue in self._queues.items()
+        }
 
     def has_room(self, conversation: int) -> bool:
         """Return True if nothing is on its way down to the worker of a conversation."""
@@ -310,6 +322,9 @@ class SharedTransfers(Stateful):
         if goes_on:
             return
         if queue.flow is not None:
+            self._passed[self._of_flow[queue.flow]] += round(
+                self._flows.passed(now, queue.flow) / 8
+            )
             self._end_flow(now, queue)
         self._begin_next(now, queue)
 

@@ -178,6 +178,7 @@ class StarClock(EventClock):
                 self._compute(worker, state, versions)
         elif rank == FINISHED:
             if what == state.begun:  # otherwise it was interrupted
+                self.computing.finish(worker)
                 self.finish(worker, state)
         elif rank == ARRIVED:
             self._arrive(number, state, what)
@@ -206,9 +207,12 @@ class StarClock(EventClock):
         state.begun += 1
         state.finished = False
         self._stage.compute(worker, versions)
-        seconds = self._busy(worker, self.now, state.protocol.leg.gradients)
+        computing, waiting = self._busy(worker, self.now, state.protocol.leg.gradients)
+        seconds = computing + waiting
         if self.conditions is not None:
-            seconds *= self.conditions.factor(worker)
+            factor = self.conditions.factor(worker)
+            computing, seconds = computing * factor, seconds * factor
+        self.computing.begin(worker, self.now, computing)
         end = self.now + seconds
         self.events.add(end, FINISHED, self.conversations.of_worker(worker)[0], state.begun)
         if state.protocol.certain:
@@ -386,6 +390,7 @@ class StarClock(EventClock):
     def remove(self, worker: int) -> None:
         """Remove a worker that is gone; others may have waited for it."""
         state = self.workers.pop(worker)
+        self.retire(worker, state)
         if state.ahead:
             self.clear_ahead(state)
         if self.transfers is not None:
@@ -397,6 +402,11 @@ class StarClock(EventClock):
                 self.count_late(number, arrived)
             self._services[server].leave(worker)
         self.send_due()
+
+    def retire(self, worker: int, state: TimedWorker) -> None:
+        """Keep account of what a worker has done that is gone."""
+        self.computing.cut(worker, self.now)
+        self.line_bytes.retire(worker, self.now, (state.up, state.down))
 
     def send_due(self) -> None:
         """Send parameters to the workers that are due, and note which servers have finished."""

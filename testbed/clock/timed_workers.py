@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from testbed.algorithms.worker_half import Leg
-from testbed.clock import shared_transfers
+from testbed.clock import shared_transfers, use
 from testbed.clock.conversations import Conversations
 from testbed.clock.shared_transfers import SharedTransfers
 from testbed.clock.stage import Arrived
@@ -53,6 +53,7 @@ STORED: tuple[type, ...] = (
     TimedWorker,
     Gathering,
     *shared_transfers.STORED,
+    *use.STORED,
     Line,
     TracedLine,
     RateTrace,
@@ -74,8 +75,8 @@ class Devices:
     Attributes:
         workers: their numbers; each has joined all services, and asked if that is the protocol.
         protocol: makes a worker's state.
-        busy: returns the seconds that a worker computes and then waits, from a moment on, for a number
-            of gradients; called once for each computation, in order.
+        busy: returns the seconds that a worker computes, and those that it then waits, from a moment
+            on, for a number of gradients; called once for each computation, in order.
         lines: makes a worker's uplink and downlink.
         transfers: where workers share links, what passes them; the lines are not used then.
         conversations: which worker talks to which server; None: each to all.
@@ -83,7 +84,7 @@ class Devices:
 
     workers: Sequence[int]
     protocol: Callable[[], WorkerProtocol]
-    busy: Callable[[int, float, int], float]
+    busy: Callable[[int, float, int], tuple[float, float]]
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None
     conversations: Conversations | None = None

@@ -34,7 +34,11 @@ class TracedLine(Line):
     def _usual_arrival(self, now: float, size: int) -> float:
         return self._leaves(now, size) + self._delay
 
+    def _waiting_bits(self, start: float) -> float:
+        return self._bits_between(start, self.free, self._limit) if self.free > start else 0.0
+
     def send(self, now: float, size: int) -> float:
+        self.handed_over += wire_bytes(size)
         self.free = self._leaves(now, size)
         return self._sent(now, self.free, self.free + self._delay)
 

@@ -35,6 +35,8 @@ class Line:
         """The time when everything sent so far has left, in seconds."""
         self.down = 0.0
         """The time when the link is up again, if it is down; in seconds."""
+        self.handed_over = 0
+        """The bytes on the wire of all messages so far."""
         self._moved = 0.0
         """The last arrival of a message that a change of the line has moved, or that was sent with
         jitter, in seconds."""
@@ -56,8 +58,17 @@ class Line:
         start = max(now, self.free, self.down)
         return start + 8 * wire_bytes(size) / self._rate + self._delay
 
+    def left(self, now: float) -> int:
+        """Return the bytes on the wire that have left so far."""
+        return max(0, self.handed_over - round(self._waiting_bits(max(now, self.down)) / 8))
+
+    def _waiting_bits(self, start: float) -> float:
+        """Return the bits that have not left at a time at which the link is up."""
+        return 0.0 if self._rate is None else max(0.0, self.free - start) * self._rate
+
     def send(self, now: float, size: int) -> float:
         """Send a message of ``size`` bytes; return the time at which it arrives."""
+        self.handed_over += wire_bytes(size)
         arrival = self._usual_arrival(now, size)
         if self._rate is not None:
             self.free = arrival - self._delay

@@ -11,6 +11,7 @@ from testbed.results.reading import finding
 from testbed.results.reading.journals import NoRunError, read_evaluations
 from testbed.results.reading.records import Event, Summary
 from testbed.results.reading.run import Run as Recorded
+from testbed.results.reading.utilisation import read_utilisation_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +90,27 @@ class Run:
             TestbedError: pandas is not installed.
         """
         return frame(_curve(self.evaluations(), [self]))
+
+    def utilisation(self) -> "pd.DataFrame":
+        """Return how busy each device was, over the time of training, as a DataFrame with a row each.
+
+        Columns: device, part (server, worker, peer, aggregator, machine), machine (if it shares one);
+        cpu_source, cpu_window (seconds), cpu_seconds, cpu_limit (processors) and cpu_utilisation (a
+        share, 1 is all of it); bytes_source, bytes_window (seconds), sent_bytes, received_bytes,
+        uplink_rate and downlink_rate (bit/s), uplink_utilisation and downlink_utilisation (shares).
+        What is not known is missing. ``summary.utilisation`` has the means of each part.
+
+        Raises:
+            NoRunError: the run left no such table.
+            TestbedError: pandas is not installed.
+        """
+        table = read_utilisation_table(self.directory)
+        if table is None:
+            raise NoRunError(
+                f"{self.directory} has no table of its devices' use: the run was made before there was "
+                "one, or was killed before its end"
+            )
+        return frame(table)
 
     def events(self) -> tuple[Event, ...]:
         """Return what happened, in order: time (seconds since the run began), level, device, event."""

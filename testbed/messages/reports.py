@@ -133,6 +133,17 @@ class WorkerWelcomed:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesUsed:
+    """What each device has done until ``run_time``, by the virtual clock.
+
+    ``raw`` holds the rows of ``testbed.clock.device_use.as_array``.
+    """
+
+    run_time: float
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionClosed:
     """A connection is closed; these are the server's (or the observed peer's) own counts.
 
@@ -285,6 +296,7 @@ RoleReport: TypeAlias = (
     | EventReported
     | WorkerSuspected
     | WorkerWelcomed
+    | DevicesUsed
     | ConnectionClosed
     | FaultVersionReached
     | FaultReported

@@ -9,10 +9,10 @@ from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.records import Records
 from testbed.planning.plan import Plan
-from testbed.runs import link_bytes
+from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.settling import settle
-from testbed.telemetry import link_table
+from testbed.telemetry import link_table, utilisation_table
 
 
 def write_end(
@@ -48,6 +48,9 @@ def write_end(
         if records.over_links:
             seconds = outcome.last_update - records.earlier_seconds
             link_table.write(log.traffic, link_bytes.rows(plan, records.over_links, seconds))
+        if records.used:
+            utilisation_table.write(directory, records.used)
+            summary["utilisation"] = utilisation.summary(records.used, plan.spec.clock)
         if evaluations.left_out:
             records.event("warning", evaluations.left_out.told, EVALUATOR_NAME)
         if outcome.reason:

@@ -26,6 +26,7 @@ from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher, progress_of
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.texts import TRAINING
+from testbed.telemetry.utilisation_table import DeviceUtilisation
 
 
 class Records:
@@ -44,6 +45,7 @@ class Records:
         finished: whether all servers have finished.
         peers: the ledgers of peers by name, from the coordinator's last report on.
         over_links: what passed each direction of a link; empty until the end.
+        used: how busy each device was, as far as that is known.
         earlier_seconds: the seconds of the run's clock that passed in earlier sessions.
     """
 
@@ -98,6 +100,7 @@ class Records:
         self.finished = False
         self.peers: Mapping[str, dict[str, Any]] = {}
         self.over_links: dict[Direction, LinkCounts] = {}
+        self.used: list[DeviceUtilisation] = []
         self.earlier_seconds = 0.0
         self._just_restored: int | None = None
         if resumption is not None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from testbed.clock import device_use
 from testbed.device_names import EVALUATOR_NAME
 from testbed.messages.reports import (
     CheckpointBegun,
     ConnectionClosed,
     DevicesConnected,
+    DevicesUsed,
     DiagnosticsReported,
     EvaluationDue,
     EvaluationLeftOut,
@@ -41,6 +43,8 @@ from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.records import Records
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.planning.plan import Plan
+from testbed.runs import utilisation
 from testbed.runs.ledgers.ledgers import Connection
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.texts import TRAINING
@@ -54,6 +58,7 @@ class RoleReports:
 
     def __init__(
         self,
+        plan: Plan,
         *,
         records: Records,
         evaluations: Evaluations,
@@ -64,6 +69,7 @@ class RoleReports:
         metrics: LiveRun | None,
     ) -> None:
         """Make the table of handlers."""
+        self._plan = plan
         self._records = records
         self._evaluations = evaluations
         self._devices = devices
@@ -84,6 +90,7 @@ class RoleReports:
             EventReported: self._event_reported,
             WorkerSuspected: self._worker_suspected,
             WorkerWelcomed: self._worker_welcomed,
+            DevicesUsed: self._devices_used,
             ConnectionClosed: self._connection_closed,
             FaultVersionReached: lambda report: injection.reached(report.version),
             FaultReported: lambda report: injection.reported(report.record),
@@ -169,6 +176,10 @@ class RoleReports:
         device = self._devices.name(report.worker)
         self._devices.liveness.welcome(device)
         self._records.event(*self._records.outcome.welcomes(report.run_time), device)
+
+    def _devices_used(self, report: DevicesUsed) -> None:
+        used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, 3))
+        self._records.used = utilisation.by_clock(self._plan, report.run_time, used)
 
     def _connection_closed(self, report: ConnectionClosed) -> None:
         ledger = asdict(report)

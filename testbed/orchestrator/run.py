@@ -145,6 +145,7 @@ class Run:
             injection=self._injection,
         )
         self._role_reports = RoleReports(
+            plan,
             records=records,
             evaluations=self._evaluations,
             devices=self._devices,

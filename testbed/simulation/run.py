@@ -26,7 +26,7 @@ from testbed.learning.losses import Evaluated
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
 from testbed.planning.plan import Plan
-from testbed.runs import link_bytes
+from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
@@ -34,7 +34,8 @@ from testbed.runs.watching import Watcher, progress_of
 from testbed.simulation.devices import STORED
 from testbed.simulation.recording import Recording
 from testbed.simulation.systems import system
-from testbed.telemetry import link_table
+from testbed.telemetry import link_table, utilisation_table
+from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training import computation
 from testbed.updates import FloatVector
 
@@ -77,6 +78,7 @@ class SimulatedRun:
         self._progress = progress_of(plan.settings)
         self._after_drain: dict[str, int] | None = None
         self._over_links: Mapping[Direction, LinkCounts] = {}
+        self._used: list[DeviceUtilisation] = []
         self._next_look = 0.0
 
     def execute(self) -> dict[str, Any]:
@@ -154,6 +156,7 @@ class SimulatedRun:
         self._recording.training_begins()
         with _libraries_are_not_garbage():
             self._run(between)
+        self._note_use()
         self._recording.flush()
         outcome = self._recording.outcome
         outcome.updates = self._system.version  # the last may have no row: it came without a push
@@ -169,6 +172,11 @@ class SimulatedRun:
             if self._system.clock.is_beyond:
                 reason += f": the next event would be later than {LATEST:g} s of the run's clock"
             raise EndError("failed", reason)
+
+    def _note_use(self) -> None:
+        """Note what the devices have done until now."""
+        now, used = self._system.clock.now, self._system.device_use()
+        self._used = utilisation.by_clock(self._plan, now, used)
 
     def _make_system(self) -> None:
         self._system = self._recording.system = system(self._settings)(
@@ -257,6 +265,7 @@ class SimulatedRun:
             number = os.read(wake_up, 1)[0]
             if self._checkpoints and not self._recording.repeats:
                 self._write_checkpoint()  # so that nothing has to be done again
+            self._note_use()
             raise stopped_by(number)
         self._note_progress(now)
         self._report_progress()
@@ -298,6 +307,9 @@ class SimulatedRun:
             }
             if outcome.parameters_sha256:
                 summary |= self._system.own_summary()
+            if self._used:
+                utilisation_table.write(self._directory, self._used)
+                summary["utilisation"] = utilisation.summary(self._used, self._plan.spec.clock)
             if outcome.reason:
                 recording.event("error", outcome.reason)
             if self._checkpoints:

@@ -12,6 +12,7 @@ import numpy as np
 
 from testbed.clock.aggregators import TimedAggregators
 from testbed.clock.conversations import conversations
+from testbed.clock.device_use import DeviceUse, of_served
 from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
 from testbed.clock.star import StarClock
@@ -177,6 +178,9 @@ class ServedSystem(System):
             found[calling[worker], serving[server]] = sent
             found[serving[server], calling[worker]] = received
         return found
+
+    def device_use(self) -> list[DeviceUse]:
+        return of_served(self.clock, self._settings)
 
     @property
     def _server_names(self) -> Sequence[str]:

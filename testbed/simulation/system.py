@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from testbed.clock.device_use import DeviceUse
 from testbed.clock.event_clock import EventClock
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
@@ -61,6 +62,10 @@ class System(ABC):
     @abstractmethod
     def over_links(self) -> dict[tuple[str, str], int]:
         """Return the modelled wire bytes so far, by the names of their sender and receiver."""
+
+    @abstractmethod
+    def device_use(self) -> list[DeviceUse]:
+        """Return what each device has done until now, in the order of ``clock.device_use``."""
 
     @property
     def evaluated(self) -> Evaluated:

@@ -4,7 +4,8 @@ from typing import Any
 
 from testbed.algorithms import has
 from testbed.clock.deaths import strike
-from testbed.clock.mesh import mesh_clock
+from testbed.clock.device_use import DeviceUse, of_peers
+from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.device_names import peer_name
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
@@ -23,6 +24,8 @@ from testbed.updates import FloatVector
 class MeshSystem(System):
     """Peers, one of which is evaluated."""
 
+    clock: MeshClock
+
     def __init__(
         self,
         settings: Settings,
@@ -31,6 +34,7 @@ class MeshSystem(System):
         initial: FloatVector,
         observer: Witness,
     ) -> None:
+        self._settings = settings
         neighbours = computation.neighbours(settings)
         self._service = ExchangeService(settings, neighbours, observer)
         both = codecs(settings.training.encoding, learner.layout.sizes)
@@ -80,6 +84,9 @@ class MeshSystem(System):
             (peer_name(sender), peer_name(receiver)): size
             for (sender, receiver), size in self._peers.over_links.items()
         }
+
+    def device_use(self) -> list[DeviceUse]:
+        return of_peers(self.clock, self._settings)
 
     def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
         self._peers.resume_after(host_seconds)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import psutil
 import pyarrow as pa
 
+from testbed.telemetry import utilisation_table
 from testbed.telemetry.evaluations import MEASURED, EvaluationLog
 from testbed.telemetry.fault_log import FaultLog
 from testbed.telemetry.journal import Journal
@@ -143,6 +144,7 @@ class RunLog:
             # They describe the end of the earlier session.
             (directory / "summary.json").unlink(missing_ok=True)
             (directory / "parameters.npy").unlink(missing_ok=True)
+            (directory / utilisation_table.NAME).unlink(missing_ok=True)
         tables = kept.tables if kept else {}
         self._updates = Journal(directory, "updates", _UPDATE_SCHEMA, tables.get("updates"))
         measure = (self._manifest.get("measure") or {}).get("name")

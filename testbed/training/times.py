@@ -50,7 +50,7 @@ class Times:
         return cls(settings.workers, *both, settings.class_of)
 
     def busy(self) -> "Busy":
-        """Make the object that a clock asks for the seconds that a device computes and then waits."""
+        """Make the object that a clock asks for the seconds that a device computes, and then waits."""
         return Busy([self.of_device(device) for device in range(self.devices)])
 
     def of_device(self, device: int) -> "DeviceTimes":
@@ -79,7 +79,7 @@ class DeviceTimes:
 
 
 class Busy:
-    """The times of all devices, computing and waiting added up.
+    """The times of all devices, as a clock asks for them.
 
     Attributes:
         asked: by device, the computations whose time was asked for, and the gradients in them.
@@ -89,11 +89,11 @@ class Busy:
         self.asked = [(0, 0)] * len(own)
         self._own = own
 
-    def __call__(self, device: int, now: float, gradients: int = 1) -> float:
-        """Return the seconds that a device computes and then waits, from a moment on."""
+    def __call__(self, device: int, now: float, gradients: int = 1) -> tuple[float, float]:
+        """Return the seconds that a device computes, and those that it then waits, from a moment on."""
         computations, computed = self.asked[device]
         self.asked[device] = computations + 1, computed + gradients
-        return sum(self._own[device].draw(now, gradients))
+        return self._own[device].draw(now, gradients)
 
     def go_on(self, asked: Sequence[tuple[int, int]]) -> None:
         """Repeat the draws of an earlier object, given what it was ``asked``."""

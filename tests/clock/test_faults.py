@@ -82,7 +82,7 @@ class Played:
             Devices(
                 range(workers),
                 WORKER_PROTOCOLS[protocol],
-                lambda worker, now, gradients: seconds * float(self.draw.exponential()),
+                lambda worker, now, gradients: (seconds * float(self.draw.exponential()), 0.0),
                 lambda worker: (Line(rate, delay), Line(rate, delay)),
             ),
             Schedule(self.settings.faults.rules, self.settings.seed, self.settings.workers),

@@ -95,10 +95,10 @@ class Played:
             lines=lambda _: (Line(case.uplink, case.delay / 8), Line(case.downlink)),
         )
 
-    def busy(self, peer: int, now: float) -> float:
+    def busy(self, peer: int, now: float) -> tuple[float, float]:
         assert now == self.clock.now
         self.begun[peer] += 1
-        return self.case.duration(peer, self.begun[peer] - 1)
+        return self.case.duration(peer, self.begun[peer] - 1), 0.0
 
     def begin(self, peer: int) -> None:
         self.begins.append((self.clock.now, peer))

@@ -111,7 +111,7 @@ class Played:
             self,
             neighbours=neighbours,
             computing=case.peers,
-            busy=lambda peer, _: case.duration(peer, len(self.begins[peer]) - 1),
+            busy=lambda peer, _: (case.duration(peer, len(self.begins[peer]) - 1), 0.0),
         )
 
     def begin(self, peer: int) -> None:

@@ -134,13 +134,13 @@ class Played:
         )
         self.clock = StarClock([self.service], self, devices)
 
-    def busy(self, worker: int, now: float, gradients: int) -> float:
+    def busy(self, worker: int, now: float, gradients: int) -> tuple[float, float]:
         assert gradients == 1
         assert now == self.clock.now
         duration = self.case.duration(worker, self.asked[worker])
         self.asked[worker] += 1
         self.ends[worker] = now + duration
-        return duration
+        return duration, 0.0
 
     # -- the stage
 

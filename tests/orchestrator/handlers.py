@@ -80,7 +80,7 @@ class Orchestrator:
         restoration = Restoration(self.store, **parts)
         self.setup = SetupProgress(self.began)
         parts |= {"restoration": restoration, "setup": self.setup, "metrics": None}
-        self.reports = RoleReports(**parts)
+        self.reports = RoleReports(plan, **parts)
         self.events = AgentEvents(plan, read_reports=lambda: None, **parts)
 
     def logged(self) -> list[str]:

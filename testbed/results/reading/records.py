@@ -289,6 +289,30 @@ class LeftOut(_Record):
     reason: str | None = None
 
 
+class Spread(_Record):
+    """The mean and the extremes of a share over devices."""
+
+    mean: float
+    minimum: float
+    maximum: float
+
+
+class PartUse(_Record):
+    """How busy the devices of one part were: shares of their processors and links; None: not known."""
+
+    devices: int
+    cpu: Spread | None = None
+    uplink: Spread | None = None
+    downlink: Spread | None = None
+
+
+class UtilisationSummary(_Record):
+    """How busy devices were, by part (``server``, ``worker``, ``peer`` ...), and what is missing."""
+
+    parts: dict[str, PartUse] = {}
+    remarks: tuple[str, ...] = ()
+
+
 class Summary(_Record):
     """``summary.json``: the results of a run. Accuracies in percent, durations in seconds.
 
@@ -318,6 +342,7 @@ class Summary(_Record):
     evaluations_left_out: LeftOut | None = None
     parameters_sha256: str | None = None
     peers: dict[str, Peer] = {}
+    utilisation: UtilisationSummary | None = None
     traffic: Traffic | None = None
     ended: Ended
     reason: str | None = None

@@ -29,6 +29,7 @@ from testbed.results.reading.journals import (
 from testbed.results.reading.over_links import LinkUse, read_over_links
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
 from testbed.results.reading.records import Ended, Event, Ingress, Manifest, Measure, Summary
+from testbed.results.reading.utilisation import Utilisation, read_utilisation
 
 KILLED = "the orchestrator was killed"
 FORMAT = 1
@@ -216,6 +217,14 @@ class Run:
         Raises NoRunError if the table cannot be read.
         """
         return read_over_links(self.directory)
+
+    @cached_property
+    def utilisation(self) -> tuple[Utilisation, ...]:
+        """How busy each device was; none if the run left no table of it.
+
+        Raises NoRunError if the table cannot be read.
+        """
+        return read_utilisation(self.directory)
 
     @cached_property
     def payload_of_no_update(self) -> int:

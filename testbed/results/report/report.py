@@ -45,6 +45,8 @@ from testbed.results.tables.over_links import link_use_rows, picture_of
 from testbed.results.tables.reaching import Reaching, reaching
 from testbed.results.tables.servers import HEADINGS as SERVER_HEADINGS
 from testbed.results.tables.servers import server_rows
+from testbed.results.tables.utilisation import HEADINGS as UTILISATION_HEADINGS
+from testbed.results.tables.utilisation import in_words, utilisation_rows
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
 _DARK_COLOURS = ("#56B4E9", "#FF8A4C", "#2FC79A", "#E39AC6", "#F0B429", "#8FA8FF", "#E6E6E6")
@@ -126,6 +128,12 @@ def _page(runs: Sequence[Run], goal: float | None, baseline: str | None) -> str:
             (name, cells)
             for name, run in zip(names, runs, strict=True)
             if (cells := server_rows(run))
+        ],
+        utilisation_headings=UTILISATION_HEADINGS,
+        utilisation=[
+            (name, in_words(run), cells)
+            for name, run in zip(names, runs, strict=True)
+            if (cells := utilisation_rows(run))
         ],
         diagnosed=_image(curves),
         exact=any(run.manifest.exact for run in runs),

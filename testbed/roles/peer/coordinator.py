@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.clock import device_use
 from testbed.clock.deaths import strike
 from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.device_names import peer_name
@@ -259,6 +260,7 @@ class Coordinator:
         )
         strike(self._clock, self, self._service, self._settings)
         self._clock.run(self._look_after)
+        self._report.send(device_use.report(self._clock, self._settings))
         if not self._clock.finished:
             self._report.event("error", self._clock.why_it_ended)
 
@@ -330,4 +332,6 @@ class Coordinator:
         if now - self._last_report >= REPORT_PERIOD:
             self._last_report = now
             self._report.flush()
+            if self._clock is not None:
+                self._report.send(device_use.report(self._clock, self._settings))
             self._line.look()

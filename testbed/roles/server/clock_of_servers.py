@@ -17,6 +17,7 @@ from typing import Any
 from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
+from testbed.clock import device_use
 from testbed.clock.aggregators import TimedAggregators
 from testbed.clock.conversations import conversations
 from testbed.clock.devices import devices
@@ -115,6 +116,7 @@ class ClockOfServers:
         else:
             clock = self._go_on(self._restart)
         clock.run(self._between)
+        self._report.send(device_use.report(clock, self._settings))
         if not clock.finished:
             self._report.event("error", clock.why_it_ended)
         clock.drain()
@@ -251,6 +253,7 @@ class ClockOfServers:
         if now - self._reported > REPORT_PERIOD:
             self._reported = now
             self._roles.flush()
+            self._report.send(device_use.report(self._clock, self._settings))
         evaluated = self._servers[: self._settings.servers]
         while all(server.crowded for server in evaluated):
             time.sleep(0.01)

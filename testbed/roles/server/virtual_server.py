@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from testbed.clock import device_use
 from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
 from testbed.clock.star import StarClock
@@ -101,6 +102,7 @@ class VirtualServer:
         self._clock_runs = True
         self._clock.run(self._between)
         self._clock_runs = False
+        self._report.send(device_use.report(self._clock, self._settings))
         self._check_that_all_updates_are_there(self._clock)
         self._clock.drain()
         self._phase.over = True
@@ -130,6 +132,7 @@ class VirtualServer:
         if self._checkpoints is not None and self._checkpoints.due(self._service.half.version):
             self._write_checkpoint(self._clock)
         if self._quorum.is_due:
+            self._report.send(device_use.report(self._clock, self._settings))
             self._connections.poll(0)
             self._look_after()
         if self._evaluator.crowded:

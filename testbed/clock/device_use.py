@@ -1,0 +1,109 @@
+"""What each device of a run has done until now, by its virtual clock.
+
+Bytes are those that have left one direction of a device's link, all headers included: of a message on
+its way, the part that has left. Messages that take no time under the clock (requests for parameters,
+greetings) and those within a machine are not among them. The clock gives servers and aggregators no
+time of their own, so there is nothing to say of their computing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.clock.conversations import Way, conversations
+from testbed.clock.mesh import MeshClock
+from testbed.clock.star import StarClock
+from testbed.messages.reports import DevicesUsed
+from testbed.training.settings import Settings
+
+
+class DeviceUse(NamedTuple):
+    """What one device has done.
+
+    Attributes:
+        computed: seconds; None of a device whose time the clock does not model.
+        sent, received: bytes over each direction of its link.
+    """
+
+    computed: float | None
+    sent: int
+    received: int
+
+
+def of_peers(clock: MeshClock, settings: Settings) -> list[DeviceUse]:
+    """Return what each peer has done, by its number."""
+    peers = range(settings.workers)
+    if clock.transfers is None:
+        both = [clock.line_bytes.at(peer, clock.now, clock.lines(peer)) for peer in peers]
+    else:
+        both = _add_up(
+            settings.workers,
+            {
+                clock.conversations.ends(way): size
+                for way, size in clock.transfers.passed(clock.now).items()
+            },
+        )
+    return [DeviceUse(clock.computing.at(peer, clock.now), *both[peer]) for peer in peers]
+
+
+def of_served(clock: StarClock, settings: Settings) -> list[DeviceUse]:
+    """Return what each worker, then each aggregator, and then each server has done."""
+    numbers, callers = conversations(settings), settings.workers + settings.aggregators
+    passed: dict[Way, int] = {}
+    if clock.transfers is not None:
+        passed = clock.transfers.passed(clock.now)
+    else:
+        for worker in range(callers):
+            state = clock.workers.get(worker)
+            lines = () if state is None else (state.up, state.down)
+            up, down = clock.line_bytes.at(worker, clock.now, lines)
+            passed |= {(worker, True): up, (worker, False): down}
+
+    def place(server: int) -> int:
+        """Return the place of a server or an aggregator, by its index, among all devices."""
+        above = numbers.above(server)
+        return callers + server if above is None else above
+
+    between: dict[tuple[int, int], int] = {}
+    for (number, up), size in passed.items():
+        worker, server = numbers.worker(number), numbers.server(number)
+        if worker != server or worker >= settings.network.co_located:
+            ends = worker, place(server)
+            between[ends if up else ends[::-1]] = size
+    return [
+        DeviceUse(
+            clock.computing.at(device, clock.now) if device < settings.workers else None, *both
+        )
+        for device, both in enumerate(_add_up(callers + settings.servers, between))
+    ]
+
+
+def _add_up(devices: int, between: Mapping[tuple[int, int], int]) -> list[tuple[int, int]]:
+    """Return the bytes sent and received by each device, from those by sender and receiver."""
+    sent, received = [0] * devices, [0] * devices
+    for (sender, receiver), size in between.items():
+        sent[sender] += size
+        received[receiver] += size
+    return list(zip(sent, received, strict=True))
+
+
+def report(clock: StarClock | MeshClock, settings: Settings) -> DevicesUsed:
+    """Return the report of what each device has done until now."""
+    uses = of_peers(clock, settings) if isinstance(clock, MeshClock) else of_served(clock, settings)
+    return DevicesUsed(clock.now, as_array(uses).tobytes())
+
+
+def as_array(uses: Sequence[DeviceUse]) -> npt.NDArray[np.float64]:
+    """Return a row for each device: seconds computed (NaN: not modelled), bytes sent and received."""
+    rows = [(np.nan if one.computed is None else one.computed, *one[1:]) for one in uses]
+    return np.array(rows, np.float64).reshape(-1, 3)
+
+
+def from_array(rows: npt.NDArray[np.float64]) -> list[DeviceUse]:
+    """Return what ``as_array`` was given."""
+    return [
+        DeviceUse(None if np.isnan(computed) else computed, int(sent), int(received))
+        for computed, sent, received in rows.tolist()
+    ]
