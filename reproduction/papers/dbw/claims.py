@@ -1,57 +1,16 @@
-"""Claims of DBW's paper, compared seed by seed.
+"""Claims of DBW's paper beside ``reproduction.races``, compared seed by seed as those are."""
 
-A claim about an order holds if it holds with most of the seeds that all of its lines have, and their
-number is told. A claim about a factor holds if the median factor over the seeds is the paper's, up or
-down to ``FACTOR`` times.
-"""
-
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from reproduction.claims import Verdict
 from reproduction.measures import Lines, Target, common
-from testbed.quantities import as_duration
+from reproduction.races import FACTOR, mean_seconds, of_most_seeds
 
-FACTOR = 1.5
-"""The most by which a measured factor may differ from the paper's, in both directions."""
 _FEWEST = 3
 """The fewest settings among which one can be the best."""
-_ALMOST = 1.05
-"""A line is at least as fast as another if it takes at most this many times as long."""
-
-
-def _mean(values: Mapping[int, float]) -> str:
-    """Return the mean over seeds as a duration."""
-    mean = float(np.mean(list(values.values())))
-    return as_duration(mean) if math.isfinite(mean) else "not reached"
-
-
-def _verdict(text: str, each: list[bool], measured: str) -> Verdict:
-    return Verdict(
-        text, sum(each) > len(each) / 2, f"{measured}; in {sum(each)} of {len(each)} seeds"
-    )
-
-
-Seconds: TypeAlias = dict[int, float]
-"""By seed, the seconds to a target."""
-
-
-def _beside_fastest(
-    lines: Lines, fast: str, others: Sequence[str], target: Target
-) -> tuple[Seconds, Seconds] | None:
-    """Return a line's seconds to a target, and those of the fastest other line with the same seed.
-
-    The seeds are those that the line and all others with runs have; None if there are none.
-    """
-    there = [name for name in others if lines[name].runs]
-    ours, *theirs = common(*(lines[name].seconds_to(target) for name in (fast, *there)))
-    if not theirs or not ours:
-        return None
-    return ours, {seed: min(one[seed] for one in theirs) for seed in ours}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,58 +42,10 @@ class BestStatic:
             min(zip(there, times, strict=True), key=lambda one: one[1][seed])[0]
             for seed in times[0]
         ]
-        of_each = ", ".join(f"{k}: {_mean(one)}" for k, one in zip(there, times, strict=True))
-        return _verdict(text, [k == self.k for k in best], of_each)
-
-
-@dataclass(frozen=True, slots=True)
-class AtLeastAsFast:
-    """A line reaches a target no later than each of others; 5 % count as nothing."""
-
-    fast: str
-    others: tuple[str, ...]
-    target: Target
-    text: str
-
-    def check(self, lines: Lines) -> Verdict:
-        """Compare with the fastest of the others that have runs, on the seeds that all of them have."""
-        found = _beside_fastest(lines, self.fast, self.others, self.target)
-        if found is None:
-            return Verdict(self.text)
-        ours, fastest = found
-        each = [
-            math.isfinite(ours[seed]) and ours[seed] <= _ALMOST * fastest[seed] for seed in ours
-        ]
-        return _verdict(self.text, each, f"{_mean(ours)}, the fastest other {_mean(fastest)}")
-
-
-@dataclass(frozen=True, slots=True)
-class TimesFaster:
-    """A line reaches a target several times faster than the fastest of others.
-
-    Attributes:
-        factor: the paper's.
-    """
-
-    fast: str
-    others: tuple[str, ...]
-    target: Target
-    factor: float
-    text: str
-
-    def check(self, lines: Lines) -> Verdict:
-        """Compare the median over the seeds with the paper's factor, two-sided."""
-        found = _beside_fastest(lines, self.fast, self.others, self.target)
-        if found is None:
-            return Verdict(self.text)
-        ours, fastest = found
-        ratios = [fastest[seed] / ours[seed] for seed in ours]
-        if not all(map(math.isfinite, ratios)):
-            return Verdict(self.text, False, "not reached")
-        median = float(np.median(ratios))
-        holds = 1 / FACTOR <= median / self.factor <= FACTOR
-        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        return Verdict(self.text, holds, f"{median:.2f} times (by seed: {each})")
+        of_each = ", ".join(
+            f"{k}: {mean_seconds(one)}" for k, one in zip(there, times, strict=True)
+        )
+        return of_most_seeds(text, [k == self.k for k in best], of_each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +77,7 @@ class WithinTime:
             return Verdict(self.text)
         each = [self.low <= value <= self.high for value in found.values()]
         means = ", ".join(f"{value:.1f}" for value in found.values())
-        return _verdict(self.text, each, f"{self.measure} {means}")
+        return of_most_seeds(self.text, each, f"{self.measure} {means}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,4 +106,4 @@ class Follows:
         if not medians:
             return Verdict(self.text)
         each = [1 / FACTOR <= median <= FACTOR for median in medians]
-        return _verdict(self.text, each, "ratio " + ", ".join(f"{one:.2f}" for one in medians))
+        return of_most_seeds(self.text, each, "ratio " + ", ".join(f"{one:.2f}" for one in medians))

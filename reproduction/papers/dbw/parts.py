@@ -8,14 +8,13 @@ from reproduction.measures import Line, Target
 from reproduction.paper import Measurement, Part, Section
 from reproduction.papers.dbw import knee, lines
 from reproduction.papers.dbw.claims import (
-    AtLeastAsFast,
     BestStatic,
     Follows,
-    TimesFaster,
     WithinTime,
 )
 from reproduction.papers.dbw.law import Distribution, measure
 from reproduction.papers.dbw.tables import Knees
+from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.series import Series
 from reproduction.tables import Column, LineTable, average, last, reached, seconds_to, spent, total
 

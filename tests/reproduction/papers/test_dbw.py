@@ -12,13 +12,12 @@ from reproduction.drawing import Boxes, draw
 from reproduction.measures import Line, Target
 from reproduction.papers.dbw import knee, lines
 from reproduction.papers.dbw.claims import (
-    AtLeastAsFast,
     BestStatic,
     Follows,
-    TimesFaster,
     WithinTime,
 )
 from reproduction.papers.dbw.scales import CPU, TINY
+from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.records import Evaluated, Record, Records, Result
 from reproduction.runs import Setting, identity, of_lines
 from reproduction.series import Series

@@ -1,0 +1,280 @@
+"""Claims of Ako's paper beside ``reproduction.races``, compared seed by seed.
+
+Figures 2, 3, 9 and 12 compare accuracies at one moment: they are interpolated there between two
+evaluations. An order has to hold with every seed that all of its lines have.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from reproduction.claims import Verdict, mean
+from reproduction.measures import Line, Lines, Target, common
+from reproduction.papers.ako.scales import MODEL, as_rate, mean_time
+from testbed.experiment.spec import Spec
+
+Measure: TypeAlias = Callable[[Line], dict[int, float]]
+IMAGES = 60_000
+"""Training images of MNIST and of Fashion-MNIST: those of an epoch of all devices together."""
+TIMES = 1.5
+"""The most by which a measured factor may differ from the paper's, in both directions."""
+
+
+def at(seconds: float, fewest: float = 0.9) -> Measure:
+    """Return the measure of accuracy, percent, at a moment.
+
+    A run that ends earlier has its last accuracy, unless it ended before ``fewest`` of the time.
+    """
+
+    def measure(line: Line) -> dict[int, float]:
+        found = {}
+        for run in line.runs:
+            time = run.evaluations.time
+            if time[-1] >= fewest * seconds:
+                found[run.seed] = float(np.interp(seconds, time, run.evaluations.accuracy))
+        return found
+
+    return measure
+
+
+def epochs_to(target: Target) -> Measure:
+    """Return the measure of epochs to a target; infinite if the run does not reach it."""
+
+    def measure(line: Line) -> dict[int, float]:
+        reached = line.reaching(target)
+        return {
+            run.seed: reached[run.seed].iteration * run.spec.training.batch_size / IMAGES
+            if run.seed in reached
+            else math.inf
+            for run in line.runs
+        }
+
+    return measure
+
+
+def epoch_seconds(line: Line) -> dict[int, float]:
+    """Return by seed the seconds in which all devices together compute an epoch's gradients."""
+    return {
+        run.seed: float(run.evaluations.time[-1] / run.evaluations.iteration[-1])
+        * IMAGES
+        / run.spec.training.batch_size
+        for run in line.runs
+    }
+
+
+def computing_seconds(line: Line) -> dict[int, float]:
+    """Return by seed how many of ``epoch_seconds`` a device computes."""
+    return {
+        run.seed: mean_time(run.spec)
+        * IMAGES
+        / (run.spec.training.batch_size * run.spec.devices.workers)
+        for run in line.runs
+    }
+
+
+def synchronising_seconds(line: Line) -> dict[int, float]:
+    """Return by seed how many of ``epoch_seconds`` a device does not compute."""
+    computing = computing_seconds(line)
+    return {seed: value - computing[seed] for seed, value in epoch_seconds(line).items()}
+
+
+def bandwidth(line: Line) -> dict[int, float]:
+    """Return by seed the Mbit/s of payload that the evaluated peer receives."""
+    return {
+        run.seed: 8e-6 * float(run.evaluations.payload_bytes[-1] / run.evaluations.time[-1])
+        for run in line.runs
+    }
+
+
+def predicted(spec: Spec, p: float) -> float:
+    """Return γ·m·(n − 1)/p, the Mbit/s that equation (3) makes of p partitions."""
+    return 8e-6 / mean_time(spec) * MODEL * (spec.devices.workers - 1) / p
+
+
+def _told(values: Mapping[int, float], form: str) -> str:
+    average = mean(dict(values))
+    return format(average, form) if math.isfinite(average) else "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Ascending:
+    """The measures of lines are in an ascending order, with every seed.
+
+    Attributes:
+        names: from the line of the least value to that of the greatest.
+        form: the format of a value.
+        slack: two neighbours may be the other way round by this share.
+    """
+
+    names: tuple[str, ...]
+    measure: Measure
+    text: str
+    form: str = ".2f"
+    slack: float = 0.0
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare neighbours with each seed that all lines have."""
+        values = common(*(self.measure(lines[name]) for name in self.names))
+        if not values[0]:
+            return Verdict(self.text)
+        each = [
+            math.isfinite(values[0][seed])
+            and all(
+                a[seed] < b[seed] * (1 + self.slack) or b[seed] == math.inf
+                for a, b in itertools.pairwise(values)
+            )
+            for seed in values[0]
+        ]
+        told = ", ".join(
+            f"{lines[name].series.title}: {_told(one, self.form)}"
+            for name, one in zip(self.names, values, strict=True)
+        )
+        return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+
+
+@dataclass(frozen=True, slots=True)
+class BestOf:
+    """Of a group of lines one has the greatest measure, with every seed.
+
+    Attributes:
+        best: titles within the group that may be the best: the paper's.
+        names: of the lines, by their titles within the group.
+    """
+
+    best: str
+    names: Mapping[str, str]
+    measure: Measure
+    where: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Find the best with each seed that all of them have."""
+        text = f"{self.where}: of {', '.join(self.names)} the best is {self.best}"
+        values = common(*(self.measure(lines[name]) for name in self.names.values()))
+        if not values[0]:
+            return Verdict(text)
+        each = [winner == self.best for winner in winners(self.names, values).values()]
+        told = ", ".join(
+            f"{title}: {mean(one):.2f}" for title, one in zip(self.names, values, strict=True)
+        )
+        return Verdict(text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+
+
+def winners(titles: Mapping[str, str], values: list[dict[int, float]]) -> dict[int, str]:
+    """Return by seed the title with the greatest value."""
+    by_title = dict(zip(titles, values, strict=True))
+    return {seed: max(by_title, key=lambda title: by_title[title][seed]) for seed in values[0]}
+
+
+@dataclass(frozen=True, slots=True)
+class BestChanges:
+    """The best of a group is not the same in all groups, with every seed.
+
+    Attributes:
+        groups: by what differs between them the lines of each, by their titles within it.
+    """
+
+    groups: Mapping[str, Mapping[str, str]]
+    measure: Measure
+    text: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare the best of the groups with each seed that all lines have."""
+        names = [name for group in self.groups.values() for name in group.values()]
+        values = dict(zip(names, common(*(self.measure(lines[n]) for n in names)), strict=True))
+        if not values[names[0]]:
+            return Verdict(self.text)
+        best = {
+            title: winners(group, [values[name] for name in group.values()])
+            for title, group in self.groups.items()
+        }
+        seeds = list(values[names[0]])
+        each = [len({one[seed] for one in best.values()}) > 1 for seed in seeds]
+        told = "; ".join(
+            f"{title}: {', '.join(dict.fromkeys(one.values()))}" for title, one in best.items()
+        )
+        return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """The measure of one line is the paper's factor times another's, up or down to ``TIMES``.
+
+    Attributes:
+        factor: the paper's.
+    """
+
+    name: str
+    other: str
+    measure: Measure
+    factor: float
+    text: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare the median over the seeds that both have."""
+        ours, theirs = common(*(self.measure(lines[name]) for name in (self.name, self.other)))
+        if not ours:
+            return Verdict(self.text)
+        ratios = [ours[seed] / theirs[seed] for seed in ours]
+        median = float(np.median(ratios))
+        holds = 1 / TIMES <= median / self.factor <= TIMES
+        told = f"{mean(ours):.2f} and {mean(theirs):.2f}: {median:.2f} times"
+        return Verdict(self.text, holds, f"{told} ({len(ratios)} seeds)")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowsPrediction:
+    """The bandwidth that partitions take is that of equation (3), up or down to a share.
+
+    Attributes:
+        names: of the lines, by p.
+        within: the greatest share by which both may differ.
+        exceeds: True for the p whose prediction is more than the link carries: there it must differ.
+    """
+
+    names: Mapping[float, str]
+    within: float
+    exceeds: bool
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare the p of the kind that is asked for, with every seed."""
+        apart: dict[float, list[float]] = {}
+        for p, name in self.names.items():
+            for run in lines[name].runs:
+                asked = predicted(run.spec, p)
+                if (1e6 * asked > as_rate(run.spec)) == self.exceeds:
+                    measured = bandwidth(lines[name])[run.seed]
+                    apart.setdefault(p, []).append(measured / asked - 1)
+        which = "more than the link carries" if self.exceeds else "at most what the link carries"
+        says = "differs from it by more than" if self.exceeds else "is within"
+        text = f"where the predicted usage is {which}, the measured one {says} {self.within:.0%}"
+        text += "" if self.exceeds else " of it"
+        if not apart:
+            return Verdict(text)
+        inside = [abs(one) <= self.within for found in apart.values() for one in found]
+        told = ", ".join(f"p = {p}: {np.mean(found):+.0%}" for p, found in apart.items())
+        return Verdict(text, not any(inside) if self.exceeds else all(inside), told)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputesLonger:
+    """The gradients of an epoch take one line longer to compute than another's whole epoch "
+    "takes."""
+
+    name: str
+    other: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare the two with each seed that both have."""
+        line, other = lines[self.name], lines[self.other]
+        text = f"{line.series.title} computes longer for an epoch than an epoch of "
+        text += f"{other.series.title} takes"
+        ours, theirs = common(computing_seconds(line), epoch_seconds(other))
+        if not ours:
+            return Verdict(text)
+        each = [ours[seed] > theirs[seed] for seed in ours]
+        told = f"{mean(ours):.1f} s and {mean(theirs):.1f} s; in {sum(each)} of {len(each)} seeds"
+        return Verdict(text, all(each), told)

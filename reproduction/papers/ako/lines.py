@@ -1,0 +1,125 @@
+"""The runs of Ako's figures, and their lines."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from reproduction.series import Key, Series, Study
+
+REPOSITORY = Path(__file__).parents[3]
+_EXPERIMENTS = REPOSITORY / "experiments" / "ako"
+MACHINES = (16, 32, 64)
+"""The clusters of Figs. 3 and 9."""
+ALLOCATIONS = ((60, 4), (56, 8), (52, 12), (48, 16), (46, 18), (44, 20))
+"""Workers and servers of Fig. 2."""
+PARTITIONS = (1, 2, 3, 4, 5, 6, 8, 12)
+"""p of Fig. 12; 1 is All-to-All with Ako's bound."""
+USUAL, FASTER, HEAVIER = "100ms", "42ms", "400ms"
+"""The time of a gradient: m4.xlarge; c4.2xlarge (8 cores of 2.9 GHz, not 4 of 2.4); images of twice the
+sides."""
+RATIOS = {"8:1": 8, "4:1": 4, "3:1": 3}
+"""Machines to servers, of Fig. 3a."""
+
+
+def _study(file: str, *keys: Key) -> Study:
+    return Study(_EXPERIMENTS / f"{file}.yaml", keys)
+
+
+def ps(workers: int, servers: int, mean: str = USUAL) -> str:
+    """Return the name of the line PS[w+p], with another time of a gradient if one is given."""
+    return f"ps-{workers}+{servers}" + f"-{mean}" * (mean != USUAL)
+
+
+def servers(
+    file: str,
+    allocations: tuple[tuple[int, int], ...],
+    mean: str | None = None,
+    placement: Literal["apart", "co-located"] = "apart",
+    system: str = "PS",
+) -> tuple[Series, ...]:
+    """Return the lines of allocations of machines to workers and servers.
+
+    Args:
+        mean: the time of a gradient, if it is not the file's.
+        placement: co-located lines are those of servers on workers' machines.
+        system: its name in titles.
+    """
+    together: dict[str, Any] = {"placement": placement} if placement != "apart" else {}
+    devices = Key(
+        "devices", tuple({"workers": w, "servers": s} | together for w, s in allocations), ""
+    )
+    keys = (devices,) if mean is None else (devices, Key("compute.mean", (mean,), "T"))
+    label = system.lower()
+    return tuple(
+        replace(
+            one,
+            name=ps(w, s, mean or USUAL).replace("ps", label, 1),
+            title=f"{system}[{w}+{s}]" + f", T = {mean}" * (mean is not None),
+        )
+        for (w, s), one in zip(allocations, _study(file, *keys).lines({label: system}), strict=True)
+    )
+
+
+def with_ratio(machines: int, ratio: int) -> tuple[int, int]:
+    """Return workers and servers, of which one of ``ratio`` machines is one, as in Fig. 3a."""
+    count = round(machines / ratio)
+    return machines - count, count
+
+
+_SIZES = tuple(with_ratio(n, ratio) for n in MACHINES for ratio in RATIOS.values())
+_WORKERS = "devices.workers"
+
+
+def _peers(file: str, mesh: str, machines: tuple[int, ...] = ()) -> tuple[Series, ...]:
+    """Return the lines of Ako and All-to-All, on several numbers of machines."""
+    keys = (Key(_WORKERS, machines, "n"),) if machines else ()
+    return (
+        *_study(file, *keys).lines({"ako": "Ako"}),
+        *_study(mesh, *keys).lines({"all-to-all": "All-to-All"}),
+    )
+
+
+OF_PEERS = _peers("peers", "all-to-all", MACHINES)
+FIG2 = servers("servers", ALLOCATIONS)
+SIZES = servers("servers", _SIZES)
+HARDWARE = ((56, 8), (48, 16), (46, 18))
+WORKLOADS = ((60, 4), (56, 8), (48, 16))
+FIG3 = (
+    *SIZES,
+    *servers("servers", tuple(one for one in ((60, 4), (46, 18)) if one not in _SIZES)),
+    *servers("servers", HARDWARE, FASTER),
+    *servers("servers", WORKLOADS, HEAVIER),
+)
+CO_LOCATED = ((32, 4), (32, 8), (32, 16), (32, 32))
+FIG4 = servers("co-located", CO_LOCATED, placement="co-located")
+ALL = servers("co-located", ((64, 64),), placement="co-located")
+"""A server on each of 64 machines."""
+FIG9 = (*OF_PEERS, *SIZES, *ALL)
+FIG10 = (
+    *(one for one in OF_PEERS if one.values[_WORKERS] == MACHINES[-1]),
+    *servers("servers", ((48, 16), (56, 8))),
+    *ALL,
+)
+_P = Key("algorithms.partitions", PARTITIONS, "p")
+FIG12 = _study("sixteen", _P).lines({"ako": "Ako"})
+FIG13 = _study("accumulation").lines(
+    {
+        "with": "Ako, p by (3)",
+        "without": "without accumulation, p by (3)",
+        "with-20": "Ako, p = 20",
+        "without-20": "without accumulation, p = 20",
+    }
+)
+OF_MNIST = (
+    *_peers("mnist-peers", "mnist-all-to-all", (2, 4, 8)),
+    *servers("mnist-servers", ((1, 1), (3, 1), (7, 1), (6, 2))),
+)
+ON_WALL = (
+    *_peers("mnist-wall", "mnist-wall-all-to-all"),
+    *servers("mnist-wall-servers", ((7, 1), (6, 2))),
+)
+
+
+def of_machines(count: int) -> dict[str, str]:
+    """Return the names of the PS lines on so many machines, by the ratio of Fig. 3a."""
+    return {title: ps(*with_ratio(count, ratio)) for title, ratio in RATIOS.items()}

@@ -1,0 +1,211 @@
+"""Fig. 8 and Table 1: MNIST on 2, 4 and 8 machines, and both rows of the times to a target."""
+
+from collections.abc import Mapping
+
+from reproduction.claims import Exceeds
+from reproduction.drawing import SECONDS, Against, Curve, Sweep
+from reproduction.measures import Line, Lines, Spread, Target
+from reproduction.paper import Part, Section
+from reproduction.papers.ako import lines
+from reproduction.papers.ako.claims import Ascending, at
+from reproduction.papers.ako.scales import MNIST_SECONDS
+from reproduction.races import AtLeastAsFast, TimesFaster
+from reproduction.series import Series
+from reproduction.tables import Column, Grid, LineTable, as_deviation, reached, seconds_to, spent
+from testbed.quantities import UNKNOWN
+
+MNIST = Target(95.0)
+"""The test accuracy to reach on MNIST; the paper's is 99 %."""
+FASHION = Target(50.0)
+"""The test accuracy to reach on Fashion-MNIST; the paper's is 30 % of 100 classes of ImageNet."""
+CAPTION = "Lines are means over seeds at equal times, bands go from the least to the greatest."
+HALF = MNIST_SECONDS / 2
+
+
+def accuracy_at(seconds: float) -> Column:
+    """Return the column of the accuracies at a moment: mean and deviation over the seeds."""
+
+    def cell(line: Line, _: Lines) -> str:
+        return spread(at(seconds)(line))
+
+    return Column(f"accuracy at {seconds:g} s, %", cell)
+
+
+def spread(values: Mapping[int, float]) -> str:
+    """Return mean and deviation over the seeds."""
+    return as_deviation(Spread.of(values.values())) if values else UNKNOWN
+
+
+def times(target: Target, *more: Column) -> Section:
+    """Return the section of the times to a target."""
+    columns = (reached(target), seconds_to(target), spent("iteration", target), *more)
+    return Section("Time to the target", (LineTable("", columns),))
+
+
+def curves(series: tuple[Series, ...], names: tuple[str, ...]) -> dict[str, Curve]:
+    """Return some lines as curves, without the number of machines in their titles."""
+    titles = {one.name: one.title.split(", n =")[0] for one in series}
+    return {name: Curve(titles[name], place) for place, name in enumerate(names)}
+
+
+_EIGHT = ("ako-8", "ps-7+1", "ps-6+2", "all-to-all-8")
+_SERVERS = ("ps-7+1", "ps-6+2")
+_GROUPS: dict[str, dict[float, str]] = {
+    "Ako": {2: "ako-2", 4: "ako-4", 8: "ako-8"},
+    "All-to-All": {2: "all-to-all-2", 4: "all-to-all-4", 8: "all-to-all-8"},
+    "PS[w+1]": {2: "ps-1+1", 4: "ps-3+1", 8: "ps-7+1"},
+}
+FIG8 = Part(
+    "fig8",
+    "Fig. 8: convergence with different cluster sizes, MNIST",
+    "(a) validation accuracy after 10 minutes on 2, 4 and 8 machines, (b) over 20 minutes on 8 "
+    "machines, "
+    f"(c) beside TensorFlow. Here 20 minutes are {MNIST_SECONDS:g} s of the virtual clock. Ako "
+    "and PS* "
+    "converge alike, All-to-All more slowly; PS* is PS[7+1].",
+    lines.OF_MNIST,
+    (
+        Section(
+            f"Accuracy at {HALF:g} s, %",
+            (Grid.of(_GROUPS, "machines", lambda line, _: spread(at(HALF)(line))),),
+        ),
+        times(MNIST, accuracy_at(MNIST_SECONDS)),
+    ),
+    (
+        Sweep("machines", _GROUPS, at(HALF), f"test accuracy (%) at {HALF:g} s"),
+        Against(SECONDS, curves=curves(lines.OF_MNIST, _EIGHT), target=MNIST, title="8 machines"),
+    ),
+    (
+        AtLeastAsFast(
+            "ako-8",
+            _SERVERS,
+            MNIST,
+            f"8 machines: Ako reaches {MNIST} no later than the best of PS[7+1] and PS[6+2]",
+        ),
+        AtLeastAsFast(
+            "ps-7+1",
+            ("all-to-all-8",),
+            MNIST,
+            f"8 machines: PS[7+1] reaches {MNIST} before All-to-All",
+        ),
+        AtLeastAsFast(
+            "ps-7+1",
+            ("ps-6+2",),
+            MNIST,
+            f"8 machines: PS* is PS[7+1]: PS[6+2] reaches {MNIST} later",
+        ),
+        *(
+            Exceeds(f"ako-{n}", f"all-to-all-{n}", at(HALF), f"at {HALF:g} s is above", True)
+            for n in (8,)
+        ),
+        *(
+            Ascending(
+                tuple(names.values()),
+                at(HALF),
+                f"{title} is the more accurate at {HALF:g} s the more machines there are",
+            )
+            for title, names in _GROUPS.items()
+            if title == "Ako"
+        ),
+    ),
+    caption=CAPTION,
+)
+_OF_FASHION = tuple(
+    one for one in lines.FIG10 if one.name in ("ako-64", "all-to-all-64", "ps-48+16")
+)
+_RENAMED = tuple(one for one in lines.OF_MNIST if one.name in _EIGHT)
+TABLE1 = Part(
+    "table1",
+    "Table 1: time to a target accuracy",
+    "MNIST, 99 %, 8 machines: TensorFlow more than 20 min, All-to-All 14 min, Ako 7 min. "
+    "ImageNet, 30 %, "
+    "64 machines: 3.3 h, more than 4 h, 1.5 h. "
+    f"Here MNIST to {MNIST} and Fashion-MNIST to {FASHION}, in seconds of the virtual clock; the "
+    "factors "
+    "are compared, since the hardware differs.",
+    (*_RENAMED, *_OF_FASHION),
+    (
+        Section(
+            "Seconds to the target",
+            (
+                LineTable(
+                    "",
+                    (
+                        Column(
+                            f"MNIST, {MNIST}",
+                            lambda line, lines: _of(line, lines, "mnist", MNIST),
+                        ),
+                        Column(
+                            f"Fashion-MNIST, {FASHION}",
+                            lambda line, lines: _of(line, lines, "fashion-mnist", FASHION),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    claims=(
+        TimesFaster(
+            "ako-8",
+            ("all-to-all-8",),
+            MNIST,
+            2,
+            f"MNIST: Ako is 2 times faster to {MNIST} than All-to-All",
+        ),
+        AtLeastAsFast(
+            "ako-8", _SERVERS, MNIST, f"MNIST: Ako reaches {MNIST} before the best PS[w+p]"
+        ),
+        TimesFaster(
+            "ako-64",
+            ("all-to-all-64",),
+            FASHION,
+            4 / 1.5,
+            f"64 machines: Ako is at least 2.7 times faster to {FASHION} than All-to-All",
+            at_least=True,
+        ),
+        AtLeastAsFast(
+            "ako-64",
+            ("ps-48+16",),
+            FASHION,
+            f"64 machines: Ako reaches {FASHION} before PS*[48+16]",
+        ),
+        AtLeastAsFast(
+            "ps-48+16",
+            ("all-to-all-64",),
+            FASHION,
+            f"64 machines: PS*[48+16] reaches {FASHION} before All-to-All",
+        ),
+    ),
+)
+
+
+def _of(line: Line, lines: Lines, dataset: str, target: Target) -> str:
+    """Return a line's seconds to a target, if its runs are of the dataset."""
+    here = bool(line.runs) and line.runs[0].spec.dataset.name == dataset
+    return seconds_to(target).cell(line, lines) if here else UNKNOWN
+
+
+_MOMENT = 75.0
+MEASURED = Part(
+    "fig8-wall",
+    "Fig. 8 in namespaces, under the wall clock",
+    "Fig. 8 (b). Here on links that the kernel shapes, in real time, of 24 Mbit/s and with 1 s "
+    "for a "
+    "gradient: ten times slower than in the virtual clock's Fig. 8.",
+    lines.ON_WALL,
+    (times(MNIST, accuracy_at(_MOMENT)),),
+    (Against(SECONDS, curves=None, target=MNIST),),
+    (
+        AtLeastAsFast(
+            "ako",
+            _SERVERS,
+            MNIST,
+            f"Ako reaches {MNIST} no later than the best of PS[7+1] and PS[6+2]",
+        ),
+        TimesFaster(
+            "ako", ("all-to-all",), MNIST, 2, f"Ako is 2 times faster to {MNIST} than All-to-All"
+        ),
+        Exceeds("ako", "all-to-all", at(_MOMENT), f"at {_MOMENT:g} s is above", True),
+    ),
+    caption=CAPTION,
+)
