@@ -102,7 +102,7 @@ ako-pages: ## write its pages into docs/reproduction
 	$(MAKE) reproduce-pages PAPER=ako
 ako-fig2: ## Fig. 2: allocations of 64 machines to workers and servers
 ako-fig3: ## Fig. 3: the best allocation by cluster, hardware and workload
-ako-fig4: ## Fig. 4: co-located servers on 32 machines
+ako-fig4: ## Fig. 4: co-located servers
 ako-fig8: ## Fig. 8: MNIST on 2, 4 and 8 machines
 ako-fig8-wall: ## Fig. 8 in namespaces, under the wall clock, on shaped links
 	$(MAKE) reproduce PAPER=ako PART=fig8-wall SCALE=wall ENGINE=namespaces

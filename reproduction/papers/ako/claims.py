@@ -66,6 +66,14 @@ def epoch_seconds(line: Line) -> dict[int, float]:
     }
 
 
+def updates_per_second(line: Line) -> dict[int, float]:
+    """Return by seed the updates of all devices in a second of the run's clock."""
+    return {
+        run.seed: float(run.evaluations.iteration[-1] / run.evaluations.time[-1])
+        for run in line.runs
+    }
+
+
 def computing_seconds(line: Line) -> dict[int, float]:
     """Return by seed how many of ``epoch_seconds`` a device computes."""
     return {

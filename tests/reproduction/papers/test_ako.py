@@ -1,0 +1,225 @@
+"""The Ako paper's own data: its experiments at every scale, its claims, and a tiny run of a figure."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reproduction.__main__ import main
+from reproduction.measures import Line, Target
+from reproduction.paper import load_paper
+from reproduction.papers.ako import lines
+from reproduction.papers.ako.claims import (
+    Ascending,
+    BestChanges,
+    BestOf,
+    ComputesLonger,
+    Factor,
+    FollowsPrediction,
+    at,
+    bandwidth,
+    epoch_seconds,
+    epochs_to,
+    predicted,
+)
+from reproduction.papers.ako.scales import CPU, LENGTH, MODEL, TINY, WALL, as_rate, mean_time, rate
+from reproduction.races import TimesFaster
+from reproduction.records import Evaluated, Record, Records, Result
+from reproduction.runs import Needed, Setting, of_lines
+from reproduction.series import Series
+from testbed.algorithms.ako import partitions
+from testbed.experiment.spec import Spec
+
+HALF = Target(50.0)
+RESULT = Result(
+    engine="simulator",
+    cpus=None,
+    cpu=None,
+    wall_seconds=None,
+    updates_per_second=None,
+    wire="",
+    modelled=True,
+    parameters_sha256="",
+    workers=16,
+    crashed=0,
+    classes=(),
+    commit="",
+)
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, dict[str, Needed]]:
+    """The runs of seed 1 at scale cpu, by the part and the name of the line."""
+    paper = load_paper("ako")
+    return {
+        part.name: {one.series.name: one for one in of_lines(part.series, Setting(CPU, (1,)))}
+        for part in paper.parts
+    }
+
+
+def spec(runs: dict[str, dict[str, Needed]], part: str, name: str) -> Spec:
+    """Return the spec of a line's run."""
+    return runs[part][name].run.spec
+
+
+def line(series: Series, of: Spec, accuracy: float, *, seeds: int = 2, received: float = 0) -> Line:
+    """Make a line that reaches an accuracy in 10 s and 1,000 updates, in equal steps."""
+    steps = np.linspace(0, 1, 6)
+    found = []
+    for seed in range(1, seeds + 1):
+        counts = (1000 * steps).astype(np.int64)
+        payload = (received * steps).astype(np.int64)
+        loss = np.full(6, np.nan)
+        known = Evaluated(counts, accuracy * steps, payload, payload, 10 * steps, loss)
+        found.append(Record(of.model_copy(update={"seed": seed}), RESULT, known))
+    return Line(series, tuple(found))
+
+
+@pytest.fixture
+def eight(runs: dict[str, dict[str, Needed]]) -> dict[str, Line]:
+    """Lines on eight machines, of which Ako is the most accurate."""
+    accuracies = {"ako-8": 80.0, "ps-7+1": 60.0, "all-to-all-8": 40.0}
+    return {
+        name: line(runs["fig8"][name].series, spec(runs, "fig8", name), accuracy)
+        for name, accuracy in accuracies.items()
+    }
+
+
+def test_equation_3_gives_the_papers_partitions(runs: dict[str, dict[str, Needed]]) -> None:
+    def of(part: str, name: str) -> int:
+        one = spec(runs, part, name)
+        n = one.devices.workers
+        return partitions(1 / mean_time(one), MODEL, n, as_rate(one) / 8)
+
+    assert of("fig9", "ako-64") == 20
+    assert of("fig12", "ako-3") == 3
+    assert of("fig8", "ako-8") == 2
+    assert of("fig13", "with") == 3
+
+
+def test_runs_last_as_long_as_their_figure(runs: dict[str, dict[str, Needed]]) -> None:
+    """All lines of a figure end at about one moment, whatever their number of updates."""
+    for name, one in runs["fig9"].items():
+        found = one.run.spec
+        most = 4 if name == "all-to-all-64" else 1
+        assert found.training.updates / rate(found) == pytest.approx(most * LENGTH, rel=0.1)
+    bounds = {
+        n: getattr(spec(runs, "fig9", f"{label}-{n}").algorithms[0], "staleness_bound", None)
+        for n in lines.MACHINES
+        for label in ("ako", "all-to-all")
+    }
+    assert bounds == {16: 2, 32: 4, 64: 8}
+
+
+def test_allocations_take_all_machines(runs: dict[str, dict[str, Needed]]) -> None:
+    for name in runs["fig2"]:
+        devices = spec(runs, "fig2", name).devices
+        assert devices.workers + devices.servers == 64
+    for name in runs["fig4"]:
+        assert spec(runs, "fig4", name).devices.co_located
+    assert {lines.with_ratio(n, 8) for n in lines.MACHINES} == {(14, 2), (28, 4), (56, 8)}
+    assert spec(runs, "fig9", "ps-16+16").devices.placement == "co-located"
+    # One run serves all figures that have it.
+    for part in ("fig3", "fig9", "fig10", "table1"):
+        assert runs[part]["ps-48+16"].identity == runs["fig2"]["ps-48+16"].identity
+
+
+def test_links_and_gradients_are_ten_times_slower_under_the_wall_clock(
+    runs: dict[str, dict[str, Needed]],
+) -> None:
+    slow = {one.series.name: one.run.spec for one in of_lines(lines.ON_WALL, Setting(WALL, (1,)))}
+    for name, virtual in {"ako": "ako-8", "all-to-all": "all-to-all-8", "ps-7+1": "ps-7+1"}.items():
+        fast = spec(runs, "fig8", virtual)
+        assert slow[name].clock == "wall"
+        assert as_rate(slow[name]) * 10 == as_rate(fast)
+        assert mean_time(slow[name]) == pytest.approx(10 * mean_time(fast))
+        assert slow[name].training.learning_rate == fast.training.learning_rate
+
+
+def test_claims_of_accuracies_hold_and_fail(eight: dict[str, Line]) -> None:
+    measure = at(5)
+    titles = {"Ako": "ako-8", "PS": "ps-7+1", "All-to-All": "all-to-all-8"}
+    assert measure(eight["ako-8"]) == {1: 40, 2: 40}
+    assert at(12)(eight["ako-8"]) == {}
+    assert BestOf("Ako", titles, measure, "").check(eight).holds is True
+    assert BestOf("PS", titles, measure, "").check(eight).holds is False
+    rising = tuple(reversed(titles.values()))
+    assert Ascending(rising, measure, "").check(eight).holds is True
+    assert Ascending(tuple(titles.values()), measure, "").check(eight).holds is False
+    # A factor is two-sided: 80 is twice 40, and neither as much as it nor four times.
+    for factor, holds in ((2, True), (1, False), (4, False)):
+        claim = Factor("ako-8", "all-to-all-8", Line.greatest, factor, "")
+        assert claim.check(eight).holds is holds
+    same = {"a": titles, "b": titles}
+    assert BestChanges(same, measure, "").check(eight).holds is False
+    others = {"a": titles, "b": {"Ako": "all-to-all-8", "PS": "ps-7+1", "All-to-All": "ako-8"}}
+    assert BestChanges(others, measure, "").check(eight).holds is True
+
+
+def test_claims_of_epochs_and_times_hold_and_fail(eight: dict[str, Line]) -> None:
+    epochs = epochs_to(HALF)
+    # 800 of 1,000 updates are the first evaluation above 50 %.
+    assert epochs(eight["ako-8"])[1] == pytest.approx(800 * 10 / 60_000)
+    assert epochs(eight["all-to-all-8"]) == {1: np.inf, 2: np.inf}
+    order = ("ako-8", "ps-7+1", "all-to-all-8")
+    assert Ascending(order, epochs, "").check(eight).holds is True
+    assert Ascending(("all-to-all-8", "ako-8"), epochs, "").check(eight).holds is False
+    # 10 s for 1,000 gradients of 10 images.
+    assert epoch_seconds(eight["ako-8"])[1] == pytest.approx(60)
+    # 6,000 gradients of 0.1 s on 7 workers take 86 s.
+    assert ComputesLonger("ps-7+1", "ako-8").check(eight).holds is True
+    faster = TimesFaster("ako-8", ("all-to-all-8",), HALF, 2, "", at_least=True)
+    assert faster.check(eight).holds is True
+    assert replace(faster, at_least=False).check(eight).holds is False
+    assert replace(faster, fast="all-to-all-8", others=("ako-8",)).check(eight).holds is False
+
+
+def test_the_use_of_the_network_is_compared_with_equation_3(
+    runs: dict[str, dict[str, Needed]],
+) -> None:
+    names = {float(p): f"ako-{p}" for p in (2, 3)}
+    known = {p: spec(runs, "fig12", name) for p, name in names.items()}
+    assert predicted(known[3], 3) == pytest.approx(10 * MODEL * 8e-6 * 15 / 3)
+
+    def with_usage(two: float, three: float) -> dict[str, Line]:
+        """Lines whose evaluated peers receive so many Mbit/s."""
+        usage = {2.0: two, 3.0: three}
+        return {
+            name: line(runs["fig12"][name].series, known[p], 50, received=usage[p] * 1e6 / 8 * 10)
+            for p, name in names.items()
+        }
+
+    found = with_usage(400, predicted(known[3], 3))
+    assert bandwidth(found["ako-2"])[1] == pytest.approx(400)
+    # p = 2 would take 508 Mbit/s of the link's 400.
+    assert FollowsPrediction(names, 0.1, exceeds=True).check(found).holds is True
+    assert FollowsPrediction(names, 0.1, exceeds=False).check(found).holds is True
+    wrong = with_usage(508, 200)
+    assert FollowsPrediction(names, 0.1, exceeds=True).check(wrong).holds is False
+    assert FollowsPrediction(names, 0.1, exceeds=False).check(wrong).holds is False
+
+
+def test_a_claim_without_its_runs_is_not_measured(eight: dict[str, Line]) -> None:
+    none = {name: replace(one, runs=()) for name, one in eight.items()}
+    names = {"Ako": "ako-8", "PS": "ps-7+1"}
+    claims = (
+        BestOf("Ako", names, at(5), ""),
+        BestChanges({"a": names}, at(5), ""),
+        Ascending(tuple(names.values()), at(5), ""),
+        Factor("ako-8", "ps-7+1", Line.greatest, 2, ""),
+        ComputesLonger("ps-7+1", "ako-8"),
+        FollowsPrediction({3.0: "ako-8"}, 0.1, exceeds=True),
+    )
+    assert [claim.check(none).holds for claim in claims] == [None] * len(claims)
+
+
+def test_a_figure_is_run_and_written(tmp_path: Path) -> None:
+    order = ["fig13", "--paper", "ako", "--scale", "tiny", "--engine", "simulation"]
+    only = ["--only", "with,without", "--at-once", "1", "--out", str(tmp_path)]
+    assert main([*order, *only]) == 0
+    pages = tmp_path / "pages" / TINY.name
+    assert "| Ako, p by (3) |" in (pages / "fig13.md").read_text()
+    assert (pages / "fig13.png").exists()
+    assert len(list((pages / "records").glob("*/spec.yaml"))) == 2
+    Records(pages)
