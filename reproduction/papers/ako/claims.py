@@ -16,6 +16,7 @@ from reproduction.claims import Verdict, mean
 from reproduction.measures import Line, Lines, Target, common
 from reproduction.papers.ako.scales import MODEL, as_rate, mean_time
 from testbed.experiment.spec import Spec
+from testbed.quantities import as_number
 
 Measure: TypeAlias = Callable[[Line], dict[int, float]]
 IMAGES = 60_000
@@ -230,7 +231,7 @@ class Factor:
         median = float(np.median(ratios))
         holds = 1 / TIMES <= median / self.factor <= TIMES
         told = f"{mean(ours):.2f} and {mean(theirs):.2f}: {median:.2f} times"
-        return Verdict(self.text, holds, f"{told} ({len(ratios)} seeds)")
+        return Verdict(self.text, holds, f"{told}; {as_number(len(ratios), 'seed')}")
 
 
 @dataclass(frozen=True, slots=True)

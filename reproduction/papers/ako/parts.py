@@ -300,7 +300,7 @@ FIG10 = Part(
         Ascending(
             ("ako-64", "ps-48+16", "all-to-all-64"),
             epoch_seconds,
-            "an epoch of Ako is the shortest, then PS*;All-to-All's is the longest",
+            "an epoch of Ako is the shortest, then PS*; All-to-All's is the longest",
             ".1f",
         ),
         ComputesLonger("ps-48+16", "ako-64"),
