@@ -12,7 +12,7 @@ MACHINES = (16, 32, 64)
 """The clusters of Figs. 3 and 9."""
 ALLOCATIONS = ((60, 4), (56, 8), (52, 12), (48, 16), (46, 18), (44, 20))
 """Workers and servers of Fig. 2."""
-PARTITIONS = (1, 2, 3, 4, 5, 6, 8, 12)
+PARTITIONS = (1, 2, 3, 4, 6, 8)
 """p of Fig. 12; 1 is All-to-All with Ako's bound."""
 USUAL, FASTER, HEAVIER = "100ms", "42ms", "400ms"
 """The time of a gradient: m4.xlarge; c4.2xlarge (8 cores of 2.9 GHz, not 4 of 2.4); images of twice the

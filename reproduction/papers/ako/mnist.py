@@ -8,13 +8,13 @@ from reproduction.measures import Line, Lines, Spread, Target
 from reproduction.paper import Part, Section
 from reproduction.papers.ako import lines
 from reproduction.papers.ako.claims import Ascending, at
-from reproduction.papers.ako.scales import MNIST_SECONDS
+from reproduction.papers.ako.scales import MNIST_SECONDS, WALL_SECONDS
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.series import Series
 from reproduction.tables import Column, Grid, LineTable, as_deviation, reached, seconds_to, spent
 from testbed.quantities import UNKNOWN
 
-MNIST = Target(95.0)
+MNIST = Target(94.0)
 """The test accuracy to reach on MNIST; the paper's is 99 %."""
 FASHION = Target(50.0)
 """The test accuracy to reach on Fashion-MNIST; the paper's is 30 % of 100 classes of ImageNet."""
@@ -185,25 +185,27 @@ def _of(line: Line, lines: Lines, dataset: str, target: Target) -> str:
     return seconds_to(target).cell(line, lines) if here else UNKNOWN
 
 
-_MOMENT = 75.0
+_MOMENT = WALL_SECONDS
+EARLY = Target(85.0)
+"""The accuracy to reach in a minute or two of real time."""
 MEASURED = Part(
     "fig8-wall",
     "Fig. 8 in namespaces, under the wall clock",
-    "Fig. 8 (b). Here on links that the kernel shapes, in real time, of 24 Mbit/s and with 1 s "
+    "Fig. 8 (b). Here on links that the kernel shapes, in real time, of 48 Mbit/s and with 0.5 s "
     "for a "
-    "gradient: ten times slower than in the virtual clock's Fig. 8.",
+    "gradient: five times slower than in the virtual clock's Fig. 8.",
     lines.ON_WALL,
-    (times(MNIST, accuracy_at(_MOMENT)),),
-    (Against(SECONDS, curves=None, target=MNIST),),
+    (times(EARLY, accuracy_at(_MOMENT)),),
+    (Against(SECONDS, curves=None, target=EARLY),),
     (
         AtLeastAsFast(
             "ako",
             _SERVERS,
-            MNIST,
-            f"Ako reaches {MNIST} no later than the best of PS[7+1] and PS[6+2]",
+            EARLY,
+            f"Ako reaches {EARLY} no later than the best of PS[7+1] and PS[6+2]",
         ),
         TimesFaster(
-            "ako", ("all-to-all",), MNIST, 2, f"Ako is 2 times faster to {MNIST} than All-to-All"
+            "ako", ("all-to-all",), EARLY, 2, f"Ako is 2 times faster to {EARLY} than All-to-All"
         ),
         Exceeds("ako", "all-to-all", at(_MOMENT), f"at {_MOMENT:g} s is above", True),
     ),
