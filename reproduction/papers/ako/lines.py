@@ -34,8 +34,10 @@ def servers(
     file: str,
     allocations: tuple[tuple[int, int], ...],
     mean: str | None = None,
+    *,
     placement: Literal["apart", "co-located"] = "apart",
     system: str = "PS",
+    more: tuple[Key, ...] = (),
 ) -> tuple[Series, ...]:
     """Return the lines of allocations of machines to workers and servers.
 
@@ -43,12 +45,14 @@ def servers(
         mean: the time of a gradient, if it is not the file's.
         placement: co-located lines are those of servers on workers' machines.
         system: its name in titles.
+        more: further keys of one value each.
     """
     together: dict[str, Any] = {"placement": placement} if placement != "apart" else {}
     devices = Key(
         "devices", tuple({"workers": w, "servers": s} | together for w, s in allocations), ""
     )
     keys = (devices,) if mean is None else (devices, Key("compute.mean", (mean,), "T"))
+    keys = (*keys, *more)
     label = system.lower()
     return tuple(
         replace(
@@ -70,9 +74,9 @@ _SIZES = tuple(with_ratio(n, ratio) for n in MACHINES for ratio in RATIOS.values
 _WORKERS = "devices.workers"
 
 
-def _peers(file: str, mesh: str, machines: tuple[int, ...] = ()) -> tuple[Series, ...]:
+def _peers(file: str, mesh: str, machines: tuple[int, ...] = (), *keys: Key) -> tuple[Series, ...]:
     """Return the lines of Ako and All-to-All, on several numbers of machines."""
-    keys = (Key(_WORKERS, machines, "n"),) if machines else ()
+    keys = (*((Key(_WORKERS, machines, "n"),) * bool(machines)), *keys)
     return (
         *_study(file, *keys).lines({"ako": "Ako"}),
         *_study(mesh, *keys).lines({"all-to-all": "All-to-All"}),
@@ -114,10 +118,24 @@ OF_MNIST = (
     *_peers("mnist-peers", "mnist-all-to-all", (2, 4, 8)),
     *servers("mnist-servers", ((1, 1), (3, 1), (7, 1), (6, 2))),
 )
-ON_WALL = (
-    *_peers("mnist-wall", "mnist-wall-all-to-all"),
-    *servers("mnist-wall-servers", ((7, 1), (6, 2))),
-)
+_VIRTUAL = Key("clock", ("virtual",), "clock")
+
+
+def _slower(*keys: Key) -> tuple[Series, ...]:
+    """Return the lines of the slower links and gradients that a host can keep up with."""
+    return (
+        *_peers("mnist-wall", "mnist-wall-all-to-all", (), *keys),
+        *servers("mnist-wall-servers", ((7, 1), (6, 2)), more=keys),
+    )
+
+
+def _beside(line: Series) -> Series:
+    """Return a line of the virtual clock under another name than the wall clock's."""
+    name, title = line.name.removesuffix("-virtual"), line.title.split(", clock")[0]
+    return replace(line, name=f"{name}-virtual", title=f"{title}, virtual clock")
+
+
+ON_WALL = (*_slower(), *map(_beside, _slower(_VIRTUAL)))
 
 
 def of_machines(count: int) -> dict[str, str]:
