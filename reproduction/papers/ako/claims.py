@@ -15,6 +15,7 @@ import numpy as np
 from reproduction.claims import Verdict, mean
 from reproduction.measures import Line, Lines, Target, common
 from reproduction.papers.ako.scales import MODEL, as_rate, mean_time
+from reproduction.races import mean_seconds
 from testbed.experiment.spec import Spec
 from testbed.quantities import as_number
 
@@ -142,6 +143,28 @@ class Ascending:
             f"{lines[name].series.title}: {_told(one, self.form)}"
             for name, one in zip(self.names, values, strict=True)
         )
+        return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+
+
+@dataclass(frozen=True, slots=True)
+class OneIsFaster:
+    """The fastest of some lines reaches a target before another line, with every seed."""
+
+    names: tuple[str, ...]
+    other: str
+    target: Target
+    text: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare the fastest with each seed that all lines have."""
+        *several, other = common(
+            *(lines[name].seconds_to(self.target) for name in (*self.names, self.other))
+        )
+        if not other:
+            return Verdict(self.text)
+        fastest = {seed: min(one[seed] for one in several) for seed in other}
+        each = [fastest[seed] < other[seed] for seed in other]
+        told = f"{mean_seconds(fastest)} and {mean_seconds(other)}"
         return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
 
 

@@ -7,14 +7,14 @@ from reproduction.drawing import SECONDS, Against, Curve, Sweep
 from reproduction.measures import Line, Lines, Spread, Target
 from reproduction.paper import Part, Section
 from reproduction.papers.ako import lines
-from reproduction.papers.ako.claims import Ascending, Factor, at
+from reproduction.papers.ako.claims import Ascending, Factor, OneIsFaster, at
 from reproduction.papers.ako.scales import MNIST_SECONDS, WALL_SECONDS
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.series import Series
 from reproduction.tables import Column, Grid, LineTable, as_deviation, reached, seconds_to, spent
 from testbed.quantities import UNKNOWN
 
-MNIST = Target(94.0)
+MNIST = Target(95.0)
 """The test accuracy to reach on MNIST; the paper's is 99 %."""
 FASHION = Target(50.0)
 """The test accuracy to reach on Fashion-MNIST; the paper's is 30 % of 100 classes of ImageNet."""
@@ -82,11 +82,11 @@ FIG8 = Part(
             MNIST,
             f"8 machines: Ako reaches {MNIST} no later than the best of PS[7+1] and PS[6+2]",
         ),
-        AtLeastAsFast(
-            "ps-7+1",
-            ("all-to-all-8",),
+        OneIsFaster(
+            _SERVERS,
+            "all-to-all-8",
             MNIST,
-            f"8 machines: PS[7+1] reaches {MNIST} before All-to-All",
+            f"8 machines: the best of PS[7+1] and PS[6+2] reaches {MNIST} before All-to-All",
         ),
         AtLeastAsFast(
             "ps-7+1",
@@ -154,6 +154,12 @@ TABLE1 = Part(
         ),
         AtLeastAsFast(
             "ako-8", _SERVERS, MNIST, f"MNIST: Ako reaches {MNIST} before the best PS[w+p]"
+        ),
+        OneIsFaster(
+            _SERVERS,
+            "all-to-all-8",
+            MNIST,
+            f"MNIST: the best PS[w+p] reaches {MNIST} before All-to-All",
         ),
         TimesFaster(
             "ako-64",

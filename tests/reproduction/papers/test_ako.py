@@ -17,6 +17,7 @@ from reproduction.papers.ako.claims import (
     ComputesLonger,
     Factor,
     FollowsPrediction,
+    OneIsFaster,
     at,
     bandwidth,
     epoch_seconds,
@@ -169,6 +170,8 @@ def test_claims_of_epochs_and_times_hold_and_fail(eight: dict[str, Line]) -> Non
     assert epoch_seconds(eight["ako-8"])[1] == pytest.approx(60)
     # 6,000 gradients of 0.1 s on 7 workers take 86 s.
     assert ComputesLonger("ps-7+1", "ako-8").check(eight).holds is True
+    assert OneIsFaster(order[1:], "ako-8", HALF, "").check(eight).holds is False
+    assert OneIsFaster(order[:2], "all-to-all-8", HALF, "").check(eight).holds is True
     faster = TimesFaster("ako-8", ("all-to-all-8",), HALF, 2, "", at_least=True)
     assert faster.check(eight).holds is True
     assert replace(faster, at_least=False).check(eight).holds is False
