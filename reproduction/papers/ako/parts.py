@@ -186,10 +186,10 @@ FIG4 = Part(
 )
 _BY_SIZE: dict[str, Points] = {
     "Ako": {n: f"ako-{n}" for n in lines.MACHINES},
-    "PS, 4:1": _BY_RATIO["4:1"],
     "All-to-All": {n: f"all-to-all-{n}" for n in lines.MACHINES},
+    "PS, 4:1": _BY_RATIO["4:1"],
 }
-_OF_64 = ("ako-64", "ps-48+16", "ps-56+8", "all-to-all-64")
+_OF_64 = ("ako-64", "all-to-all-64", "ps-48+16", "ps-56+8")
 FIG9 = Part(
     "fig9",
     "Fig. 9: convergence with different cluster sizes",
