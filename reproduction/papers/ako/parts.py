@@ -330,7 +330,8 @@ FIG12 = Part(
                     ),
                 ),
             ),
-            "Measured is the payload that the evaluated peer receives; predicted is γ·m·(n − 1)/p.",
+            "Measured is the payload that a peer receives, in the mean of all; predicted is "
+            "γ·m·(n − 1)/p.",
         ),
     ),
     (

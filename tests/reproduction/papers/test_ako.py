@@ -186,10 +186,12 @@ def test_the_use_of_the_network_is_compared_with_equation_3(
     assert predicted(known[3], 3) == pytest.approx(10 * MODEL * 8e-6 * 15 / 3)
 
     def with_usage(two: float, three: float) -> dict[str, Line]:
-        """Lines whose evaluated peers receive so many Mbit/s."""
+        """Lines whose 16 peers receive so many Mbit/s each."""
         usage = {2.0: two, 3.0: three}
         return {
-            name: line(runs["fig12"][name].series, known[p], 50, received=usage[p] * 1e6 / 8 * 10)
+            name: line(
+                runs["fig12"][name].series, known[p], 50, received=16 * usage[p] * 1e6 / 8 * 10
+            )
             for p, name in names.items()
         }
 
