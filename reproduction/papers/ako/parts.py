@@ -34,6 +34,7 @@ from reproduction.papers.ako.mnist import (
     spread,
     times,
 )
+from reproduction.papers.ako.panels import Usage
 from reproduction.papers.ako.scales import HOUR, LENGTH
 from reproduction.races import AtLeastAsFast
 from reproduction.tables import Column, Grid, LineTable
@@ -335,21 +336,15 @@ FIG12 = Part(
         ),
     ),
     (
-        Sweep("partitions p", {"Ako": _BY_P}, at(HOUR), f"test accuracy (%) at {HOUR:g} s"),
         Sweep("partitions p", {"Ako": _BY_P}, at(LENGTH), f"test accuracy (%) at {LENGTH:g} s"),
-        Sweep(
-            "partitions p",
-            {"Ako": _BY_P},
-            bandwidth,
-            "received (Mbit/s)",
-        ),
+        Usage(_BY_P),
     ),
     (
         BestOf("3", {str(p): name for p, name in _BY_P.items()}, at(LENGTH), "p, by accuracy"),
         FollowsPrediction(_BY_P, 0.1, exceeds=False),
         FollowsPrediction(_BY_P, 0.1, exceeds=True),
     ),
-    caption="Points are means over seeds, bars deviations.",
+    caption="Points are means over seeds, bars deviations; the thin line is the rate of a link.",
 )
 
 
