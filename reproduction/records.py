@@ -24,6 +24,7 @@ from testbed.experiment.load import dump, load_resolved
 from testbed.experiment.spec import Spec
 from testbed.experiment.sweep import text_of
 from testbed.results.reading.faults import crashed
+from testbed.results.reading.records import PartUse
 from testbed.results.reading.run import Run
 from testbed.results.tables.verdict import verdict
 
@@ -88,6 +89,7 @@ class Result(_Part):
         workers, crashed: number of workers, and of those frozen or killed for good.
         classes: the device classes; empty if there are none.
         commit: the first 12 digits of the code's commit; empty if unknown.
+        use: how busy processors and links were, by part; empty where a run did not tell.
     """
 
     engine: str
@@ -102,6 +104,7 @@ class Result(_Part):
     crashed: int
     classes: tuple[ClassSent, ...]
     commit: str
+    use: dict[str, PartUse] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,7 @@ def _of(run: Run) -> Record:
         crashed=crashed(run.faults),
         classes=_sent_by_class(run, spec),
         commit=(manifest.commit or "")[:_COMMIT],
+        use=summary.utilisation.parts if summary.utilisation else {},
     )
     columns = {name: getattr(evaluations, name) for name in _COLUMNS}
     curve = Evaluated(**columns, exact=evaluations.exact)
@@ -250,7 +254,7 @@ def _write(folder: Path, record: Record) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "result.json").write_text(
-            record.result.model_dump_json(indent=2) + "\n", encoding="utf-8"
+            record.result.model_dump_json(indent=2, exclude_defaults=True) + "\n", encoding="utf-8"
         )
         with (folder / "curve.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -20,6 +20,8 @@ from testbed.experiment.spec import Spec
 from testbed.quantities import as_number
 
 Measure: TypeAlias = Callable[[Line], dict[int, float]]
+_TRAINING = ("worker", "peer")
+"""The parts that compute gradients."""
 IMAGES = 60_000
 """Training images of MNIST and of Fashion-MNIST: those of an epoch of all devices together."""
 ERROR = 1.0
@@ -76,6 +78,27 @@ def updates_per_second(line: Line) -> dict[int, float]:
         run.seed: float(run.evaluations.iteration[-1] / run.evaluations.time[-1])
         for run in line.runs
     }
+
+
+def processors(line: Line) -> dict[int, float]:
+    """Return by seed how many percent of the time the devices that train compute gradients."""
+    found = {}
+    for run in line.runs:
+        parts = [use for part, use in run.result.use.items() if part in _TRAINING and use.cpu]
+        if parts:
+            found[run.seed] = 100 * float(np.mean([use.cpu.mean for use in parts if use.cpu]))
+    return found
+
+
+def use_of_links(line: Line) -> dict[int, float]:
+    """Return by seed how many percent of their rates all uplinks carry, in the mean of all devices."""
+    found = {}
+    for run in line.runs:
+        shares = [(use.devices, use.uplink.mean) for use in run.result.use.values() if use.uplink]
+        if shares:
+            count, mean_share = zip(*shares, strict=True)
+            found[run.seed] = 100 * float(np.average(mean_share, weights=count))
+    return found
 
 
 def computing_seconds(line: Line) -> dict[int, float]:
@@ -147,6 +170,26 @@ class Ascending:
             f"{lines[name].series.title}: {_told(one, self.form)}"
             for name, one in zip(self.names, values, strict=True)
         )
+        return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A measure of a line is within bounds, with every seed."""
+
+    name: str
+    measure: Measure
+    low: float
+    high: float
+    text: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare each seed's value with the bounds."""
+        values = self.measure(lines[self.name])
+        if not values:
+            return Verdict(self.text)
+        each = [self.low <= value <= self.high for value in values.values()]
+        told = ", ".join(f"{value:.1f}" for value in values.values())
         return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
 
 

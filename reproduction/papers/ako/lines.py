@@ -106,6 +106,14 @@ FIG10 = (
 )
 _P = Key("algorithms.partitions", PARTITIONS, "p")
 FIG12 = _study("sixteen", _P).lines({"ako": "Ako"})
+FIG11 = tuple(
+    replace(one, name=name, title=title)
+    for name, title, one in (
+        ("ako", "Ako, p = 3", FIG12[PARTITIONS.index(3)]),
+        ("all-to-all", "All-to-All (p = 1)", FIG12[PARTITIONS.index(1)]),
+        ("ps-12+4", "PS[12+4]", servers("sixteen-servers", ((12, 4),))[0]),
+    )
+)
 FIG13 = _study("accumulation").lines(
     {
         "with": "Ako, p by (3)",

@@ -1,28 +1,27 @@
-"""Ako's figures of ImageNet, in whose place is Fashion-MNIST, and what the paper says of them."""
-
-from typing import TypeAlias
+"""Ako's other figures of ImageNet, in whose place is Fashion-MNIST."""
 
 from reproduction.claims import Exceeds
 from reproduction.drawing import SECONDS, UPDATES, Against, Curve, Sweep
-from reproduction.measures import Line, Lines, Target
+from reproduction.measures import Line, Target
 from reproduction.paper import Part, Section
 from reproduction.papers.ako import lines
+from reproduction.papers.ako.allocations import BY_RATIO, FIG2, FIG3, FIG4, Points, measured
 from reproduction.papers.ako.claims import (
     Ascending,
-    BestChanges,
     BestOf,
+    Between,
     ComputesLonger,
     Factor,
     FollowsPrediction,
-    Measure,
     at,
     bandwidth,
     computing_seconds,
     epoch_seconds,
     epochs_to,
     predicted,
+    processors,
     synchronising_seconds,
-    updates_per_second,
+    use_of_links,
 )
 from reproduction.papers.ako.mnist import (
     CAPTION,
@@ -40,155 +39,12 @@ from reproduction.races import AtLeastAsFast
 from reproduction.tables import Column, Grid, LineTable
 from testbed.quantities import UNKNOWN
 
-Points: TypeAlias = dict[float, str]
-"""The lines of a curve by their values on the x axis."""
 _GOALS = (Target(20.0), Target(40.0), FASHION)
 """The accuracies of Fig. 10b; the paper's are 5, 10 and 20 %."""
-
-
-def _ps(workers: int, servers: int, mean: str = lines.USUAL) -> dict[str, str]:
-    """Return the name of a line of parameter servers by its title within a group."""
-    return {f"PS[{workers}+{servers}]": lines.ps(workers, servers, mean)}
-
-
-def _group(allocations: tuple[tuple[int, int], ...], mean: str = lines.USUAL) -> dict[str, str]:
-    return {title: name for one in allocations for title, name in _ps(*one, mean).items()}
-
-
-def _measured(heading: str, measure: Measure) -> Column:
-    return Column(heading, lambda line, _: spread(measure(line)))
-
-
-_RATE = _measured("updates in a second", updates_per_second)
-_BY_SERVERS: Points = {
-    servers: lines.ps(workers, servers) for workers, servers in lines.ALLOCATIONS
-}
-FIG2 = Part(
-    "fig2",
-    "Fig. 2: allocations of 64 machines to workers and servers",
-    "Validation accuracy after one hour of training, ImageNet; best is PS[48+16], and PS[60+4] and "
-    f"PS[44+20] are 38.9 % and 14.5 % worse. Here an hour is {HOUR:g} s of the virtual clock.",
-    lines.FIG2,
-    (Section("Accuracy", (LineTable("", (accuracy_at(HOUR), _RATE)),)),),
-    (
-        Sweep(
-            "servers of 64 machines",
-            {"PS": _BY_SERVERS},
-            at(HOUR),
-            f"test accuracy (%) at {HOUR:g} s",
-        ),
-        Against(SECONDS),
-    ),
-    (
-        BestOf("PS[48+16]", _group(lines.ALLOCATIONS), at(HOUR), "64 machines"),
-        Exceeds(lines.ps(48, 16), lines.ps(60, 4), at(HOUR), "is above", True),
-        Exceeds(lines.ps(48, 16), lines.ps(44, 20), at(HOUR), "is above", True),
-    ),
-    caption=CAPTION,
-)
-_OF_SIZES = {str(count): lines.of_machines(count) for count in lines.MACHINES}
-_BY_RATIO: dict[str, Points] = {
-    ratio: {count: lines.of_machines(count)[ratio] for count in lines.MACHINES}
-    for ratio in lines.RATIOS
-}
-_HARDWARE = {
-    "m4.xlarge": _group(lines.HARDWARE),
-    f"c4.2xlarge, T = {lines.FASTER}": _group(lines.HARDWARE, lines.FASTER),
-}
-_WORKLOADS = {
-    "low resolution": _group(lines.WORKLOADS),
-    f"high resolution, T = {lines.HEAVIER}": _group(lines.WORKLOADS, lines.HEAVIER),
-}
-
-
-def _accuracy(line: Line, _: Lines) -> str:
-    return spread(at(HOUR)(line))
-
-
-def _grid(heading: str, groups: dict[str, dict[str, str]]) -> Grid:
-    """Return the table of groups: a row for each, a column for each line within it."""
-    titles = tuple(next(iter(groups.values())))
-    return Grid(
-        heading, titles, {name: tuple(one.values()) for name, one in groups.items()}, _accuracy
-    )
-
-
-FIG3 = Part(
-    "fig3",
-    "Fig. 3: the best allocation changes with the cluster, the hardware and the workload",
-    "Validation accuracy after one hour: (a) of one server to 8, 4 and 3 machines, on 16, 32 and "
-    "64 "
-    "machines: best are 8:1, 4:1 and 4:1; (b) on slower and faster machines: 16 and 18 servers; "
-    "(c) of "
-    "images of 100 and of 200 pixels: PS[48+16] and PS[60+4]. Here faster machines and larger "
-    "images are "
-    f"other times T of a gradient than {lines.USUAL}, and the images are the same.",
-    lines.FIG3,
-    (
-        Section(
-            f"Accuracy at {HOUR:g} s, %",
-            (
-                _grid("machines", _OF_SIZES),
-                _grid("hardware", _HARDWARE),
-                _grid("workload", _WORKLOADS),
-            ),
-        ),
-    ),
-    (Sweep("machines", _BY_RATIO, at(HOUR), f"test accuracy (%) at {HOUR:g} s"),),
-    (
-        *(
-            BestOf(best, lines.of_machines(count), at(HOUR), f"{count} machines")
-            for count, best in zip(lines.MACHINES, ("8:1", "4:1", "4:1"), strict=True)
-        ),
-        BestChanges(_OF_SIZES, at(HOUR), "the best ratio changes with the cluster's size"),
-        *(
-            BestOf(best, group, at(HOUR), title)
-            for best, (title, group) in zip(
-                ("PS[48+16]", "PS[46+18]"), _HARDWARE.items(), strict=True
-            )
-        ),
-        BestChanges(_HARDWARE, at(HOUR), "the best allocation changes with the hardware"),
-        *(
-            BestOf(best, group, at(HOUR), title)
-            for best, (title, group) in zip(
-                ("PS[48+16]", "PS[60+4]"), _WORKLOADS.items(), strict=True
-            )
-        ),
-        BestChanges(_WORKLOADS, at(HOUR), "the best allocation changes with the workload"),
-    ),
-    caption="Points are means over seeds, bars deviations.",
-)
-FIG4 = Part(
-    "fig4",
-    "Fig. 4: co-located servers",
-    "Accuracy after one hour on 32 machines with a worker and a server each, by the memory that "
-    "servers are given: 3 of 15 GB are best (31 %), equal parts worst (25 %). **Memory has no such "
-    "effect here**: a process has what it needs, or is killed. In place of memory, what is shared "
-    "here is the machines: 2, 4, 8 or all of 16 have a server besides their worker.",
-    lines.FIG4,
-    (Section("Accuracy", (LineTable("", (accuracy_at(HOUR), _RATE)),)),),
-    (
-        Sweep(
-            "machines of 16 with a server",
-            {"PS": {servers: lines.ps(workers, servers) for workers, servers in lines.CO_LOCATED}},
-            at(HOUR),
-            f"test accuracy (%) at {HOUR:g} s",
-        ),
-    ),
-    (
-        Ascending(
-            (lines.ps(16, 16), lines.ps(16, 4)),
-            at(HOUR),
-            "a server on every machine is worse than one on a quarter of them, as equal parts are "
-            "worse than a fifth",
-        ),
-    ),
-    caption="Points are means over seeds, bars deviations.",
-)
 _BY_SIZE: dict[str, Points] = {
     "Ako": {n: f"ako-{n}" for n in lines.MACHINES},
     "All-to-All": {n: f"all-to-all-{n}" for n in lines.MACHINES},
-    "PS, 4:1": _BY_RATIO["4:1"],
+    "PS, 4:1": BY_RATIO["4:1"],
 }
 _OF_64 = ("ako-64", "all-to-all-64", "ps-48+16", "ps-56+8")
 FIG9 = Part(
@@ -266,7 +122,7 @@ FIG10 = Part(
     (
         Section(
             "Epochs to an accuracy",
-            (LineTable("", tuple(_measured(f"to {goal}", epochs_to(goal)) for goal in _GOALS)),),
+            (LineTable("", tuple(measured(f"to {goal}", epochs_to(goal)) for goal in _GOALS)),),
             "An epoch is as many gradients of all machines as take 60,000 images; infinite: not "
             "reached.",
         ),
@@ -276,9 +132,9 @@ FIG10 = Part(
                 LineTable(
                     "",
                     (
-                        _measured("in all", epoch_seconds),
-                        _measured("computing", computing_seconds),
-                        _measured("synchronising", synchronising_seconds),
+                        measured("in all", epoch_seconds),
+                        measured("computing", computing_seconds),
+                        measured("synchronising", synchronising_seconds),
                     ),
                 ),
             ),
@@ -308,6 +164,55 @@ FIG10 = Part(
     ),
     caption=CAPTION,
 )
+_FULL, _HALF = 80, 50
+"""Percent of the links: at least, to fill them; at most, not to."""
+_NEAR = 10
+"""Points by which a processor's use may differ from the paper's."""
+FIG11 = Part(
+    "fig11",
+    "Fig. 11: the use of links and processors on 16 machines",
+    "The use of the network over time: Ako and All-to-All fill it, and All-to-All's peak is the "
+    "higher; PS*[12+4] leaves much of it unused. Processors are in use for 87 % (Ako), 84 % (the "
+    "workers of PS*) and 85 % (All-to-All), and servers' for 17 %.",
+    lines.FIG11,
+    (
+        Section(
+            "Use, % in the mean of all devices",
+            (
+                LineTable(
+                    "",
+                    (
+                        measured("links", use_of_links),
+                        measured("processors of peers and workers", processors),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    (),
+    (
+        Between("ako", use_of_links, _FULL, 100, f"Ako fills the links: at least {_FULL} %"),
+        Between(
+            "all-to-all", use_of_links, _FULL, 100, f"All-to-All fills them: at least {_FULL} %"
+        ),
+        Between("ps-12+4", use_of_links, 0, _HALF, f"PS*[12+4] does not: at most {_HALF} %"),
+        Ascending(("ako", "all-to-all"), use_of_links, "All-to-All uses more of them than Ako"),
+        *(
+            Between(
+                name,
+                processors,
+                paper - _NEAR,
+                paper + _NEAR,
+                f"{title} uses {paper} % of the processors, up to {_NEAR} points more or less",
+            )
+            for name, title, paper in (
+                ("ako", "Ako", 87),
+                ("ps-12+4", "PS*[12+4]", 84),
+                ("all-to-all", "All-to-All", 85),
+            )
+        ),
+    ),
+)
 _BY_P: Points = {p: f"ako-{p}" for p in lines.PARTITIONS}
 FIG12 = Part(
     "fig12",
@@ -326,7 +231,7 @@ FIG12 = Part(
                     (
                         accuracy_at(HOUR),
                         accuracy_at(LENGTH),
-                        _measured("measured, Mbit/s", bandwidth),
+                        measured("measured, Mbit/s", bandwidth),
                         Column("predicted, Mbit/s", lambda line, _: _prediction(line)),
                     ),
                 ),
@@ -383,4 +288,4 @@ FIG13 = Part(
     ),
     caption=CAPTION,
 )
-PARTS = (FIG2, FIG3, FIG4, FIG8, FIG9, FIG10, FIG12, FIG13, TABLE1)
+PARTS = (FIG2, FIG3, FIG4, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, TABLE1)

@@ -14,6 +14,7 @@ from reproduction.papers.ako.claims import (
     Ascending,
     BestChanges,
     BestOf,
+    Between,
     ComputesLonger,
     Factor,
     FollowsPrediction,
@@ -23,6 +24,8 @@ from reproduction.papers.ako.claims import (
     epoch_seconds,
     epochs_to,
     predicted,
+    processors,
+    use_of_links,
 )
 from reproduction.papers.ako.scales import CPU, LENGTH, MODEL, TINY, WALL, as_rate, mean_time, rate
 from reproduction.races import TimesFaster
@@ -31,6 +34,7 @@ from reproduction.runs import Needed, Setting, of_lines
 from reproduction.series import Series
 from testbed.algorithms.ako import partitions
 from testbed.experiment.spec import Spec
+from testbed.results.reading.records import PartUse, Spread
 
 HALF = Target(50.0)
 RESULT = Result(
@@ -203,6 +207,26 @@ def test_the_use_of_the_network_is_compared_with_equation_3(
     wrong = with_usage(508, 200)
     assert FollowsPrediction(names, 0.1, exceeds=True).check(wrong).holds is False
     assert FollowsPrediction(names, 0.1, exceeds=False).check(wrong).holds is False
+
+
+def test_the_use_of_devices_is_that_of_their_parts(eight: dict[str, Line]) -> None:
+    """Links count for all devices, and processors for those that compute gradients."""
+
+    def spread(mean: float) -> Spread:
+        return Spread(mean=mean, minimum=mean, maximum=mean)
+
+    use = {
+        "worker": PartUse(devices=6, cpu=spread(0.8), uplink=spread(0.1)),
+        "server": PartUse(devices=2, uplink=spread(0.5)),
+    }
+    one = eight["ps-7+1"]
+    told = RESULT.model_copy(update={"use": use})
+    lines = {"ps": replace(one, runs=tuple(replace(run, result=told) for run in one.runs))}
+    assert use_of_links(lines["ps"]) == {1: pytest.approx(20), 2: pytest.approx(20)}
+    assert processors(lines["ps"]) == {1: pytest.approx(80), 2: pytest.approx(80)}
+    assert Between("ps", processors, 79, 81, "").check(lines).holds is True
+    assert Between("ps", processors, 81, 90, "").check(lines).holds is False
+    assert Between("ps-7+1", processors, 0, 100, "").check(eight).holds is None
 
 
 def test_a_claim_without_its_runs_is_not_measured(eight: dict[str, Line]) -> None:
