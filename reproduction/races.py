@@ -101,5 +101,7 @@ class TimesFaster:
         median = float(np.median(ratios))
         low = median / self.factor >= (1 if self.at_least else 1 / FACTOR)
         holds = low and (self.at_least or median / self.factor <= FACTOR)
+        if not math.isfinite(median):
+            return Verdict(self.text, holds, f"{mean_seconds(ours)}, no other reaches it")
         each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
         return Verdict(self.text, holds, f"{median:.2f} times (by seed: {each})")

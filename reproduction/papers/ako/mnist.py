@@ -16,7 +16,7 @@ from testbed.quantities import UNKNOWN
 
 MNIST = Target(95.0)
 """The test accuracy to reach on MNIST; the paper's is 99 %."""
-FASHION = Target(50.0)
+FASHION = Target(60.0)
 """The test accuracy to reach on Fashion-MNIST; the paper's is 30 % of 100 classes of ImageNet."""
 CAPTION = "Lines are means over seeds at equal times, bands go from the least to the greatest."
 HALF = MNIST_SECONDS / 2

@@ -34,12 +34,12 @@ from reproduction.papers.ako.mnist import (
     times,
 )
 from reproduction.papers.ako.panels import Usage
-from reproduction.papers.ako.scales import HOUR, LENGTH
-from reproduction.races import AtLeastAsFast
-from reproduction.tables import Column, Grid, LineTable
+from reproduction.papers.ako.scales import HOUR, LENGTH, MIDDLE
+from reproduction.races import AtLeastAsFast, TimesFaster
+from reproduction.tables import Cell, Column, Grid, LineTable, seconds_to
 from testbed.quantities import UNKNOWN
 
-_GOALS = (Target(20.0), Target(40.0), FASHION)
+_GOALS = (Target(20.0), Target(30.0), Target(40.0))
 """The accuracies of Fig. 10b; the paper's are 5, 10 and 20 %."""
 _BY_SIZE: dict[str, Points] = {
     "Ako": {n: f"ako-{n}" for n in lines.MACHINES},
@@ -47,29 +47,35 @@ _BY_SIZE: dict[str, Points] = {
     "PS, 4:1": BY_RATIO["4:1"],
 }
 _OF_64 = ("ako-64", "all-to-all-64", "ps-48+16", "ps-56+8")
+
+
+def _at(moment: float) -> Cell:
+    """Return the cell of an accuracy at a moment."""
+    return lambda line, _: spread(at(moment)(line))
+
+
 FIG9 = Part(
     "fig9",
     "Fig. 9: convergence with different cluster sizes",
-    "(a) validation accuracy after two hours on 16, 32 and 64 machines, ImageNet; (b) over time "
-    "on 64: Ako "
-    "before PS*[48+16], PS[56+8] and the co-located PS[64+64]; (c) Ako on 16, 32 and 64. Here "
-    "two hours are "
-    f"{LENGTH:g} s of the virtual clock.",
+    "(a) validation accuracy after two hours on 16, 32 and 64 machines, ImageNet; (b) over time on "
+    "64: after an early phase Ako before PS*[48+16], PS[56+8] and the co-located PS[64+64]; (c) Ako "
+    f"on 16, 32 and 64. Here after {MIDDLE:g} and {LENGTH:g} s of the virtual clock; co-located "
+    "servers are those of 16 machines.",
     lines.FIG9,
     (
-        Section(
-            f"Accuracy at {LENGTH:g} s, %",
-            (Grid.of(_BY_SIZE, "machines", lambda line, _: spread(at(LENGTH)(line))),),
+        *(
+            Section(f"Accuracy at {moment:g} s, %", (Grid.of(_BY_SIZE, "machines", _at(moment)),))
+            for moment in (MIDDLE, LENGTH)
         ),
-        times(FASHION, accuracy_at(LENGTH)),
+        times(FASHION, seconds_to(_GOALS[-1])),
     ),
     (
-        Sweep("machines", _BY_SIZE, at(LENGTH), f"test accuracy (%) at {LENGTH:g} s"),
+        Sweep("machines", _BY_SIZE, at(MIDDLE), f"test accuracy (%) at {MIDDLE:g} s"),
         Against(SECONDS, curves=curves(lines.FIG9, _OF_64), title="64 machines", target=FASHION),
         Against(
             SECONDS,
             curves={
-                f"ako-{n}": Curve(f"Ako, n = {n}", 5 - i) for i, n in enumerate(lines.MACHINES)
+                f"ako-{n}": Curve(f"Ako, n = {n}", 3 + i) for i, n in enumerate(lines.MACHINES)
             },
             title="Ako",
             y_label=False,
@@ -77,7 +83,14 @@ FIG9 = Part(
     ),
     (
         *(
-            Exceeds(f"ako-{n}", lines.of_machines(n)["4:1"], at(LENGTH), "is above", True)
+            Exceeds(
+                f"ako-{n}",
+                lines.of_machines(n)["4:1"],
+                at(moment),
+                f"at {moment:g} s is above",
+                True,
+            )
+            for moment in (MIDDLE, LENGTH)
             for n in (32, 64)
         ),
         AtLeastAsFast(
@@ -85,6 +98,13 @@ FIG9 = Part(
             ("ps-48+16", "ps-56+8", "ps-43+21"),
             FASHION,
             f"64 machines: Ako reaches {FASHION} before the best PS allocation",
+        ),
+        TimesFaster(
+            "ako-64",
+            ("ps-48+16",),
+            FASHION,
+            4 / 3,
+            f"64 machines: Ako reaches {FASHION} in 25 % less time than PS*[48+16]",
         ),
         AtLeastAsFast(
             "ps-48+16",
@@ -97,8 +117,8 @@ FIG9 = Part(
         *(
             Ascending(
                 tuple(names.values()),
-                at(LENGTH),
-                f"with more machines {title} is more accurate after {LENGTH:g} s",
+                at(MIDDLE),
+                f"with more machines {title} is more accurate after {MIDDLE:g} s",
             )
             for title, names in _BY_SIZE.items()
             if title != "All-to-All"
@@ -106,8 +126,6 @@ FIG9 = Part(
     ),
     caption=CAPTION,
 )
-
-
 FIG10 = Part(
     "fig10",
     "Fig. 10: statistical and hardware efficiency on 64 machines",

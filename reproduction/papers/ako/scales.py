@@ -8,8 +8,10 @@ from reproduction.series import Scale
 from testbed.experiment.spec import Spec
 
 LENGTH = 15.0
-"""Of the virtual clock: the two hours of Fig. 9."""
+"""Of the virtual clock: that of Fig. 9 and of most runs."""
 HOUR = LENGTH / 2
+MIDDLE = 10.0
+"""A moment of Fig. 9 at which Ako on 64 machines is still stable."""
 MNIST_SECONDS = 60.0
 """The twenty minutes of Fig. 8."""
 MODEL = 846_760
