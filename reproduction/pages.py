@@ -138,7 +138,8 @@ def _command(order: Order, part: str = "") -> str:
 
 def _notes(name: str, order: Order) -> str:
     paper = order.paper
-    if order.scale is not paper.scales[0]:
+    usual = {"README", *(one.name for one in paper.parts_of(paper.scales[0]))}
+    if order.scale is not paper.scales[0] and name in usual:
         return (
             "How it is done, what differs from the paper, and why, stands on the page of scale "
             f"{paper.scales[0].name}: `docs/reproduction/{paper.name}/{name}.md` in the repository."
