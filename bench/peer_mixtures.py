@@ -1,7 +1,8 @@
-"""Random experiments of peers that die, for ``python -m bench.mixtures --peers``.
+"""Random experiments of peers with faults, for ``python -m bench.mixtures --peers``.
 
 Each seed draws Ako or All-to-All with its options, the times, a network (links of their own, shared
-by clusters, or a graph), and up to three kills for good, which may come at one moment.
+by clusters, or a graph), up to three kills, which may come at one moment, and up to four freezes,
+outages and slow links that overlap with them.
 """
 
 from typing import Any
@@ -9,6 +10,42 @@ from typing import Any
 import numpy as np
 
 from bench.networks import with_network
+
+
+def _passing(
+    seed: int, peers: int, evaluated: int, updates: int, horizon: float
+) -> list[dict[str, Any]]:
+    """Draw up to four faults that pass, of few peers, so that they overlap.
+
+    They have a stream of their own: the rest of a seed's experiment does not change with them.
+    """
+    draw = np.random.default_rng([1819, seed])
+
+    def one(*options: Any) -> Any:
+        return options[int(draw.integers(len(options)))]
+
+    def fault() -> dict[str, Any]:
+        rate = one("500kbit", "5mbit", "20mbit")
+        how = one(
+            *("freeze", "freeze", "stop-network", "stop-network", "partition"),
+            *({"kind": "slow", "factor": one(0.5, 4)}, {"kind": "slow", "uplink": rate}),
+            {"kind": "slow", "downlink": rate, "factor": 2},
+        )
+        able = [
+            i for i in range(peers) if isinstance(how, dict) or how == "freeze" or i != evaluated
+        ]
+        struck = sorted(set(draw.choice(able, 2).tolist()))
+        when = one(
+            {"time": f"{draw.uniform(0.02, 0.7) * horizon:.3f}s"},
+            {"time": f"{draw.uniform(0.02, 0.7) * horizon:.3f}s"},
+            {"iteration": int(draw.integers(1, updates * 3 // 4))},
+            {"mean_time": f"{draw.uniform(0.2, 0.6) * horizon:.3f}s"},
+        )
+        lasting = f"{draw.uniform(0.02, 0.4) * horizon:.3f}s"
+        who = {"devices": [f"worker-{i}" for i in struck]}
+        return {"who": who, "how": how, "when": when, "lasting": lasting}
+
+    return [fault() for _ in range(int(draw.integers(5)))]
 
 
 def of_peers(seed: int) -> dict[str, Any]:
@@ -64,4 +101,5 @@ def of_peers(seed: int) -> dict[str, Any]:
         ],
     }
     made = with_network(made, seed, one("star", "star", "clusters", "graph"))
+    made["faults"] += _passing(seed, peers, evaluated, updates, horizon)
     return made | {"network": {k: v for k, v in made["network"].items() if k != "server"}}

@@ -9,98 +9,74 @@ sends leaves at once, and shares its uplink. A message has left when its transfe
 has a link to itself, a message takes its sender's uplink and then its receiver's downlink, on each of
 which it waits for those before it.
 
-Of events at one moment, messages arrive first, then computations end, then computations begin. Within
-each kind, the peer with the lower number comes first, and of its messages the one of the lower sender;
-those of one sender come in the order in which it sent them.
+Of events at one moment, faults come first; then messages that waited at a frozen peer, and those that
+arrive, are taken in, then computations end, then computations begin. Within each kind, the peer with
+the lower number comes first, and of its messages the one of the lower sender; those of one sender come
+in the order in which it sent them.
+
+Where faults may strike, the clock consults two objects: the peers' ``Conditions`` about each event
+(``testbed.clock.peer_conditions``), and the ``Strikes`` after it (``testbed.clock.peer_faults``).
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from testbed.clock.conversations import PeerConversations
 from testbed.clock.event_clock import EventClock
-from testbed.clock.events import ASKED, FAULT, FINISHED, PARAMETERS, THAWED
+from testbed.clock.events import FAULT
 from testbed.clock.lines import lines
+from testbed.clock.mesh_interface import Conditions, MeshStage, Strikes
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
-from testbed.training.exchange import ExchangeService, Message, Step
+from testbed.training.exchange import ExchangeService, Message
 from testbed.training.settings import Settings
 
-_AT_CORE, _ARRIVED, _BEGIN = THAWED, PARAMETERS, ASKED
-"""Ranks of events: those of the events around servers that are like them."""
-_UNDER_WAY = (_AT_CORE, _ARRIVED)
-"""Ranks of events of messages, which are lost with a sender that is killed."""
+AT_CORE, WAITED, ARRIVED, FINISHED, BEGIN, FREE = range(FAULT + 1, FAULT + 7)
+"""Ranks of events.
 
-
-class MeshStage(Protocol):
-    """The peers: a stage carries out what the clock decides."""
-
-    def begin(self, peer: int) -> None:
-        """Make the peer begin to compute at its model as it is now."""
-
-    def finish(self, peer: int) -> Step | None:
-        """Make the peer take its step and send; return the step, or None if the peer is gone."""
-
-    def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
-        """Deliver the sender's next message to the receiver; return what the receiver sends."""
-
-    def ready(self, peer: int) -> bool:
-        """Return True if the peer may compute its next gradient."""
-
-    def host_time(self) -> float:
-        """Return the seconds of the host's clock since training began."""
-
-
-class MeshFaultStage(MeshStage, Protocol):
-    """Peers that faults may strike."""
-
-    def kill(self, peer: int) -> None:
-        """Let a peer die: the others forget it, and what it has under way to them is lost."""
-
-    def fault(self, record: dict[str, Any]) -> None:
-        """Make the beginning of a fault real, and write its record down."""
-
-
-class Strikes(Protocol):
-    """The faults of a run of peers."""
-
-    def begin(self) -> None:
-        """Add the first fault to the events."""
-
-    def strike(self) -> None:
-        """Let the fault of an event begin."""
-
-    def stepped(self) -> None:
-        """Let faults strike that are due at the number of updates that was reached."""
+A message passes the core, and arrives. One that has ``WAITED`` arrived at a frozen peer, and is taken
+in at its thaw, whatever happens to the link. ``FREE`` is the end of an outage of a peer's link.
+"""
+_OF_MESSAGES = (AT_CORE, WAITED, ARRIVED)
+"""Ranks of events of messages, whose numbers are those of a receiver and a sender."""
 
 
 @dataclass(slots=True)
-class _Peer:
-    """One peer.
+class TimedPeer:
+    """One peer, as the clock sees it.
 
     Attributes:
-        up, down: its links, if they are its own.
-        left: the time when what it sent in its last step has left, on a link of its own.
+        up, down: its links, if they are its own. The uplink's marks are the times when what it sent in
+            its last step, and in the one before, has left.
         steps: its steps so far.
         leaving: messages of the last step that have not left, where links are shared.
         held: messages of the step before that have not left; it begins again when they have.
+        computes: True while it computes.
     """
 
     up: Line
     down: Line
-    left: float = 0.0
     steps: int = 0
     leaving: int = 0
     held: int = 0
+    computes: bool = False
+
+    def __post_init__(self) -> None:
+        self.up.marks = [0.0, 0.0]
+
+    @property
+    def may_begin(self) -> float:
+        """The time from which on it may begin, as what it sent the step before has left; in seconds."""
+        return self.up.marks[1]
 
 
 class MeshClock(EventClock):
     """Runs the events of one run.
 
     Attributes:
-        strikes: None in a run without faults.
+        peers: the peers that are there, by number.
+        conditions, strikes: None in a run without faults.
         conversations: the numbers of which peers talk to each other.
 
     An event's number is that of a receiver and a sender, or of a peer and 0: the one is multiplied by
@@ -131,6 +107,7 @@ class MeshClock(EventClock):
             transfers: where peers share links, what passes them; the lines are not used then.
         """
         super().__init__(transfers)
+        self.conditions: Conditions | None = None
         self.strikes: Strikes | None = None
         self._service = service
         self._stage = stage
@@ -138,96 +115,164 @@ class MeshClock(EventClock):
         self._computing = computing
         self._busy = busy
         self._all = len(neighbours)
-        self._peers = {peer: _Peer(*lines(peer)) for peer in range(self._all)}
+        self.peers = {peer: TimedPeer(*lines(peer)) for peer in range(self._all)}
         self._at_core: dict[int, deque[int]] = {}
         """The bytes of the messages on their way to the core, by the numbers of their events."""
         self._blocked: set[int] = set()
-        self._killed: set[int] = set()
 
     def _begin(self) -> None:
         self._service.begin()
         if self.strikes is not None:
             self.strikes.begin()
         for peer in range(self._computing):
-            self._add(0.0, _BEGIN, peer)
+            self._add(0.0, BEGIN, peer)
 
     @property
     def finished(self) -> bool:
         """True if the run's updates are complete."""
         return self._service.finished
 
-    def is_there(self, peer: int) -> bool:
-        """Return True if a peer is not gone."""
-        return peer in self._peers
-
     def lines(self, peer: int) -> tuple[Line, ...]:
         """Return a peer's uplink and downlink; nothing if the peer is gone."""
-        one = self._peers.get(peer)
+        one = self.peers.get(peer)
         return () if one is None else (one.up, one.down)
-
-    def kill(self, peer: int) -> None:
-        """Remove a peer with all that it has under way to others."""
-        self._killed.add(peer)
-        self.remove(peer)
 
     def remove(self, peer: int) -> None:
         """Remove a peer that is gone; others may have waited for it."""
         self._service.lose(peer)
         self.computing.cut(peer, self.now)
         self.line_bytes.retire(peer, self.now, self.lines(peer))
-        if self._peers.pop(peer, None) is not None and self.transfers is not None:
+        if self.peers.pop(peer, None) is not None and self.transfers is not None:
             for transfer in self.transfers.drop(self.now, peer):
                 self._has_left(transfer)
         for blocked in sorted(self._blocked):
-            self._add(self.now, _BEGIN, blocked)
+            self._add(self.now, BEGIN, blocked)
         self._blocked.clear()
+
+    def kill(self, peer: int) -> None:
+        """Remove a peer with all that is under way from it and to it."""
+        self.stop(peer)
+        self._drop(self._from(peer), _OF_MESSAGES)
+        self._drop(self._to(peer), _OF_MESSAGES)
+        self.remove(peer)
+
+    def stop(self, peer: int) -> None:
+        """Let a peer neither finish nor begin a computation any more."""
+        self._drop({peer * self._all}, (FINISHED, BEGIN))
+        self.computing.cut(peer, self.now)
+        self._blocked.discard(peer)
+
+    def drop_what_leaves(self, peer: int) -> None:
+        """Forget what a peer has sent, and what has not left it."""
+        self._drop(self._from(peer), (AT_CORE,))
+        if self.transfers is not None:
+            for transfer in self.transfers.drop_from(self.now, peer):
+                self._has_left(transfer)
+
+    def _drop(self, numbers: Container[int], ranks: Sequence[int]) -> None:
+        if AT_CORE in ranks:
+            for number in [number for number in self._at_core if number in numbers]:
+                del self._at_core[number]
+        self.events.move(numbers, ranks, lambda _time, _what: None)
+
+    def _from(self, peer: int) -> range:
+        """Return the numbers of the events of messages of a peer."""
+        return range(peer, self._all * self._all, self._all)
+
+    def _to(self, peer: int) -> range:
+        """Return the numbers of the events of messages to a peer."""
+        return range(peer * self._all, (peer + 1) * self._all)
+
+    def change_lines(
+        self, peer: int, up: Callable[[float], float], down: Callable[[float], float]
+    ) -> None:
+        """Give what is under way on a peer's own links its new times.
+
+        Args:
+            up, down: functions from old to new arrivals, at the core and at the peer.
+        """
+        self.events.move(self._from(peer), (AT_CORE,), lambda time, _: max(self.now, up(time)))
+        self.events.move(self._to(peer), (ARRIVED,), lambda time, _: max(self.now, down(time)))
+        begin = max(self.now, self.peers[peer].may_begin)
+        self.events.move({peer * self._all}, (BEGIN,), lambda _time, _what: begin)
+
+    def absorb(self, peer: int) -> None:
+        """Let what is on its way to a peer whose link is down hold no sender: kernels keep it.
+
+        This is about shared links, where a transfer leaves its sender only as fast as it arrives.
+        """
+        if self.transfers is not None:
+            for transfer in self.transfers.toward(peer):
+                self._has_left(transfer)
+                transfer.version = 0
+
+    def add(self, time: float, rank: int, peer: int, sender: int = 0) -> None:
+        """Add an event of a peer, or of a message to it."""
+        self._add(time, rank, peer, sender)
 
     def _add(self, time: float, rank: int, peer: int, sender: int = 0) -> None:
         self.events.add(time, rank, peer * self._all + sender)
 
     def _handle(self, time: float, rank: int, number: int, what: float) -> None:
-        peer, sender = divmod(number, self._all)
+        self.now = time
         if rank == FAULT:
             assert self.strikes is not None
-            self.now = time
-            self.strikes.strike()
+            self.strikes.strike(number)
             return
-        if peer not in self._peers or (rank in _UNDER_WAY and sender in self._killed):
+        peer, sender = divmod(number, self._all)
+        size = self._at_core[number].popleft() if rank == AT_CORE else 0
+        if self.conditions is not None:
+            self.conditions.thaw_due()
+            if self.conditions.delays(time, rank, peer, sender):
+                return
+        if peer not in self.peers:
             return
-        self.now = time
-        if rank == _AT_CORE:
-            size = self._at_core[number].popleft()
-            self._add(self._peers[peer].down.send(time, size), _ARRIVED, peer, sender)
-        elif rank == _ARRIVED:
+        if rank == AT_CORE:
+            self._add(self.peers[peer].down.send(time, size), ARRIVED, peer, sender)
+        elif rank in (WAITED, ARRIVED):
             self._send(peer, self._stage.arrive(peer, sender))
             if peer in self._blocked and self._stage.ready(peer):
                 self._blocked.remove(peer)
-                self._add(self.now, _BEGIN, peer)
+                self._add(self.now, BEGIN, peer)
         elif rank == FINISHED:
             self.computing.finish(peer)
             self._finish(peer)
+        elif rank == FREE:
+            assert self.conditions is not None
+            self.conditions.freed(peer)
         elif self._stage.ready(peer):
-            self._stage.begin(peer)
-            computing, waiting = self._busy(peer, self.now)
-            self.computing.begin(peer, self.now, computing)
-            self._add(self.now + (computing + waiting), FINISHED, peer)
+            self._begin_computing(peer)
         else:
             self._blocked.add(peer)
 
+    def _begin_computing(self, peer: int) -> None:
+        self._stage.begin(peer)
+        computing, waiting = self._busy(peer, self.now)
+        if self.conditions is not None:
+            self.conditions.begins(peer)
+            factor = self.conditions.factor(peer)
+            computing, waiting = factor * computing, factor * waiting
+        self.computing.begin(peer, self.now, computing)
+        self.peers[peer].computes = True
+        self._add(self.now + (computing + waiting), FINISHED, peer)
+
     def _finish(self, peer: int) -> None:
-        one = self._peers[peer]  # the stage may remove the peer while it finishes
+        one = self.peers[peer]  # the stage may remove the peer while it finishes
         step = self._stage.finish(peer)
+        one.computes = False
         if step is None:
             self.remove(peer)
             return
         # A peer computes while it sends, and at most one step's messages wait to be sent.
-        begin = max(self.now, one.left)
+        marks = one.up.marks
+        marks[1] = marks[0]
+        begin = max(self.now, one.may_begin)
         one.steps, one.leaving, one.held = one.steps + 1, 0, one.leaving
         is_held = one.held > 0
         self._send(peer, step.messages, one.steps)
-        one.left = one.up.free
+        one.up.marks[0] = one.up.free
         if not is_held:
-            self._add(begin, _BEGIN, peer)
+            self._add(begin, BEGIN, peer)
         self._service.stepped(peer, step, self.now, self._stage.host_time())
         if self.strikes is not None:
             self.strikes.stepped()
@@ -238,33 +283,35 @@ class MeshClock(EventClock):
         Args:
             step: the number of the step that they are a part of; 0 if they are answers.
         """
-        one = self._peers.get(peer)
+        one = self.peers.get(peer)
         for message in messages:
             receiver = message.receiver
-            if one is None or receiver not in self._peers:
+            if one is None or receiver not in self.peers:
                 continue
             # Counted when it is sent, as wire bytes are, not when it arrives.
             self._service.count(receiver, message)
             if self.transfers is not None:
                 number, up = self.conversations.way(peer, receiver)
-                one.leaving += step > 0
-                self.transfers.begin(self.now, Transfer(number, up, message.size, step))
+                absorbed = self.conditions is not None and self.conditions.is_cut_off(receiver)
+                part_of = 0 if absorbed else step
+                one.leaving += part_of > 0
+                self.transfers.begin(self.now, Transfer(number, up, message.size, part_of))
                 continue
             number = receiver * self._all + peer
             self._at_core.setdefault(number, deque()).append(message.size)
-            self.events.add(one.up.send(self.now, message.size), _AT_CORE, number)
+            self.events.add(one.up.send(self.now, message.size), AT_CORE, number)
 
     def _end_transfer(self, transfers: SharedTransfers, time: float, transfer: Transfer) -> None:
         self.now = time
         arrival = transfers.end(time, transfer)
         sender, receiver = self.conversations.ends((transfer.conversation, transfer.up))
-        self._add(arrival, _ARRIVED, receiver, sender)
+        self._add(arrival, ARRIVED, receiver, sender)
         self._has_left(transfer)
 
     def _has_left(self, transfer: Transfer) -> None:
         """Let the sender of a message begin to compute if it waited for that to leave."""
         sender, _ = self.conversations.ends((transfer.conversation, transfer.up))
-        one = self._peers.get(sender)
+        one = self.peers.get(sender)
         if one is None or not transfer.version:
             return
         if transfer.version == one.steps:
@@ -272,7 +319,7 @@ class MeshClock(EventClock):
             return
         one.held -= 1
         if not one.held:
-            self._add(self.now, _BEGIN, sender)
+            self._add(self.now, BEGIN, sender)
 
 
 def mesh_clock(

@@ -305,6 +305,19 @@ class SharedTransfers(Stateful):
                 self._keep(now, self._queues[way], [])
         return dropped
 
+    def toward(self, peer: int) -> list[Transfer]:
+        """Return what other peers send a peer, in the order of the conversations' numbers."""
+        ways = self._conversations.ways(peer, up=False)
+        return [transfer for way in ways for transfer in self._queues[way].transfers]
+
+    def drop_from(self, now: float, peer: int) -> list[Transfer]:
+        """Forget all that a peer sends to others; return it."""
+        dropped: list[Transfer] = []
+        for way in self._conversations.ways(peer, up=True):
+            dropped += self._queues[way].transfers
+            self._keep(now, self._queues[way], [])
+        return dropped
+
     def drop_uploads(self, now: float, conversation: int, *, unmeasured_only: bool) -> None:
         """Forget what a worker sends, or only that of it which does not exist yet."""
         queue = self._queues[conversation, True]

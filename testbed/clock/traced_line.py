@@ -60,6 +60,7 @@ class TracedLine(Line):
             return later(left) + delay if left > start else arrival + by
 
         self.free = later(self.free)
+        self.marks = list(map(later, self.marks))
         return self._moving(later, moved)
 
     def change(self, now: float, rate: int | None) -> Callable[[float], float]:
@@ -78,6 +79,7 @@ class TracedLine(Line):
             return self._after(start, bits, limit, in_a_period)
 
         self.free = later(self.free)
+        self.marks = list(map(later, self.marks))
         return self._moving(later, lambda _, left, delay: later(left) + delay)
 
     def _moving(

@@ -37,6 +37,8 @@ class Line:
         """The time when the link is up again, if it is down; in seconds."""
         self.handed_over = 0
         """The bytes on the wire of all messages so far."""
+        self.marks: list[float] = []
+        """Times when something that was sent has left, in seconds; they move as ``free`` does."""
         self._moved = 0.0
         """The last arrival of a message that a change of the line has moved, or that was sent with
         jitter, in seconds."""
@@ -92,6 +94,7 @@ class Line:
         by = max(0.0, until - max(now, self.down))
         if self.free > now:
             self.free += by
+        self.marks = [mark + by if mark > now else mark for mark in self.marks]
         self.down = max(until, self.down)
         self._jittered = [(arrival + by, left + by) for arrival, left in self._jittered]
         return self._noting(lambda arrival: arrival + by)
@@ -117,6 +120,7 @@ class Line:
             return start + (leaving - start) * ratio if leaving > start else leaving
 
         self.free = later(self.free)
+        self.marks = list(map(later, self.marks))
         moved = self._move_jittered(later)
         return self._noting(
             lambda arrival: moved.get(arrival, later(arrival - self._delay) + self._delay)
@@ -152,5 +156,6 @@ class Line:
     def forget(self, now: float) -> None:
         """Drop what is being sent: it is lost."""
         self.free = min(self.free, now)
+        self.marks = [min(mark, now) for mark in self.marks]
         self._moved = 0.0
         self._jittered = []

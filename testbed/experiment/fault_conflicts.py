@@ -113,14 +113,12 @@ def _unknown_devices(contents: Contents, fault: FaultSpec) -> list[Conflict]:
 
 
 def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
-    """Return a conflict if a fault is not one that peers can have: a kill for good."""
+    """Return a conflict if a fault is not one that peers can have."""
     if isinstance(fault, FaultSpec) and fault.of_server:
         return [(("who",), f"'{name}' has no server: name workers, which are its peers")]
-    if fault.how.kind != "kill":
-        text = f"peers ('{name}') can only be killed so far: use `how: kill`, or take it out"
-        return [(("how",), text)]
-    if fault.lasting is not None:
-        return [(("lasting",), f"peers ('{name}') do not come back so far: take it out")]
+    if fault.how.kind == "kill" and fault.lasting is not None:
+        text = f"killed peers ('{name}') do not come back so far: take it out"
+        return [(("lasting",), text)]
     if isinstance(fault.when, AfterPushes | ByTrace):
         text = f"give peers ('{name}') one of time, mean_time and iteration"
         return [(("when",), text)]

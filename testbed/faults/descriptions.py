@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from testbed.device_names import is_peer
+
 _BEGUN = {
     "freeze": "frozen",
     "kill": "killed",
@@ -38,7 +40,10 @@ def describe(record: Mapping[str, Any], names: Sequence[str]) -> str:
         return f"{who}: {_OVER[record['fault']]}"
     seconds = record["duration"]
     how_long = "for good" if seconds is None else f"for {seconds:g} s"
-    return f"{who}: {_BEGUN[record['fault']]} {how_long}"
+    begun = _BEGUN[record["fault"]]
+    if record["fault"] == "partition" and is_peer(names[0]):
+        begun = "cut off from the others"
+    return f"{who}: {begun} {how_long}"
 
 
 def _presence(record: Mapping[str, Any]) -> str:

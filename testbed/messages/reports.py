@@ -186,9 +186,14 @@ class FaultReported:
     """A fault begins or ends; ``record`` is the one of ``Fault.record``.
 
     A worker that is struck after one of its own pushes adds their number, as ``pushes``.
+
+    Attributes:
+        spared: devices that are only recorded as struck: they still have to send what has arrived, by
+            the virtual clock, and are told nothing else before the fault has ended.
     """
 
     record: Mapping[str, Any]
+    spared: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

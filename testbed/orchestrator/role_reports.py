@@ -93,7 +93,7 @@ class RoleReports:
             DevicesUsed: self._devices_used,
             ConnectionClosed: self._connection_closed,
             FaultVersionReached: lambda report: injection.reached(report.version),
-            FaultReported: lambda report: injection.reported(report.record),
+            FaultReported: lambda report: injection.reported(report.record, report.spared),
             FaultRestored: lambda report: injection.restore_fault(report.record),
             ServerKillDue: lambda report: injection.kill_server(report.kills, report.record),
             CheckpointBegun: restoration.checkpoint_begun,

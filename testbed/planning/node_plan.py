@@ -70,6 +70,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
     return {
         "devices": devices(plan),
         "captured": plan.serving or (plan.observed,),
+        "cut_from": plan.serving or tuple(plan.workers),
         "counted": (*plan.counted, *plan.aggregators),
         "uncounted": [EVALUATOR_NAME],
         "local": plan.local,

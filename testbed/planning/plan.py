@@ -20,6 +20,7 @@ from testbed.device_names import (
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
+from testbed.faults.fault import Fault
 from testbed.learning.data import catalogue, datasets
 from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
@@ -239,18 +240,27 @@ def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:
     )
 
 
+def _harm(fault: Fault) -> str | None:
+    """Return what a fault would do to the evaluated peer that must not happen; None: nothing."""
+    if fault.kind in ("kill", "stop-network", "partition"):
+        return "kill" if fault.kind == "kill" else "cut off"
+    return "stop for good" if fault.kind == "freeze" and fault.duration is None else None
+
+
 def _rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
     """Return the rules of faults, and of devices that arrive and leave.
 
     Raises:
-        SpecError: a trace cannot be used, or the peer that is evaluated would be killed.
+        SpecError: a trace cannot be used, or the peer that is evaluated would be killed or cut off.
     """
     rules = fault_rules(spec, class_of)
     (options,), evaluated = spec.algorithms, spec.evaluation.peer
-    for rule in rules:
-        if not has(options.name, "server") and evaluated in rule["devices"]:
+    for rule in () if has(options.name, "server") else rules:
+        fault = Fault(**rule["fault"])
+        does = _harm(fault)
+        if does and evaluated in rule["devices"]:
             raise SpecError(
-                f"{rule['stream'].replace(' ', '.')}: it would kill {peer_name(evaluated)}, whose "
+                f"{rule['stream'].replace(' ', '.')}: it would {does} {peer_name(evaluated)}, whose "
                 "model is evaluated: name other devices in `who`, or another `evaluation.peer`"
             )
     return rules + presence_rules(spec, class_of, len(rules))

@@ -30,6 +30,7 @@ from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
 from testbed.roles.evaluation.evaluator import evaluate
 from testbed.roles.orders import OrderChannels
+from testbed.roles.pace import PacedTimes
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.peer import Peer
@@ -274,7 +275,7 @@ class _Role:
         batches = times = None
         if number < computing:
             batches = computation.batches(settings, dataset, part, number)
-            times = self.loaded.times.of_device(number)
+            times = PacedTimes(self.loaded.times.of_device(number), self.shared.paces, number)
         both = codecs(settings.training.encoding, layout.sizes)
         neighbours = computation.neighbours(settings)[number]
         told = computation.diagnostics(settings)

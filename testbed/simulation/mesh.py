@@ -96,8 +96,15 @@ class SimulatedPeers:
         """Return the SHA-256 of a peer's parameters."""
         return hashlib.sha256(self.half(peer).parameters.tobytes()).hexdigest()
 
-    def close(self) -> None:
-        """Count that peers tell each other that they have stopped, and that all connections end."""
+    def close(self, unreachable: Sequence[int]) -> None:
+        """Count that peers tell each other that they have stopped, and that all connections end.
+
+        Args:
+            unreachable: the peers that do not learn that training is over, and are killed.
+        """
+        for peer in unreachable:
+            self._dead.add(peer)
+            self._service.lose(peer)
         self._service.part()
         for sender, receiver in self._between:
             if self._dead & {sender, receiver}:
@@ -159,6 +166,15 @@ class SimulatedPeers:
             if other not in self._dead:
                 one.computation.half.forget(peer)
                 one.under_way.pop(peer, None)
+
+    def stop(self, peers: Sequence[int]) -> None:
+        """Do nothing: what a simulated peer sends is with the others at once."""
+
+    def freeze(self, peer: int) -> None:
+        """Do nothing: the clock gives a frozen peer nothing to do."""
+
+    def thaw(self, peer: int) -> None:
+        """Do nothing."""
 
     def fault(self, record: dict[str, Any]) -> None:
         """Write the record of a fault down."""

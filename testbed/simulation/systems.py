@@ -3,9 +3,9 @@
 from typing import Any
 
 from testbed.algorithms import has
-from testbed.clock.deaths import strike
 from testbed.clock.device_use import DeviceUse, of_peers
 from testbed.clock.mesh import MeshClock, mesh_clock
+from testbed.clock.peer_faults import strike
 from testbed.device_names import peer_name
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
@@ -50,7 +50,7 @@ class MeshSystem(System):
         self._peers = SimulatedPeers(
             self._service, computations, neighbours, learner, observer.fault
         )
-        self.clock = mesh_clock(
+        self._mesh = self.clock = mesh_clock(
             settings,
             self._service,
             self._peers,
@@ -93,7 +93,9 @@ class MeshSystem(System):
 
     def drain(self) -> None:
         """Close all connections; what is under way was counted when it was sent."""
-        self._peers.close()
+        conditions = self._mesh.conditions
+        gone = set() if conditions is None else set(conditions.unreachable())
+        self._peers.close(sorted(gone - {self._evaluated}))
 
     def own_summary(self) -> dict[str, Any]:
         """Return what each peer received, and the digest of its model."""

@@ -1,4 +1,4 @@
-"""Peers that are killed: emulation and simulation agree, and under the wall clock the others go on."""
+"""Peers that faults strike: emulation and simulation agree, and by the wall clock the others go on."""
 
 import json
 from typing import Any
@@ -18,6 +18,12 @@ DEATHS: dict[str, Any] = SMALL | {
     "waiting": {"distribution": "exponential", "mean": "30ms"},
     "evaluation": {"every": 30},
     "faults": [
+        {"who": {"devices": ["worker-1"]}, "how": "freeze", "when": {"time": "60ms"}}
+        | {"lasting": "90ms"},
+        {"who": {"devices": ["worker-3"]}, "how": "stop-network", "when": {"time": "90ms"}}
+        | {"lasting": "80ms"},
+        {"who": {"devices": ["worker-0"]}, "how": {"kind": "slow", "factor": 2}}
+        | {"when": {"time": "110ms"}, "lasting": "70ms"},
         {"who": {"devices": ["worker-2"]}, "how": "kill", "when": {"time": "200ms"}},
         {"who": {"devices": ["worker-3"]}, "how": "kill", "when": {"iteration": 40}},
     ],
@@ -42,7 +48,15 @@ def test_the_others_go_on_and_emulation_and_simulation_agree(command: CommandLin
             for line in faults
         ]
         assert summary["updates"] == 60
-        assert [one["devices"] for one in struck[kind]] == [["peer-2"], ["peer-3"]]
+        begun = [(one["fault"], *one["devices"]) for one in struck[kind] if one["phase"] == "begin"]
+        assert begun == [
+            ("freeze", "peer-1"),
+            ("stop-network", "peer-3"),
+            ("slow", "peer-0"),
+            ("kill", "peer-2"),
+            ("kill", "peer-3"),
+        ]
+        assert len(struck[kind]) == len(begun) + 3
         assert [event for event in started.events() if event["level"] == "warning"] == []
     assert Pair("namespaces", summaries["emulated"], summaries["simulated"]).differences() == []
     assert struck["emulated"] == struck["simulated"]

@@ -118,24 +118,32 @@ def test_the_virtual_clock_refuses_corruption_and_cpu_limits(
 @pytest.mark.parametrize(
     ("fault", "where", "text"),
     [
-        ({"how": "freeze"}, "how", "can only be killed so far: use `how: kill`"),
         ({"how": "kill", "lasting": "1s"}, "lasting", "do not come back so far: take it out"),
         ({"how": "kill", "when": {"probability": 0.1}}, "when", "one of time, mean_time and iter"),
         ({"how": "kill", "who": "server"}, "who", "has no server: name workers"),
     ],
 )
-def test_peers_can_only_be_killed_for_good(
+def test_what_peers_cannot_have(
     tmp_path: Path, fault: dict[str, Any], where: str, text: str
 ) -> None:
     with pytest.raises(SpecError, match=f"faults.0.{where}: .*{text}"):
         load(written(tmp_path, [{"when": AT} | fault], algorithms=["asgd", "all-to-all"]))
 
 
-def test_the_evaluated_peer_is_not_killed(tmp_path: Path) -> None:
-    fault = {"who": {"devices": ["worker-1"]}, "when": AT, "how": "kill"}
+@pytest.mark.parametrize(
+    ("how", "does"),
+    [
+        ("kill", "kill"),
+        ("stop-network", "cut off"),
+        ("partition", "cut off"),
+        ("freeze", "stop for good"),
+    ],
+)
+def test_the_evaluated_peer_stays_in_the_run(tmp_path: Path, how: str, does: str) -> None:
+    fault = {"who": {"devices": ["worker-1"]}, "when": AT, "how": how}
     changes: dict[str, Any] = {"algorithms": ["all-to-all"], "evaluation": {"peer": 1}}
     with pytest.raises(
-        SpecError, match=r"faults.0: it would kill peer-1, whose model is evaluated"
+        SpecError, match=rf"faults.0: it would {does} peer-1, whose model is evaluated"
     ):
         plan(load(written(tmp_path, [fault], **changes)))
     changes["evaluation"] = {"peer": 0}

@@ -214,7 +214,7 @@ class Agent:
             self._report(LinksProbed(probe_links(probed, networks, self._is_finished)))
             if self._finished:
                 return
-        called = [network.link(device).address for device in plan["captured"]]
+        called = [network.link(device).address for device in plan["cut_from"]]
         self._device_faults = DeviceFaults(network, networks, called, self._nodes, queues.fair)
         counted = Counted(
             plan["captured"],

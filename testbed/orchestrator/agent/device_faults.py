@@ -4,6 +4,7 @@ How long a fault lasts, and what two faults on one device add up to, is decided 
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -64,6 +65,8 @@ class DeviceFaults:
         self._nodes = nodes
         self._down: set[str] = set()
         self._cut: set[str] = set()
+        self._cuts: Counter[tuple[str, str, str]] = Counter()
+        """How often two addresses are cut off from each other by rules of a router."""
         self._silent: set[tuple[str, bool]] = set()
         # Rates of uplink and downlink: what faults leave, and those of traces.
         self._limits: dict[str, Sequence[int | None]] = {}
@@ -121,7 +124,12 @@ class DeviceFaults:
     def _set_cut(self, link: Link, cut: bool) -> None:
         with inside_network(self._networks[link.router]):
             for server in self._servers:
-                outages.set_cut(link.address, server, cut=cut)
+                pair = link.router, min(link.address, server), max(link.address, server)
+                # Peers are cut off from each other by either of the two.
+                before = self._cuts[pair]
+                self._cuts[pair] += 1 if cut else -1
+                if server != link.address and not (before and self._cuts[pair]):
+                    outages.set_cut(link.address, server, cut=cut)
 
     def _set_rates(self, device: str) -> None:
         rate = self._rate(device, up=True)

@@ -14,7 +14,7 @@ kernel then closes the connection at once, and no ledger has to wait for it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy.typing as npt
@@ -70,6 +70,8 @@ class Injection:
         self._rates = rates or TracedRates(settings, {}, ask=ask, clock=clock)
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
+        self._are_peers = any(map(is_peer, names.values()))
+        self._evaluated = settings.network.evaluated_peer if self._are_peers else None
         self._clock = TrainingClock(clock)
         servers = settings.servers
         self._log = FaultLog(
@@ -77,7 +79,7 @@ class Injection:
             event,
             lambda: self._clock.elapsed,
             deduplication,
-            servers=0 if any(map(is_peer, names.values())) else servers,
+            servers=0 if self._are_peers else servers,
         )
         self._wall = settings.timing.clock == "wall"
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
@@ -160,8 +162,12 @@ class Injection:
         for devices, fault in self._schedule.at_iteration(version):
             self._begin(fault, devices, self._clock.elapsed, version)
 
-    def reported(self, record: Mapping[str, Any]) -> None:
-        """Handle a report, by the virtual clock or a worker, that a fault begins or ends."""
+    def reported(self, record: Mapping[str, Any], spared: Collection[int] = ()) -> None:
+        """Handle a report, by the virtual clock or a worker, that a fault begins or ends.
+
+        Args:
+            spared: devices that are struck by the record only.
+        """
         devices = record["devices"]
         if min(devices, default=0) <= SERVER_NUMBER:
             for number in devices:
@@ -175,7 +181,7 @@ class Injection:
             if self._over and alive and fault.kind in ("freeze", "kill"):
                 self._kill(devices[0])  # it waits for its fault, and not for the end of training
         if record["phase"] == "begin":
-            self._begin(fault, devices, when, record["iteration"])
+            self._begin(fault, devices, when, record["iteration"], spared)
         else:
             self._end(fault, devices, when, record["iteration"])
 
@@ -322,7 +328,14 @@ class Injection:
 
     # -- what is done
 
-    def _begin(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
+    def _begin(
+        self,
+        fault: Fault,
+        devices: Sequence[int],
+        when: float,
+        version: int,
+        spared: Collection[int] = (),
+    ) -> None:
         if min(devices, default=0) <= SERVER_NUMBER:
             for number in devices:
                 if not (self._over or number in self._ended or self._servers[number].is_away):
@@ -336,7 +349,7 @@ class Injection:
             for number in devices:
                 self._kill(number)
         else:
-            self._impairments.begin(fault, devices)
+            self._impairments.begin(fault, [one for one in devices if one not in spared])
         if self._wall:
             self._schedule_end(self._clock.now(), fault, devices)
         if self._wall and all(map(self._is_lost, self._names)):
@@ -386,9 +399,16 @@ class Injection:
 
     def _release(self, number: int) -> None:
         """Undo what would keep a worker from hearing of the end, and kill it if it could not."""
-        deaf = self._is_deaf(number, ("freeze", *UNREACHABLE))
-        connecting = self._workers.is_connecting(number)
+        kinds: tuple[Kind, ...] = ("freeze", *UNREACHABLE)
+        if self._are_peers and not self._wall:
+            # Who learns of the end is a part of the result: those that are not stopped any more.
+            deaf, connecting = self._impairments.has(number, kinds), False
+        else:
+            deaf = self._is_deaf(number, kinds)
+            connecting = self._workers.is_connecting(number)
         # Before the kill, so that the last packets of a killed worker's kernel reach the server.
         self._impairments.forget(number, (*UNREACHABLE, "slow", "corrupt"))
-        if self._workers.is_alive(number) and (deaf or connecting):
+        if number == self._evaluated:  # it has to pass its models on
+            self._impairments.forget(number, ("freeze",))
+        elif self._workers.is_alive(number) and (deaf or connecting):
             self._kill(number)

@@ -24,6 +24,8 @@ from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
 
 CONNECTING_TIMEOUT = 60.0
 """Seconds that peers have to connect to each other."""
+SETTLING = 0.5
+"""Seconds without a byte more after which a peer is taken for one that receives nothing now."""
 CLOSING_TIMEOUT = 30.0
 """Seconds that peers have to close their connections after training."""
 
@@ -243,9 +245,8 @@ class PeerConnections:
     def _close(self, connection: Connection, reason: str | None) -> None:
         """Close a connection; ``reason`` is None if the other side closed it."""
         to_evaluator = connection is self._evaluator.connection
-        is_expected = (self._disconnecting and reason is None) or (
-            connection.device in self._forgotten
-        )
+        has_left = self._disconnecting and reason is None and connection.stopped
+        is_expected = has_left or connection.device in self._forgotten
         if not to_evaluator and not is_expected:
             why = reason or "it closed the connection"
             text = f"connection to peer {self._number} closed: {why}"
@@ -321,6 +322,24 @@ class PeerConnections:
     def under_way(self) -> list[int]:
         """Return the peers whose kernels have not received all bytes sent to them."""
         return [n for n, c in self._peers.items() if c.pending or under_way(c.socket)]
+
+    def settle(self) -> list[int]:
+        """Send all that is pending, and read what comes, until the others' kernels have all bytes.
+
+        Returns:
+            The peers whose kernels lack some, and took none for ``SETTLING`` seconds.
+        """
+        since, left = time.monotonic(), self._bytes_under_way()
+        while left and time.monotonic() - since < SETTLING:
+            self.turn(0.01)
+            now = self._bytes_under_way()
+            if now != left:
+                since, left = time.monotonic(), now
+        return list(left)
+
+    def _bytes_under_way(self) -> dict[int, int]:
+        sizes = ((n, len(c.pending) + under_way(c.socket)) for n, c in self._peers.items())
+        return {n: size for n, size in sizes if size}
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
         """Send a copy of the parameters to the evaluator, when the evaluator is ready for it.

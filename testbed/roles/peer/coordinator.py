@@ -13,8 +13,8 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.clock import device_use
-from testbed.clock.deaths import strike
 from testbed.clock.mesh import MeshClock, mesh_clock
+from testbed.clock.peer_faults import strike
 from testbed.device_names import peer_name
 from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
@@ -25,6 +25,7 @@ from testbed.messages.reports import (
     ServerFinished,
     ServerListening,
     TrainingBegun,
+    TrainingEnded,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.standstill import PeerStandstill
@@ -82,6 +83,10 @@ class Coordinator:
         self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
         self._standstill = PeerStandstill()
         self._gone: set[int] = set()
+        self._held: dict[int, list[tuple[OrderKind, int]]] = {}
+        """The orders of frozen peers, by their numbers: they are given at the thaw."""
+        self._spared: list[int] = []
+        """The peers that the fault of the next record must not stop for real."""
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         at_wall = settings.timing.clock == "wall"
         self._next_fault = self._schedule.next_iteration(0) if at_wall else None
@@ -103,11 +108,32 @@ class Coordinator:
             self._by_virtual_clock()
         else:
             self._by_wall_clock()
+        self._end_faults()
         for peer in range(len(self._order_channels)):
             self._give(peer, OrderKind.STOP)
         self._report.flush()
         self._part()
         self._line.done()
+
+    def _end_faults(self) -> None:
+        """Have the faults undone, and those peers killed that could not learn of the end.
+
+        The evaluated peer is not killed.
+        """
+        if not self._schedule.rules:
+            return
+        self._report.flush()
+        self._report.send(TrainingEnded(self._service.updates))
+        if self._clock is not None and self._clock.conditions is not None:
+            evaluated = self._settings.network.evaluated_peer
+            for peer in self._clock.conditions.unreachable():
+                if peer != evaluated:
+                    self._gone.add(peer)
+                    self._service.lose(peer)
+        for peer in sorted(self._held):
+            if peer not in self._gone:
+                self._release(peer)
+        self._held.clear()
 
     def _part(self) -> None:
         peers: dict[str, Any] = {}
@@ -200,6 +226,9 @@ class Coordinator:
         Raises:
             RunError: the peer waits for what will never come, so that nothing can happen any more.
         """
+        if peer in self._held:
+            self._held[peer].append((what, number))
+            return
         leave = self._order_channels[peer]
         if leave.give(what, number, wait=False):
             return
@@ -290,17 +319,57 @@ class Coordinator:
     def kill(self, peer: int) -> None:
         """Let a peer die: once the others have read what has arrived from it, they forget it."""
         self._gone.add(peer)
+        self._held.pop(peer, None)
         others = [one for one in range(self._settings.workers) if one not in self._gone]
         for other in others:
             self._give(other, OrderKind.FORGET, peer)
         for other in others:
-            told = self._await(other, "forgot")
-            self._ready[other] = told is not None and told["ready"]
+            if other not in self._held:
+                self._await_forgetting(other)
+
+    def _await_forgetting(self, peer: int) -> None:
+        told = self._await(peer, "forgot")
+        self._ready[peer] = told is not None and told["ready"]
+
+    def stop(self, peers: Sequence[int]) -> None:
+        """Have all that peers sent reach the others, before they are frozen or cut off.
+
+        A peer that cannot send all of it, as others are stopped already, is not stopped for real: the
+        others may have to read it before the peer would go on.
+        """
+        asked = [
+            one
+            for one in range(self._settings.workers)
+            if one not in self._gone and one not in self._held
+        ]
+        for peer in asked:
+            self._give(peer, OrderKind.SETTLE)
+        spared = set()
+        for peer in asked:
+            told = self._await(peer, "settled")
+            if told is not None and told["settled"]:
+                spared |= {peer, *told["settled"]}
+        self._spared = [peer for peer in peers if peer in spared]
+
+    def freeze(self, peer: int) -> None:
+        """Keep the peer's orders until its thaw."""
+        self._held[peer] = []
+
+    def thaw(self, peer: int) -> None:
+        """Give the peer the orders that it was not given while it was frozen."""
+        self._release(peer)
+
+    def _release(self, peer: int) -> None:
+        for what, number in self._held.pop(peer, ()):
+            self._give(peer, what, number)
+            if what is OrderKind.FORGET:
+                self._await_forgetting(peer)
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Report the beginning of a fault to the orchestrator, which carries it out."""
+        """Report the beginning or the end of a fault to the orchestrator, which carries it out."""
         self._report.flush()
-        self._report.send(FaultReported(record))
+        self._report.send(FaultReported(record, self._spared))
+        self._spared = []
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""

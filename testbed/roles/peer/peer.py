@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 
 from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.pace import Draws
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.sending_rate import SENDING_LOOK, SendingRate
 from testbed.roles.turn_taking import TurnTaking
@@ -24,7 +25,6 @@ from testbed.telemetry.board import DeviceLine
 from testbed.training.exchange import Message
 from testbed.training.peer_computation import PeerComputation, Sending
 from testbed.training.settings import Settings
-from testbed.training.times import DeviceTimes
 from testbed.updates import as_bytes
 from testbed.wire.frames import Frame, header
 
@@ -61,7 +61,7 @@ class Peer:
         self._orders_taken = 0
         self._claimed = 0.0
 
-    def run(self, times: DeviceTimes | None) -> None:
+    def run(self, times: Draws | None) -> None:
         """Connect to the others, work until the coordinator says STOP, and disconnect.
 
         Args:
@@ -79,6 +79,7 @@ class Peer:
         if self._number == self._settings.network.evaluated_peer:
             self._connections.report.parameters(as_bytes(self._half.parameters))
         self._connections.disconnect()
+        self._report_losses()  # of peers that were killed as they could not learn of the end
         self._orders.tell(
             parted=self._number,
             payload_bytes=self._connections.payload_bytes,
@@ -88,7 +89,7 @@ class Peer:
 
     # -- by the wall clock
 
-    def _by_wall_clock(self, times: DeviceTimes | None) -> None:
+    def _by_wall_clock(self, times: Draws | None) -> None:
         self._turn_until(lambda: False, None, OrderKind.BEGIN)
         if times is None:
             self._turn_until(lambda: False, None)
@@ -165,8 +166,9 @@ class Peer:
 
     def _by_virtual_clock(self) -> None:
         connections = self._connections
+        reading: int | None = None
         while True:
-            while not connections.turn(LOOK_PERIOD, self._orders, reading=None):
+            while not connections.turn(LOOK_PERIOD, self._orders, reading=reading):
                 looked = time.monotonic()
                 # Nothing to do: read what has arrived, after which a connection may have ended.
                 if connections.turn(0.0, self._orders):
@@ -177,6 +179,8 @@ class Peer:
             assert order is not None
             self._orders_taken += 1
             self._claimed = time.monotonic()
+            # Others have to be rid of what they sent this peer, until all have settled.
+            reading = -1 if order.what is OrderKind.SETTLE else None
             match order.what:
                 case OrderKind.BEGIN:
                     self._compute()
@@ -193,6 +197,8 @@ class Peer:
                     connections.forget(order.number)
                     self._half.forget(order.number)
                     self._orders.tell(forgot=order.number, ready=self._half.ready)
+                case OrderKind.SETTLE:
+                    self._orders.tell(settled=connections.settle())
                 case OrderKind.EVALUATE:
                     connections.evaluate(order.number, self._half.parameters)
                 case OrderKind.STOP:
