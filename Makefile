@@ -187,8 +187,9 @@ records: install ## measure the numbers of the pages anew, into docs/records: RE
 scale: install ## measure set-up time and memory with up to 2,000 devices; writes docs/scale.json and its table
 	$(BIN)/python -m bench.scale --record docs/scale.json --page docs/scale.md $(if $(ROWS),--rows $(ROWS))
 
-chaos: install ## strike 50 workers with random faults, and check every invariant of the ledgers: CHAOS=1-100
+chaos: install ## strike 50 workers, then 8 peers, with random faults, and check every invariant of the ledgers: CHAOS=1-100
 	$(BIN)/python -m bench.chaos --seeds $(CHAOS)
+	$(BIN)/python -m bench.chaos --peers --seeds $(CHAOS)
 
 mixtures: install ## simulate random faults that overlap, emulate half of them, and compare to the bit: MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)

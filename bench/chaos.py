@@ -6,7 +6,8 @@ Whatever happens to the devices, the run makes its updates, none is lost or appl
 agree, a device that is gone for good pushes no more, and nothing of the run is left on the host. In
 some experiments the server itself is killed, and restored from its last checkpoint. Under the virtual
 clock the simulator must end with the same parameters, bytes and faults, to the bit. Prints a line for
-each seed; the seed is enough to reproduce a failure: ``python -m bench.chaos --seeds 17``.
+each seed; the seed is enough to reproduce a failure: ``python -m bench.chaos --seeds 17``. With
+``--peers`` the seeds are those of experiments of peers (``bench.peer_chaos``).
 """
 
 import argparse
@@ -27,6 +28,7 @@ import yaml
 from bench.agree import Pair
 from bench.command import execute
 from bench.networks import KINDS, network_kinds, with_network, write_graph
+from bench.peer_chaos import experiment_of_peers, violations_among_peers
 from testbed.device_names import is_server
 from testbed.nodes.run_names import PREFIX, is_over
 from testbed.results.reading.faults import CRASHES
@@ -35,6 +37,9 @@ from testbed.results.reading.records import SERVER_KILLED
 
 WORKERS = 50
 UPDATES = 300
+PEERS = 8
+"""Peers are fewer than workers: each sends to all others."""
+PEER_UPDATES = 150
 TIMEOUT = 300.0
 """Seconds after which a run counts as hung and gets SIGTERM, on a host with nothing else to do."""
 _ASYNCHRONOUS = ("asgd", "comp-asgd", "adacomp")
@@ -138,6 +143,8 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
         summary: the run's summary.
     """
     rows = {name: np.array(column) for name, column in read_updates(directory).to_pydict().items()}
+    if "peers" in summary:
+        return violations_among_peers(spec, directory, summary, rows)
     found = []
     wanted = spec["training"]["updates"]
     if summary["ended"] != "completed" or summary["updates"] != wanted:
@@ -230,8 +237,8 @@ def try_out(spec: dict[str, Any], folder: Path, seconds: float = TIMEOUT) -> lis
     Raises:
         SystemExit: a run ended without a summary.
     """
-    seed, spec = spec["seed"], write_graph(spec, folder)
-    path = folder / f"chaos-{seed}.yaml"
+    spec = write_graph(spec, folder)
+    path = folder / f"{spec['name']}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     before = _left()
     directory, emulated = _carry_out("run", path, folder / "emulated", seconds)
@@ -283,12 +290,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", default=TIMEOUT, type=float, help="after which a run counts as hung"
     )
+    parser.add_argument(
+        "--peers", action="store_true", help=f"Ako and All-to-All among {PEERS} peers instead"
+    )
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
     options = parser.parse_args(arguments)
     failed = []
     for seed in options.seeds:
         began = time.monotonic()
-        spec = experiment(seed, options.workers, options.updates, options.network)
+        spec = (
+            experiment_of_peers(seed, PEERS, PEER_UPDATES)
+            if options.peers
+            else experiment(seed, options.workers, options.updates, options.network)
+        )
         with tempfile.TemporaryDirectory(prefix="testbed-chaos-") as folder:
             at = options.keep or Path(folder)
             at.mkdir(parents=True, exist_ok=True)

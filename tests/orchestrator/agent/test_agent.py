@@ -117,6 +117,7 @@ class Harness:
         plan = {
             "devices": [{"name": device} for device in devices],
             "captured": [devices[0]],
+            "cut_from": [devices[0]],
             "counted": [devices[0]],
             "uncounted": [devices[1]],
             "routers": [CORE],
@@ -461,6 +462,7 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
     plan = {
         "devices": [{"name": name} for name in names],
         "captured": [names[0]],
+        "cut_from": [names[0]],
         "counted": [names[0]],
         "uncounted": [names[1]],
         "routers": [CORE],
