@@ -46,13 +46,8 @@ def of_model(contents: Contents) -> list[Conflict]:
     if contents.training.augmentation is not None and not inputs.are_images:
         text = "the examples are no images, which could be cut or mirrored: take it out"
         found.append((("training", "augmentation"), text))
-    if about.path == "autograd" and (simulation.batched or simulation.device != "cpu"):
-        key = "batched" if simulation.batched else "device"
-        text = (
-            f"{model.name} runs on autograd, and may draw random numbers for each mini-batch: its "
-            "gradients are computed one after the other; take it out"
-        )
-        found.append((("simulation", key), text))
+    if simulation.batched or simulation.device != "cpu":
+        found += _of_batches(contents, about)
     found += [*_of_optimisation(contents), *_of_stream(contents)]
     if model.buffers != "none" and not about.buffers:
         found.append((("model", "buffers"), f"{model.name} has no buffers: take it out"))
@@ -75,18 +70,26 @@ def _of_loss(contents: Contents, inputs: Inputs) -> list[Conflict]:
     return []
 
 
+def _of_batches(contents: Contents, about: Description) -> list[Conflict]:
+    """Return the conflict of gradients that are computed together, if there is one."""
+    key = "batched" if contents.simulation.batched else "device"
+    name, text = contents.model.name, None
+    if not about.together:
+        text = (
+            f"{name} may draw random numbers for each mini-batch: its gradients are computed one "
+            "after the other; take it out"
+            if about.may_draw
+            else "gradients are computed together for classification only: take it out"
+        )
+    elif contents.model.buffers == "per-worker":
+        text = "buffers that each worker keeps need its gradients one after the other: take it out"
+    return [] if text is None else [(("simulation", key), text)]
+
+
 def _of_optimisation(contents: Contents) -> list[Conflict]:
     """Return the conflicts of how gradients and the learning rate are changed."""
-    training, simulation = contents.training, contents.simulation
     found: list[Conflict] = []
-    if simulation.batched or simulation.device != "cpu":
-        key = "batched" if simulation.batched else "device"
-        found = [
-            (("training", name), f"simulation.{key} computes plain gradients: take one of them out")
-            for name in ("weight_decay", "clip", "augmentation")
-            if getattr(training, name)
-        ]
-    schedule = training.schedule
+    schedule = contents.training.schedule
     if schedule is None:
         return found
     path = ("training", "schedule")

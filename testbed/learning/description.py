@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from testbed.errors import SpecError
 from testbed.learning.buffers import Buffers
@@ -24,20 +25,28 @@ class Description:
         parameters: their number, without buffers.
         path: fast: the gradient is computed without autograd (``testbed.learning.fast``).
         buffers: the number of values in its buffers of floating-point numbers.
+        may_draw: True if a layer may draw random numbers, as dropout does: one of somebody else's may
+            on autograd, whatever its type; no layer of the fast path does.
+        classifies: True if its loss is that of classification.
     """
 
     parameters: int
     path: Literal["fast", "autograd"]
     buffers: int
+    may_draw: bool
+    classifies: bool
 
     def vector(self, buffers: Buffers) -> int:
         """Return the length of the flat vector, |Θ|."""
         return self.parameters + (self.buffers if buffers == "shared" else 0)
 
     @property
-    def may_draw(self) -> bool:
-        """True if a layer may draw random numbers, as dropout does: no layer of the fast path does."""
-        return self.path == "autograd"
+    def together(self) -> bool:
+        """True if the gradients of several devices can be computed together.
+
+        Random numbers must be each device's own.
+        """
+        return self.classifies and not self.may_draw
 
 
 @functools.cache
@@ -74,7 +83,13 @@ def describe(model: str | Model, inputs: Inputs, loss: str | None = None) -> Des
         sum(parameter.numel() for parameter in module.parameters()),
         "fast" if is_fast else "autograd",
         sum(one.numel() for one in module.buffers() if one.is_floating_point()),
+        not is_fast and (name not in BUILT_IN or _has_dropout(module)),
+        chosen == CLASSIFICATION,
     )
+
+
+def _has_dropout(module: nn.Module) -> bool:
+    return any(isinstance(part, _DropoutNd) for part in module.modules())
 
 
 def _found_out(module: nn.Module, inputs: Inputs, loss: str) -> bool:

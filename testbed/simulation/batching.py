@@ -14,10 +14,12 @@ import torch
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
 from testbed.learning.batched.learner import BatchedLearner
+from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.datasets import Dataset
 from testbed.simulation.versions import Part, SentVersions
 from testbed.training import computation
 from testbed.training.computation import Drawn
+from testbed.training.objective import objective
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
@@ -53,7 +55,7 @@ class Begun:
 class Batching(Stateful):
     """Computes the gradients of computations that have begun, many together."""
 
-    not_saved = frozenset({"_learner", "_versions"})
+    not_saved = frozenset({"_learner", "_objective", "_versions"})
 
     def __init__(self, settings: Settings, dataset: Dataset, versions: SentVersions) -> None:
         """Prepare the torch device that the spec names.
@@ -68,7 +70,10 @@ class Batching(Stateful):
             torch.from_numpy(dataset.train_labels),
             settings.data.device,
             inputs=dataset.inputs,
+            buffers=settings.data.buffers,
+            augmentation=Augmentation(**settings.training.augmentation),
         )
+        self._objective = objective(settings)
         self._versions = versions
         self._begun: dict[Begun, None] = {}
 
@@ -89,21 +94,29 @@ class Batching(Stateful):
 
     def _compute(self, together: Sequence[Begun]) -> None:
         device = self._learner.device
-        indices = torch.from_numpy(np.stack([begun.drawn.batches[-1].images for begun in together]))
-        distinct = {
-            parts: torch.from_numpy(self._versions.whole(parts)).to(device)
+        draws = [begun.drawn.batches[-1] for begun in together]
+        indices = torch.from_numpy(np.stack([draw.images for draw in draws]))
+        drawn = [draw.moves for draw in draws if draw.moves is not None]
+        moves = torch.from_numpy(np.stack(drawn)) if drawn else None
+        sent = {
+            parts: self._versions.whole(parts)
             for parts in dict.fromkeys(begun.parts for begun in together)
         }
+        distinct = {parts: torch.from_numpy(whole).to(device) for parts, whole in sent.items()}
         # Rows of one block of memory, which is freed when the last of them was sent.
         out = torch.empty(len(together), self._learner.layout.total, device=device)
         if len(distinct) == 1:
             (only,) = distinct.values()
-            gradients, losses = self._learner.shared(only, indices, out)
+            gradients, losses = self._learner.shared(only, indices, out, moves)
         else:
             rows = [distinct[begun.parts] for begun in together]
-            gradients, losses = self._learner.gradients(rows, indices, out)
+            gradients, losses = self._learner.gradients(rows, indices, out, moves)
         on_host = gradients.cpu().numpy()
         for begun, gradient, loss in zip(together, on_host, losses.tolist(), strict=True):
+            self._objective.complete(
+                *(gradient, sent[begun.parts], self._learner.layout.parameters),
+                min(begun.versions),
+            )
             begun.result = gradient, loss
             begun.release(self._versions)
             self.drop(begun)

@@ -39,11 +39,24 @@ class Objective:
             version: of these parameters.
         """
         gradient, loss = learner.gradient(*batches.gather(draw), draw.layers)
-        if self.clip is not None or self.weight_decay:
-            self._regularise(gradient[: learner.statistics.start], learner.parameters)
-        if learner.statistics.start < learner.statistics.stop:
-            gradient[learner.statistics] /= self.learning_rate(version)
+        self.complete(gradient, learner.parameters, learner.statistics.start, version)
         return gradient, loss
+
+    def complete(
+        self, gradient: FloatVector, parameters: FloatVector, own: int, version: int
+    ) -> None:
+        """Complete the gradient of the loss, in place.
+
+        Args:
+            gradient: float32, (|Θ|,), of the shared buffers β − β′.
+            parameters: float32, (|Θ|,), at which it was computed.
+            own: how many entries are parameters; shared buffers follow.
+            version: of these parameters.
+        """
+        if self.clip is not None or self.weight_decay:
+            self._regularise(gradient[:own], parameters)
+        if own < len(gradient):
+            gradient[own:] /= self.learning_rate(version)
 
     def _regularise(self, gradient: FloatVector, parameters: FloatVector) -> None:
         """Clip the gradient of the loss, and add that of the decay."""

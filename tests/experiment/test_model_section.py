@@ -60,9 +60,15 @@ SHARED = "model: {name: cnn-small, buffers: shared}\n"
         ),
         ("model: {name: mlp, buffers: shared}\nalgorithms: [asgd]", "mlp has no buffers"),
         (
+            "model: {name: resnet20, buffers: per-worker}\nengine: simulation\n"
+            "compute: {distribution: constant, mean: 1s}\n"
+            "simulation: {batched: true}\nalgorithms: [asgd]",
+            "buffers that each worker keeps",
+        ),
+        (
             "model: cnn-small\nengine: simulation\ncompute: {distribution: constant, mean: 1s}\n"
             "simulation: {batched: true}\nalgorithms: [asgd]",
-            "cnn-small runs on autograd",
+            "cnn-small may draw random numbers",
         ),
     ],
 )

@@ -71,14 +71,6 @@ algorithms: ["own:Plain"]
         (training("weight_decay: -1"), "training.weight_decay"),
         (training("clip: 0"), "training.clip"),
         (
-            training("clip: 1") + "simulation: {batched: true}",
-            "simulation.batched computes plain gradients",
-        ),
-        (
-            training("augmentation: {flip: true}") + "simulation: {batched: true}",
-            "simulation.batched computes plain gradients",
-        ),
-        (
             "training: {updates: 9, schedule: {unit: epochs, warm_up: 1}}\n"
             "network: {clusters: [{name: a, share: 100%}]}\nalgorithms: [hierarchical]",
             "no known number of gradients: use updates",

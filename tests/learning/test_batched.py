@@ -17,7 +17,9 @@ from torch.utils._pytree import tree_leaves
 from testbed.learning.batched.learner import BatchedLearner
 from testbed.learning.batched.pool import PairwiseMaxPool
 from testbed.learning.batched.replay import SIZES
+from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.datasets import load
+from testbed.learning.inputs import GREY_28
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
 from tests.learning.other_models import FAST, strided, wide
@@ -293,3 +295,62 @@ def test_gradients_on_cuda_equal_the_serial_learner_s(make: Callable[[], nn.Modu
     want = serial(learner, parameters[:1].expand(workers, -1), images, labels)
     for _ in range(3):
         assert_same(learner, batched.shared(parameters[0].cuda(), indices), want)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_gradients_with_shared_buffers_equal_the_serial_learner_s(
+    padded: bool, shared: bool
+) -> None:
+    """Each worker's BatchNorm statistics move from those of its version, by its own batch."""
+    workers, size = 3, 4
+    learner = Learner("resnet20", size, inputs=GREY_28, buffers="shared")
+    data = load("digits")
+    batched = BatchedLearner(
+        "resnet20",
+        size,
+        torch.from_numpy(data.train_images),
+        torch.from_numpy(data.train_labels),
+        padded=padded,
+        buffers="shared",
+    )
+    assert batched.layout == learner.layout
+    rows = [
+        initialise("resnet20", "torch", np.random.default_rng(i), GREY_28, "shared")
+        for i in range(workers)
+    ]
+    for i, row in enumerate(rows):  # statistics of training under way
+        row[learner.statistics] += np.float32(0.1 * i)
+    parameters = torch.from_numpy(np.stack(rows[:1] * workers if shared else rows))
+    images, labels, indices = draw(workers, size)
+    got = (
+        batched.shared(parameters[0], indices) if shared else batched.gradients(parameters, indices)
+    )
+    want, losses, _ = serial(learner, parameters, images, labels)
+    torch.testing.assert_close(got[1], losses, rtol=1e-4, atol=1e-5)
+    for part in learner.layout.slices:
+        error = (got[0][:, part] - want[:, part]).abs().amax(1)
+        assert (error <= 1e-3 * want[:, part].abs().amax(1) + 1e-6).all()
+    again = batched.gradients(parameters, indices)  # nothing of the first call is left
+    torch.testing.assert_close(again[0], want, rtol=1e-2, atol=1e-4)
+
+
+def test_images_are_augmented_as_the_serial_batches_are() -> None:
+    data = load("digits")
+    augmentation = Augmentation(crop=3, flip=True)
+    images, labels, indices = draw(3)
+    moves = np.stack([augmentation.draw(BATCH, np.random.default_rng(i)) for i in range(3)])
+    moved = images.numpy().copy()
+    for batch, own in zip(moved, moves, strict=True):
+        augmentation.apply(batch, own)
+    batched = BatchedLearner(
+        "mlp",
+        BATCH,
+        torch.from_numpy(data.train_images),
+        torch.from_numpy(data.train_labels),
+        augmentation=augmentation,
+    )
+    parameters = versions("mlp", 3)
+    want = serial(Learner("mlp", BATCH), parameters, torch.from_numpy(moved), labels)
+    got = batched.gradients(parameters, indices, moves=torch.from_numpy(moves))
+    assert_same(batched, got, want)

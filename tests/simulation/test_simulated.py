@@ -29,6 +29,7 @@ from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
+from testbed.training import computation
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, FloatVector, Update
 
@@ -93,8 +94,8 @@ class Simulated:
         self.noticed: list[tuple[str, int, float, float, int]] = []
         self.diagnoses: list[tuple[float, ...]] = []
         data = _digits(settings.seed)
-        learner = Learner("mlp", settings.training.batch_size)
-        initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
+        learner = computation.learner(settings, data.inputs)
+        initial = computation.initial(settings, data.inputs)
         self.size = 4 * learner.layout.total
         self.system = system(settings)(settings, data, learner, initial, self)
         self.system.clock.run(lambda: between(self.system) if between else None)
@@ -338,6 +339,25 @@ def test_batched_gradients_change_rounding_and_nothing_else(algorithm: str, netw
         settings(algorithm, network=NETWORKS[network], simulation={"batched": True})
     )
     assert_differ_by_rounding(batched, simulated(algorithm, network))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "cnn-5x5", "augmentation": {"crop": 2, "flip": True}, "clip": 0.5},
+        {"model": {"name": "resnet20", "buffers": "shared"}, "updates": 8, "batch_size": 4},
+    ],
+    ids=["plain", "batch-norm"],
+)
+def test_batched_gradients_are_those_of_the_objective(changes: dict[str, Any]) -> None:
+    """Weight decay, a clip, augmentation, and buffers that are shared."""
+    own = {"model": changes["model"]} | {
+        "training": {"batch_size": 10, "learning_rate": 0.05, "updates": UPDATES}
+        | {"weight_decay": 0.1}
+        | {key: value for key, value in changes.items() if key != "model"}
+    }
+    batched = Simulated(settings("asgd", **own, simulation={"batched": True}))
+    assert_differ_by_rounding(batched, Simulated(settings("asgd", **own)))
 
 
 def assert_differ_by_rounding(batched: Simulated, serial: Simulated) -> None:

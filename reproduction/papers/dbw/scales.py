@@ -54,7 +54,8 @@ def _cpu(spec: Spec) -> list[str]:
 
 def _paper(spec: Spec) -> list[str]:
     if "cifar" in spec.name:
-        return ["model.name=resnet18", *_updates(spec, spec.training.updates)]
+        on_gpu = ["model.name=resnet18", "simulation.device=cuda"]
+        return [*on_gpu, *_updates(spec, spec.training.updates)]
     longer = 1 if spec.name == "dbw-knee" else 5
     return [*_updates(spec, longer * spec.training.updates), *_by_knee(spec)]
 

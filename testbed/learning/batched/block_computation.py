@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from testbed.learning.buffers import Buffers
 from testbed.learning.fast.layers import Layer
 from testbed.learning.inputs import Inputs
 from testbed.updates import Layout
@@ -22,6 +23,7 @@ class Model:
         device: the device that computes.
         inputs: the images that it takes.
         chain: the layers of its chain, or None if it has none.
+        buffers: the rule about its buffers: none, or shared.
     """
 
     module: nn.Module
@@ -30,6 +32,7 @@ class Model:
     device: torch.device
     inputs: Inputs
     chain: tuple[Layer, ...] | None
+    buffers: Buffers = "none"
 
     def rows(self, count: int) -> Tensor:
         """Allocate memory for parameter vectors, float32, (count, |Θ|)."""

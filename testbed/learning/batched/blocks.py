@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from testbed.learning.batched.block_computation import BlockComputation, Model
 from testbed.learning.batched.chain import WorkersChain, template
 from testbed.learning.batched.module import OneByOne, WorkersModule
+from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import Inputs
 from testbed.learning.models import layout_of
 
@@ -27,10 +28,16 @@ _LARGEST = 16
 """The most workers per block; more save next to nothing."""
 
 
-def describe(module: nn.Module, batch_size: int, device: torch.device, inputs: Inputs) -> Model:
+def describe(
+    module: nn.Module,
+    batch_size: int,
+    device: torch.device,
+    inputs: Inputs,
+    buffers: Buffers = "none",
+) -> Model:
     """Return the description of a module from which blocks are made."""
     chain = template(module, inputs)
-    return Model(module, layout_of(module), batch_size, device, inputs, chain)
+    return Model(module, layout_of(module, buffers), batch_size, device, inputs, chain, buffers)
 
 
 def block_of(model: Model, workers: int, *, shared: bool) -> BlockComputation:

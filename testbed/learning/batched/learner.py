@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from testbed.learning.batched.blocks import CachedBlocks, Fill, Parameters, describe
 from testbed.learning.batched.replay import PaddedBlocks
-from testbed.learning.buffers import prepare
+from testbed.learning.buffers import Buffers, prepare
+from testbed.learning.data.augmentation import NONE, Augmentation
 from testbed.learning.inputs import GREY_28, Inputs
-from testbed.learning.models import Model, structure
+from testbed.learning.models import Model, drawn, structure
 from testbed.updates import Layout
 
 
@@ -47,6 +48,8 @@ class BatchedLearner:
         device: str = "cpu",
         padded: bool = False,
         inputs: Inputs = GREY_28,
+        buffers: Buffers = "none",
+        augmentation: Augmentation = NONE,
     ) -> None:
         """Prepare a model; the first call of each size allocates its memory.
 
@@ -59,6 +62,9 @@ class BatchedLearner:
             device: torch's name of it.
             padded: compute in padded blocks even on a processor, as on an accelerator.
             inputs: the images, and the classes, that a named model is made for.
+            buffers: the rule about the module's buffers: none, or shared. The gradient of those is
+                β − β′, as the serial learner's.
+            augmentation: how images are changed, if moves are given.
         """
         torch.set_num_threads(1)
         self.device = torch.device(device)
@@ -67,17 +73,25 @@ class BatchedLearner:
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
         module = model if isinstance(model, nn.Module) else structure(model, inputs)
-        prepare(module, "none")
-        described = describe(module, batch_size, self.device, inputs)
+        prepare(module, buffers)
+        if not isinstance(model, nn.Module) and any(True for _ in module.buffers()):
+            module = drawn(model, inputs, seed=0)  # buffers need values, as the serial learner's
+            prepare(module, buffers)
+        described = describe(module, batch_size, self.device, inputs, buffers)
         self.layout = described.layout
         self._batch_size = batch_size
+        self._augmentation = augmentation
         padded = padded or self.device.type != "cpu"
         self._blocks = PaddedBlocks(described) if padded else CachedBlocks(described)
         self._images = images.to(self.device).contiguous()
         self._labels = labels.to(self.device).contiguous()
 
     def gradients(
-        self, parameters: Parameters, indices: Tensor, out: Tensor | None = None
+        self,
+        parameters: Parameters,
+        indices: Tensor,
+        out: Tensor | None = None,
+        moves: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return each worker's gradient of the mean cross-entropy of its batch, at its own parameters.
 
@@ -86,6 +100,7 @@ class BatchedLearner:
                 which a version may occur more than once.
             indices: int64, (m, b), on the device or not: the images of each worker's batch.
             out: float32, (m, |Θ|), on the device, rows contiguous: memory for the gradients.
+            moves: int64, (m, b, 3): how each image is augmented; None: not at all.
 
         Returns:
             float32, (m, |Θ|), ``out`` if it was given; and the losses, float32, (m,).
@@ -93,16 +108,26 @@ class BatchedLearner:
         Raises:
             ValueError: the shapes do not match.
         """
-        return self._compute(parameters, indices, out, shared=False)
+        return self._compute(parameters, indices, out, moves, shared=False)
 
     def shared(
-        self, parameters: Tensor, indices: Tensor, out: Tensor | None = None
+        self,
+        parameters: Tensor,
+        indices: Tensor,
+        out: Tensor | None = None,
+        moves: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return ``gradients`` where all workers have one version, of shape (|Θ|,)."""
-        return self._compute(parameters.unsqueeze(0), indices, out, shared=True)
+        return self._compute(parameters.unsqueeze(0), indices, out, moves, shared=True)
 
     def _compute(
-        self, parameters: Parameters, indices: Tensor, out: Tensor | None, *, shared: bool
+        self,
+        parameters: Parameters,
+        indices: Tensor,
+        out: Tensor | None,
+        moves: Tensor | None,
+        *,
+        shared: bool,
     ) -> tuple[Tensor, Tensor]:
         workers = len(indices)
         if workers == 0:
@@ -120,20 +145,24 @@ class BatchedLearner:
             )
         if out is not None and out.shape != (workers, total):
             raise ValueError(f"gradients {(workers, total)} do not go into {tuple(out.shape)}")
-        return self._blocks.compute(parameters, self._filling(indices), workers, out, shared)
+        return self._blocks.compute(parameters, self._filling(indices, moves), workers, out, shared)
 
-    def _filling(self, indices: Tensor) -> Fill:
+    def _filling(self, indices: Tensor, moves: Tensor | None) -> Fill:
         if indices.shape != (indices.shape[0], self._batch_size):
             raise ValueError(
                 f"indices {tuple(indices.shape)} are no batches of the {self._batch_size} announced"
             )
-        workers, drawn = len(indices), indices.to(self.device, non_blocking=True)
+        workers, chosen = len(indices), indices.to(self.device, non_blocking=True)
+        changes = None if moves is None else moves.to(self.device, non_blocking=True)
 
         def fill(to_images: Tensor, to_labels: Tensor, part: slice) -> None:
             # A slice is made only if the part is not all workers, because it takes time.
             every = part.stop - part.start == workers
-            own = (drawn if every else drawn[part]).flatten()
+            own = (chosen if every else chosen[part]).flatten()
             torch.index_select(self._images, 0, own, out=to_images.flatten(0, 1))
             torch.index_select(self._labels, 0, own, out=to_labels.flatten())
+            if changes is not None:
+                images = to_images.flatten(0, 1)
+                images.copy_(self._augmentation.applied(images, changes[part].flatten(0, 1)))
 
         return fill

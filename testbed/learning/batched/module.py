@@ -7,12 +7,14 @@ CNN), and so does a single worker. In these cases a serial learner computes the 
 """
 
 import copy
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from testbed.learning.batched.block_computation import BlockComputation, Model
+from testbed.learning.buffers import shared_by
 from testbed.learning.learner import Learner
 
 
@@ -22,7 +24,9 @@ class OneByOne(BlockComputation):
     def __init__(self, model: Model, workers: int) -> None:
         """Allocate the memory for a block; the module is copied."""
         batch_size = model.batch_size
-        self._learner = Learner(copy.deepcopy(model.module), batch_size, inputs=model.inputs)
+        self._learner = Learner(
+            copy.deepcopy(model.module), batch_size, inputs=model.inputs, buffers=model.buffers
+        )
         self.images = torch.zeros(workers, batch_size, *model.inputs.image)
         self.labels = torch.zeros(workers, batch_size, dtype=torch.int64)
         self.losses = torch.zeros(workers)
@@ -47,8 +51,14 @@ class WorkersModule(BlockComputation):
         module, batch_size, device = model.module, model.batch_size, model.device
         self._module, self._layout = module, model.layout
         self._shared = shared
-        self._shapes = [p.shape for p in module.parameters()]
-        self._buffers = {name: buffer.to(device) for name, buffer in module.named_buffers()}
+        tensors = {**dict(module.named_parameters()), **shared_by(module, model.buffers)}
+        self._shapes = [tensor.shape for tensor in tensors.values()]
+        self._of_vector = {name for name, _ in module.named_buffers() if name in tensors}
+        self._constant = {
+            name: buffer.to(device)
+            for name, buffer in module.named_buffers()
+            if name not in self._of_vector
+        }
         self.images = torch.zeros(workers, batch_size, *model.inputs.image, device=device)
         self.labels = torch.zeros(workers, batch_size, dtype=torch.int64, device=device)
         self.losses = torch.zeros(workers, device=device)
@@ -65,17 +75,36 @@ class WorkersModule(BlockComputation):
         }
 
     def run(self) -> None:
-        values = {n: v[0] for n, v in self._values.items()} if self._shared else self._values
+        values = {n: v for n, v in self._values.items() if n not in self._of_vector}
+        if self._shared:
+            values = {name: value[0] for name, value in values.items()}
+        # Those of one version, too, become each worker's own.
+        before = {
+            name: self._values[name].expand(len(self.images), *self._values[name].shape[1:])
+            for name in self._of_vector
+        }
         each = vmap(
-            grad_and_value(self._loss),
-            in_dims=(None if self._shared else 0, 0, 0),
+            grad_and_value(self._loss, has_aux=True),
+            in_dims=(None if self._shared else 0, 0, 0, 0),
             randomness="different",
         )
-        gradients, losses = each(values, self.images, self.labels)
+        gradients, (losses, after) = each(values, before, self.images, self.labels)
         for name, gradient in gradients.items():
             self._gradients[name].copy_(gradient)
+        for name, buffer in after.items():
+            torch.sub(before[name], buffer, out=self._gradients[name])
         self.losses.copy_(losses)
 
-    def _loss(self, values: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
-        logits = functional_call(self._module, {**values, **self._buffers}, (images,))
-        return nn.functional.cross_entropy(logits, labels)
+    def _loss(
+        self,
+        values: Mapping[str, Tensor],
+        shared: Mapping[str, Tensor],
+        images: Tensor,
+        labels: Tensor,
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Return the loss, and what the computation has left in the shared buffers."""
+        # The module changes copies of its buffers, because each gradient begins with the same ones.
+        own = {name: buffer.clone() for name, buffer in shared.items()}
+        constant = {name: buffer.clone() for name, buffer in self._constant.items()}
+        logits = functional_call(self._module, {**values, **own, **constant}, (images,))
+        return nn.functional.cross_entropy(logits, labels), own

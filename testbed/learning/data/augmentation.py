@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,24 @@ class Augmentation:
             inside[:] = image
             cut = padded[:, row : row + height, column : column + width]
             image[:] = cut[:, :, ::-1] if mirrored else cut
+
+    def applied(self, images: Tensor, moves: Tensor) -> Tensor:
+        """Return the images as ``apply`` changes them, on their device and without waiting for it.
+
+        Args:
+            images: float32, (b, channels, height, width).
+            moves: int64, (b, 3), on the same device.
+        """
+        count, channels, height, width = images.shape
+        padded = torch.nn.functional.pad(images, [self.crop] * 4)
+        row, column, mirrored = moves.unbind(1)
+        to_right = torch.arange(width, device=images.device).expand(count, -1)
+        columns = torch.where(mirrored[:, None] == 1, width - 1 - to_right, to_right)
+        columns = (columns + column[:, None])[:, None, None, :]
+        rows = (row[:, None] + torch.arange(height, device=images.device))[:, None, :, None]
+        every = torch.arange(count, device=images.device)[:, None, None, None]
+        channel = torch.arange(channels, device=images.device)[None, :, None, None]
+        return padded[every, channel, rows, columns]
 
 
 NONE = Augmentation()

@@ -1,6 +1,7 @@
 """Augmentation: each change against its definition, and all changes equally often."""
 
 import numpy as np
+import torch
 
 from testbed.learning.data.augmentation import NONE, Augmentation
 from testbed.learning.data.batches import Batches
@@ -18,6 +19,8 @@ def test_each_move_is_the_cut_of_the_padded_image() -> None:
         padded = np.pad(before, ((0, 0), (2, 2), (2, 2)))
         cut = padded[:, row : row + 6, column : column + 5]
         np.testing.assert_array_equal(after, cut[..., ::-1] if mirrored else cut)
+    together = rule.applied(torch.from_numpy(images), torch.from_numpy(moves))
+    np.testing.assert_array_equal(together.numpy(), changed)
 
 
 def test_all_moves_are_drawn_equally_often() -> None:

@@ -211,7 +211,8 @@ def _drawn(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
 def _short(spec: Spec) -> Sequence[str]:
     """Return the paper's own options, and others for a run of a few small mini-batches."""
     small = "dataset.name=digits training.updates=3 training.batch_size=2 evaluation.images=10"
-    return [*PAPER_SCALE.options(spec), *small.split(), "evaluation.every=3"]
+    on_processor = ["simulation.device=cpu", "simulation.batched=true"]
+    return [*PAPER_SCALE.options(spec), *on_processor, *small.split(), "evaluation.every=3"]
 
 
 def test_the_papers_scale_runs(tmp_path: Path) -> None:
