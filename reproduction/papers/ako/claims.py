@@ -6,7 +6,7 @@ evaluations. An order has to hold with every seed that all of its lines have.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -236,23 +236,23 @@ class BestOf:
         values = common(*(self.measure(lines[name]) for name in self.names.values()))
         if not values[0]:
             return Verdict(text)
-        ours = dict(zip(self.names, values, strict=True))[self.best]
-        each = [ours[seed] + ERROR >= max(one[seed] for one in values) for seed in ours]
+        each = [self.best in near_best(self.names, values, seed) for seed in values[0]]
         told = ", ".join(
             f"{title}: {mean(one):.2f}" for title, one in zip(self.names, values, strict=True)
         )
         return Verdict(text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
 
 
-def winners(titles: Mapping[str, str], values: list[dict[int, float]]) -> dict[int, str]:
-    """Return by seed the title with the greatest value."""
-    by_title = dict(zip(titles, values, strict=True))
-    return {seed: max(by_title, key=lambda title: by_title[title][seed]) for seed in values[0]}
+def near_best(titles: Iterable[str], values: list[dict[int, float]], seed: int) -> set[str]:
+    """Return the titles whose values are the greatest of a seed, up to ``ERROR``."""
+    of_seed = {title: one[seed] for title, one in zip(titles, values, strict=True)}
+    greatest = max(of_seed.values())
+    return {title for title, value in of_seed.items() if value + ERROR >= greatest}
 
 
 @dataclass(frozen=True, slots=True)
 class BestChanges:
-    """The best of a group is not the same in all groups, with every seed.
+    """None of a group has the greatest accuracy in all groups, up to ``ERROR``, with every seed.
 
     Attributes:
         groups: by what differs between them the lines of each, by their titles within it.
@@ -266,16 +266,17 @@ class BestChanges:
         """Compare the best of the groups with each seed that all lines have."""
         names = [name for group in self.groups.values() for name in group.values()]
         values = dict(zip(names, common(*(self.measure(lines[n]) for n in names)), strict=True))
-        if not values[names[0]]:
+        seeds = list(values[names[0]])
+        if not seeds:
             return Verdict(self.text)
         best = {
-            title: winners(group, [values[name] for name in group.values()])
+            title: [near_best(group, [values[n] for n in group.values()], seed) for seed in seeds]
             for title, group in self.groups.items()
         }
-        seeds = list(values[names[0]])
-        each = [len({one[seed] for one in best.values()}) > 1 for seed in seeds]
+        each = [not set.intersection(*of_seed) for of_seed in zip(*best.values(), strict=True)]
         told = "; ".join(
-            f"{title}: {', '.join(dict.fromkeys(one.values()))}" for title, one in best.items()
+            f"{title}: {' or '.join(one for one in self.groups[title] if one in set.union(*found))}"
+            for title, found in best.items()
         )
         return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
 
