@@ -82,6 +82,9 @@ class _ContainerNodes:
             return event
         return replace(event, memory_limit=self._fleet.ran_out_of_memory(event.device))
 
+    def processor_seconds(self, device: str) -> float | None:
+        return processors.seconds(self._fleet[device].first) if device in self._fleet else None
+
     def limit(self, device: str, cpus: float | None) -> None:
         own = self._planned[device] if cpus is None else cpus
         processors.limit(self._fleet[device].first, own)

@@ -1,12 +1,14 @@
-"""Change how many processors a running container may use, by its control group.
+"""The processors of a running container, by its control group: its limit, and the time that it used.
 
 An engine can set a limit, too, but cannot lift it: it takes "no limit" for "no change".
 """
 
+import contextlib
 from pathlib import Path
 
 from testbed.errors import HostError
 from testbed.nodes import entering
+from testbed.nodes.control_group import processor_seconds
 
 PERIOD = 100_000
 """Microseconds in which a container may use its share; the kernel's and the engines' default."""
@@ -33,6 +35,22 @@ def limit(process: int, cpus: float | None) -> None:
         "a container's processors cannot be limited: its control group has no cpu controller on this "
         "host"
     )
+
+
+def seconds(process: int) -> float | None:
+    """Return the processor time of a container so far, in seconds; None if its group does not count it.
+
+    Args:
+        process: id of the container's first process in this process's /proc.
+    """
+    try:
+        groups = [members.parent for members in entering.control_groups(process)]
+    except OSError:  # the container has ended
+        return None
+    for group in groups:
+        with contextlib.suppress(OSError, KeyError):
+            return processor_seconds(group)
+    return None
 
 
 def _set_quota(group: Path, quota: int | None) -> bool:

@@ -132,6 +132,21 @@ class UplinksSampled:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessorTimesRead:
+    """The processor time of each device since it was made.
+
+    Attributes:
+        host_time: when it was read, in seconds of CLOCK_MONOTONIC.
+        source: ``control group``, or ``process`` where there is none.
+        seconds: by device; one that is not known is missing.
+    """
+
+    host_time: float
+    source: str
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessesSampled:
     """The use of memory and processors, and the capture's progress, if metrics are exported.
 
@@ -208,6 +223,7 @@ Event: TypeAlias = (
     | LinkBytesRead
     | UplinksSampled
     | ProcessesSampled
+    | ProcessorTimesRead
     | DeviceFrozen
     | DeviceThawed
     | TrafficStopped

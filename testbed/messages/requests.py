@@ -117,6 +117,11 @@ class ReadIngress:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadProcessors:
+    """Read the devices' processor times now, and not only at the next regular time."""
+
+
+@dataclass(frozen=True, slots=True)
 class StopTraffic:
     """Wait until the link is quiet, end the capture, and report the last counters."""
 
@@ -134,6 +139,7 @@ Request: TypeAlias = (
     | KillDevice
     | ImpairmentRequest
     | ReadIngress
+    | ReadProcessors
     | StopTraffic
 )
 REQUESTS: Codec[Request] = Codec(get_args(Request))

@@ -133,6 +133,13 @@ WORKERS: tuple[Metric, ...] = (
         lambda s: _by_worker(s, s.worker_updates),
     ),
     Metric(
+        "testbed_device_cpu_seconds_total",
+        "counter",
+        ("device",),
+        "Processor time of each server, worker, peer and aggregator of an emulation.",
+        lambda s: by_key(s.device_processor),
+    ),
+    Metric(
         "testbed_worker_info",
         "gauge",
         ("worker", "device_class"),

@@ -22,6 +22,7 @@ from testbed.messages.events import (
     IngressRead,
     ProcessesSampled,
     ProcessExited,
+    ProcessorTimesRead,
     TrafficStopped,
     UplinksSampled,
 )
@@ -121,6 +122,8 @@ class LiveRun:
                     self._helpers_memory = memory.pop("orchestrator", 0)
                     self._state.memory |= memory
                     self._helpers |= event.processor
+                case ProcessorTimesRead():
+                    self._state.device_processor = dict(event.seconds)
                 case ProcessExited(device, status) if device in self._numbers:
                     number = self._numbers[device]
                     if self._devices.take_exit(number, status):

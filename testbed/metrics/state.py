@@ -110,6 +110,7 @@ class RunState:
         cut, suspected: workers of each class that are cut off, and that are suspected.
         queue, apply: total seconds, and the number of pushes.
         memory, processor: bytes and seconds by role.
+        device_processor: seconds by device, since the run was made.
         training_seconds: of the host's clock; ``virtual_seconds``: of the virtual one.
         measure, measured: the run's own measure, if it has one, and its last value.
         diagnostics: the algorithm's own numbers at the last update, by their names.
@@ -143,6 +144,7 @@ class RunState:
     apply: tuple[float, int] | None = None
     memory: dict[str, float] = field(default_factory=dict)
     processor: dict[str, float] = field(default_factory=dict)
+    device_processor: dict[str, float] = field(default_factory=dict)
     training_seconds: float | None = None
     virtual_seconds: float | None = None
     diagnostics: dict[str, float] = field(default_factory=dict)

@@ -3,6 +3,9 @@
 cgroup v1 (the freezer hierarchy) or v2 is used, as found. If none can be written, which is usual for
 an ordinary user, there is no group and nodes are frozen with SIGSTOP instead. A process joins by
 writing "0" itself, so that no process id crosses a pid namespace.
+
+A group of v2 also counts the processor time of its processes, of those that have ended, too. Beside the
+freezer of v1 there is a second group for that: of v2, if that is mounted as well, or of v1's cpuacct.
 """
 
 import contextlib
@@ -22,7 +25,7 @@ class ControlGroup:
 
     Attributes:
         path: the directory.
-        version: 1 (freezer hierarchy) or 2.
+        version: 1 (a hierarchy of one controller) or 2.
     """
 
     path: Path
@@ -60,6 +63,14 @@ class ControlGroup:
                 raise TimeoutError(f"{self.path} was not {'frozen' if frozen else 'thawed'} in 5 s")
             time.sleep(0.001)
 
+    def processor_seconds(self) -> float:
+        """Return the processor time of all its processes so far, in seconds.
+
+        Raises:
+            OSError: it cannot be read: the group is gone, or of a hierarchy that does not count it.
+        """
+        return processor_seconds(self.path)
+
     def remove(self) -> None:
         """Remove the group and those below it; their processes must have ended."""
         for path in sorted(self.path.glob("*/"), reverse=True):
@@ -81,6 +92,19 @@ def _remove_empty(path: Path) -> None:
             time.sleep(0.005)
         else:
             return
+
+
+def processor_seconds(group: Path) -> float:
+    """Return the processor time of a group's processes so far, in seconds, in v2 or v1's cpuacct.
+
+    Raises:
+        OSError: the group does not count it.
+    """
+    usage = group / "cpuacct.usage"
+    if usage.exists():
+        return int(usage.read_text()) / 1e9
+    lines = (group / "cpu.stat").read_text().splitlines()
+    return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
 
 
 def own_groups(controller: str = "freezer") -> list[ControlGroup]:
@@ -148,11 +172,36 @@ def create(name: str | None = None) -> ControlGroup | None:
     return None
 
 
+def create_account(group: ControlGroup | None) -> ControlGroup | None:
+    """Make the group that counts the processor time of a run; return None if there can be none.
+
+    Args:
+        group: the run's, as ``create`` returned it; itself, if it counts.
+    """
+    if group is None or group.version == 2:
+        return group
+    by_v2 = sorted(own_groups("cpuacct"), key=lambda place: place.version, reverse=True)
+    for place in by_v2:
+        account = ControlGroup(place.path / group.path.name, place.version)
+        with contextlib.suppress(OSError, KeyError):
+            account.path.mkdir(exist_ok=True)
+            account.processor_seconds()
+            if os.access(account.members_file, os.W_OK):
+                return account
+            account.path.rmdir()
+    return None
+
+
+def _places() -> list[ControlGroup]:
+    """Return this process's groups below which groups of runs may be, each once."""
+    return list(dict.fromkeys([*own_groups(), *own_groups("cpuacct")]))
+
+
 def made_by(process: int) -> list[ControlGroup]:
     """Return the groups that a process has made for its runs, even if it has ended."""
     return [
         ControlGroup(path, place.version)
-        for place in own_groups()
+        for place in _places()
         for path in sorted(place.path.glob(f"{run_names.pattern(process)}/"))
     ]
 
@@ -160,7 +209,7 @@ def made_by(process: int) -> list[ControlGroup]:
 def left_over() -> list[ControlGroup]:
     """Return the groups of ended runs: they are empty and the process that made them has ended."""
     found = []
-    for place in own_groups():
+    for place in _places():
         for path in sorted(place.path.glob(f"{run_names.PREFIX}*/")):
             members = [*path.glob("cgroup.procs"), *path.glob("*/cgroup.procs")]
             if run_names.is_over(path.name) and not any(

@@ -175,11 +175,11 @@ def _begin_anew() -> None:
 
 
 def _contain(device: str, descriptors: Sequence[int]) -> None:
-    """Turn the forked process into a node: control group, namespaces and host name."""
-    network, *group = descriptors
-    if group:
-        os.write(group[0], b"0")
-        os.close(group[0])
+    """Turn the forked process into a node: control groups, namespaces and host name."""
+    network, *groups = descriptors
+    for group in groups:
+        os.write(group, b"0")
+        os.close(group)
     linux.setns(network, linux.CLONE_NEWNET)
     os.close(network)
     linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)

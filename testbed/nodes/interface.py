@@ -69,6 +69,12 @@ class Nodes(Protocol):
         A container whose first process is the role ends with it.
         """
 
+    def processor_seconds(self, device: str) -> float | None:
+        """Return the processor time of a node so far, in seconds, as its control group counts it.
+
+        That of processes that have ended is in it. None: there is no group that counts.
+        """
+
     def limit(self, device: str, cpus: float | None) -> None:
         """Limit a node to ``cpus`` processors from now on; None for as many as planned.
 

@@ -9,6 +9,7 @@ from testbed.channel import Channel
 from testbed.errors import HostError
 from testbed.messages.events import NodeEvent
 from testbed.nodes import control_group, linux
+from testbed.nodes.control_group import ControlGroup
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device
 
@@ -23,6 +24,7 @@ class NamespaceNodes:
         """Fork the fork server, which gets the arguments, and make the run's control group."""
         self._fork_server = ForkServer(load, report, not_theirs, apart=True)
         self._group = control_group.create()
+        self._account = control_group.create_account(self._group)
         self._networks: dict[str, int] = {}
 
     @property
@@ -52,12 +54,26 @@ class NamespaceNodes:
 
     def start(self, device: str, role: Mapping[str, Any]) -> None:
         descriptors = [self._networks[device]]
-        if self._group:
-            members = self._group.child(device).members_file
+        for group in self._groups:
+            members = group.child(device).members_file
             descriptors.append(os.open(members, os.O_WRONLY | os.O_CLOEXEC))
         self._fork_server.start(device, role, descriptors)
         for fd in descriptors[1:]:
             os.close(fd)
+
+    @property
+    def _groups(self) -> list[ControlGroup]:
+        """The run's groups, each once."""
+        both = self._group, self._account
+        return list(dict.fromkeys(group for group in both if group is not None))
+
+    def processor_seconds(self, device: str) -> float | None:
+        if self._account is None:
+            return None
+        try:
+            return control_group.processor_seconds(self._account.path / device)
+        except FileNotFoundError:  # no role of it was started yet
+            return 0.0
 
     def freeze(self, device: str) -> None:
         if self._group:
@@ -88,6 +104,6 @@ class NamespaceNodes:
                     control_group.ControlGroup(child, self._group.version).thaw()
         finally:
             self._fork_server.end()
-            if self._group:
-                self._group.remove()
+            for group in self._groups:
+                group.remove()
         return None

@@ -22,6 +22,7 @@ from testbed.messages.events import (
     NodesMade,
     ProcessesSampled,
     ProcessExited,
+    ProcessorTimesRead,
     ProcessStarted,
     RemainsFound,
     RunFailed,
@@ -45,7 +46,13 @@ from testbed.telemetry.records import LINK
 from testbed.telemetry.texts import BUILT, DIED, MADE
 from traffic.counters import COUNTS
 
-_NO_PROGRESS = (IngressRead, CountersSampled, UplinksSampled, ProcessesSampled)
+_NO_PROGRESS = (
+    IngressRead,
+    CountersSampled,
+    UplinksSampled,
+    ProcessesSampled,
+    ProcessorTimesRead,
+)
 """Events that come at regular intervals, and are no progress of the set-up."""
 _FOR_OTHERS = (UplinksSampled, ProcessesSampled, DeviceFrozen, DeviceThawed, RemainsFound)
 """Events that only the metrics take, or ``AgentProcess.end``."""
@@ -92,6 +99,7 @@ class AgentEvents:
         self._interfaces = [
             link.interface if link.node in in_routers else DEVICE_INTERFACE for link in plan.links
         ]
+        self._counted_at_router = {*plan.counted, *plan.aggregators}
         self._sampled = 0
         event = records.event
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -109,6 +117,7 @@ class AgentEvents:
             IngressRead: self._ingress_read,
             TrafficStopped: self._traffic_stopped,
             LinkBytesRead: self._link_bytes_read,
+            ProcessorTimesRead: self._processor_times_read,
             LastSampleTaken: self._last_sample_taken,
             **dict.fromkeys(_FOR_OTHERS, lambda _: None),
         }
@@ -201,6 +210,19 @@ class AgentEvents:
         part = slice(self._sampled, self._sampled + len(rows))
         self._sampled = part.stop % len(self._links)
         self._records.log.counters(self._links[part], self._interfaces[part], rows)
+        for name, row in zip(self._links[part], rows, strict=True):
+            self._sample(name, row)
+
+    def _sample(self, device: str, row: np.void) -> None:
+        """Keep a device's bytes so far: those of frames where a class counts them."""
+        sent = int(row["tx_bytes"] if row["class_bytes"] < 0 else row["class_bytes"])
+        received = int(row["rx_bytes"])
+        if device in self._counted_at_router:
+            sent, received = received, sent
+        self._records.sampled[device] = float(row["time"]), sent, received
+
+    def _processor_times_read(self, event: ProcessorTimesRead) -> None:
+        self._records.processors.take(event, self._records.outcome.host_seconds)
 
     def _ingress_read(self, event: IngressRead) -> None:
         self._counted(event.ingress, event.of_each)

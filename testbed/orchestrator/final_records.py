@@ -12,7 +12,9 @@ from testbed.planning.plan import Plan
 from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.settling import settle
+from testbed.runs.utilisation import Passed
 from testbed.telemetry import link_table, utilisation_table
+from testbed.telemetry.utilisation_table import DeviceUtilisation
 
 
 def write_end(
@@ -48,9 +50,10 @@ def write_end(
         if records.over_links:
             seconds = outcome.last_update - records.earlier_seconds
             link_table.write(log.traffic, link_bytes.rows(plan, records.over_links, seconds))
-        if records.used:
-            utilisation_table.write(directory, records.used)
-            summary["utilisation"] = utilisation.summary(records.used, plan.spec.clock)
+        used = records.used if plan.spec.clock == "virtual" else _measured(plan, records)
+        if used:
+            utilisation_table.write(directory, used)
+            summary["utilisation"] = utilisation.summary(used, plan.spec.clock)
         if evaluations.left_out:
             records.event("warning", evaluations.left_out.told, EVALUATOR_NAME)
         if outcome.reason:
@@ -62,6 +65,26 @@ def write_end(
     except OSError as error:
         raise RunError(explain(error, directory)) from error
     return summary
+
+
+def _measured(plan: Plan, records: Records) -> list[DeviceUtilisation]:
+    """Return how busy each device of a run under the wall clock was; nothing if it did not train."""
+    if records.training is None:
+        return []
+    passed: dict[str, Passed] = {}
+    if records.over_links:
+        seconds = records.outcome.last_update - records.earlier_seconds
+        for link in plan.asked_network.links:
+            both = [records.over_links.get((link.index, up)) for up in (True, False)]
+            if both[0] is not None and both[1] is not None:
+                passed[link.node] = Passed("counted", seconds, both[0].bytes, both[1].bytes)
+    else:  # it was cut short
+        for name, (time, sent, received) in records.sampled.items():
+            if time > records.training:
+                passed[name] = Passed("sampled", time - records.training, sent, received)
+    apart = {*plan.local, *plan.local.values()}  # links within a machine
+    passed = {name: one for name, one in passed.items() if name not in apart}
+    return utilisation.rows(plan, records.processors.used, passed)
 
 
 def _of_aggregators(plan: Plan, records: Records) -> dict[str, dict[str, int]]:

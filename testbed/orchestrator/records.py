@@ -16,6 +16,7 @@ from testbed.experiment.load import dump
 from testbed.messages.reports import EvaluationDue, ServerFinished
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
+from testbed.orchestrator.processor_times import ProcessorWindow
 from testbed.orchestrator.servers import Servers
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
@@ -45,7 +46,10 @@ class Records:
         finished: whether all servers have finished.
         peers: the ledgers of peers by name, from the coordinator's last report on.
         over_links: what passed each direction of a link; empty until the end.
-        used: how busy each device was, as far as that is known.
+        used: how busy each device was, by the virtual clock; empty under the wall clock.
+        processors: the devices' processor times during training.
+        sampled: of the last sample of counters, by device: its time, in seconds of CLOCK_MONOTONIC, and
+            the bytes sent and received.
         earlier_seconds: the seconds of the run's clock that passed in earlier sessions.
     """
 
@@ -101,6 +105,8 @@ class Records:
         self.peers: Mapping[str, dict[str, Any]] = {}
         self.over_links: dict[Direction, LinkCounts] = {}
         self.used: list[DeviceUtilisation] = []
+        self.processors = ProcessorWindow()
+        self.sampled: dict[str, tuple[float, int, int]] = {}
         self.earlier_seconds = 0.0
         self._just_restored: int | None = None
         if resumption is not None:
@@ -139,6 +145,7 @@ class Records:
             ledgers.began = when + time.time() - time.monotonic()
             ledgers.began_monotonic = when
         self.save_ledgers()
+        self.processors.begin()
         self.event("info", TRAINING, hub)
         self.progress.phase = "training"
 

@@ -35,7 +35,7 @@ from testbed.messages.reports import (
     WorkerSuspected,
     WorkerWelcomed,
 )
-from testbed.messages.requests import ReadIngress
+from testbed.messages.requests import ReadIngress, ReadProcessors
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.devices import Devices
 from testbed.orchestrator.evaluations import Evaluations
@@ -138,6 +138,7 @@ class RoleReports:
             self._records.event("info", TRAINING, hub)
             return
         self._records.begin_training(report.host_time, hub)
+        self._devices.ask(ReadProcessors())
         self._injection.training(report.host_time)
 
     def _updates_applied(self, report: UpdatesApplied) -> None:
@@ -199,6 +200,7 @@ class RoleReports:
         self._injection.server_ended(report.server)
         if not servers.ends(report.server):
             return  # workers train on with the other servers
+        self._devices.ask(ReadProcessors())
         self._devices.training_ended()
         self._injection.release()
         if servers.count > 1:

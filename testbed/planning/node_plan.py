@@ -84,6 +84,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         "shared": [
             {"link": index, "up": up, "pairs": pairs} for (index, up), pairs in plan.shared.items()
         ],
+        "measured": [*plan.workers, *plan.serving],
         "probe": [link.to_json() for link in probed_links.sample(plan)],
     }
 

@@ -30,6 +30,7 @@ RUN_FILES = {
     "events.jsonl",
     "faults.jsonl",
     "summary.json",
+    "utilisation.parquet",
     "traffic",
     "parameters.npy",
     "processes.log",
@@ -98,6 +99,28 @@ def test_the_run_directory_has_every_file(finished: Finished, directory: Path) -
     page = (finished.execution / "report.html").read_text()
     assert "adacomp-0.01" in page
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
+
+
+def test_every_device_has_its_processor_time_and_its_bytes(directory: Path) -> None:
+    devices = {
+        row["device"]: row for row in pq.read_table(directory / "utilisation.parquet").to_pylist()
+    }
+    assert list(devices) == [*(f"worker-{number}" for number in range(WORKERS)), "server"]
+    of_pushes = pq.read_table(directory / "updates.parquet").to_pydict()
+    for row in devices.values():
+        # A group counts where one can be made; elsewhere the processes do.
+        assert row["cpu_source"] in ("control group", "process")
+        assert row["cpu_window"] > 0
+        assert 0 < row["cpu_seconds"] < 1.5 * row["cpu_window"]
+        assert row["cpu_utilisation"] == row["cpu_seconds"] / row["cpu_window"]
+        assert row["bytes_source"] == "counted"
+        assert row["uplink_utilisation"] is None  # no rate limits it
+    for number in range(WORKERS):
+        mine = np.array(of_pushes["worker"]) == number
+        pushed = int(np.array(of_pushes["message_bytes"])[mine].sum())
+        assert pushed < devices[f"worker-{number}"]["sent_bytes"] < 2 * pushed + 100_000
+    remarks = read(directory / "summary.json")["utilisation"]["remarks"]
+    assert all("no control group" in one for one in remarks)
 
 
 def test_the_numbers_in_the_run_directory_agree(directory: Path) -> None:

@@ -48,6 +48,10 @@ def test_ctrl_c_ends_the_run_as_interrupted(command: CommandLine, phase: str) ->
         evaluated = int(started.curve().splitlines()[-1].split(",")[0])
         assert started.record("summary")["updates"] == updates.num_rows >= evaluated >= 50
         assert (started.run_directory.parent / "report.html").exists()
+        used = pq.read_table(started.run_directory / "utilisation.parquet").to_pylist()
+        # The command may have ended before the first sample of its training.
+        assert {row["bytes_source"] for row in used} <= {"sampled", None}
+        assert [row["device"] for row in used][-1] == "server"
 
 
 def test_sigterm_ends_the_run_as_interrupted(command: CommandLine) -> None:

@@ -69,3 +69,19 @@ def test_without_pandas_only_frames_are_missing(
         simulated.runs.curve()
     assert simulated.runs.evaluations().num_rows == 8
     assert len(testbed.compare(simulated.runs).records()) == 2
+
+
+def test_how_busy_devices_were_is_a_frame(simulated: Simulated) -> None:
+    run = simulated.runs["asgd"]
+    frame = run.utilisation()
+    workers = frame[frame["part"] == "worker"]
+    told = run.summary.utilisation
+    assert told is not None and told.parts["worker"].cpu is not None
+    assert workers["cpu_utilisation"].mean() == pytest.approx(told.parts["worker"].cpu.mean)
+    assert frame["device"].iloc[-1] == "server"
+    (run.directory / "utilisation.parquet").rename(run.directory / "away")
+    try:
+        with pytest.raises(NoRunError, match="no table of its devices' use"):
+            run.utilisation()
+    finally:
+        (run.directory / "away").rename(run.directory / "utilisation.parquet")

@@ -39,6 +39,7 @@ from testbed.messages.events import (
     NetworkBuilt,
     NodesCounted,
     NodesMade,
+    ProcessorTimesRead,
     ProcessStarted,
     RemainsFound,
     RunFailed,
@@ -53,6 +54,7 @@ from testbed.messages.requests import (
     KillDevice,
     LoadRoles,
     ReadIngress,
+    ReadProcessors,
     Request,
     StartRole,
     StopTraffic,
@@ -83,6 +85,7 @@ class Agent:
         self._finished = False
         self._metrics: Any = None
         self._usage: Any = None
+        self._processor_times: Any = None
         self._device_faults: Any = None
         self._selector = selectors.DefaultSelector()
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -93,6 +96,7 @@ class Agent:
             ThawDevice: self._thaw,
             KillDevice: lambda request: self._nodes.kill(request.device),
             ReadIngress: lambda _: self._read_counter(),
+            ReadProcessors: lambda _: self._read_processors(),
             StopTraffic: lambda _: self._stop_traffic(),
         }
 
@@ -169,6 +173,7 @@ class Agent:
         for rows in self._link_counters.read():
             self._report(LinkBytesRead(rows))
         self._sample_counters()
+        self._read_processors()
         self._report(LastSampleTaken())
 
     def _build_network(self, plan: dict[str, Any]) -> None:
@@ -227,11 +232,14 @@ class Agent:
         self._link_counters = LinkCounters(
             network, counted.apart, networks, counted.above, queues.fair
         )
+        from testbed.orchestrator.agent.processor_times import ProcessorTimes
+        from testbed.orchestrator.agent.usage import Usage
+
+        self._usage = Usage(self._nodes.fork_server)
+        self._processor_times = ProcessorTimes(self._nodes, plan.get("measured", ()), self._usage)
         if plan["traffic"].get("metrics"):
             from testbed.orchestrator.agent.metrics_samples import MetricsSamples
-            from testbed.orchestrator.agent.usage import Usage
 
-            self._usage = Usage(self._nodes.fork_server)
             self._metrics = MetricsSamples(
                 network, counted, networks, self._observation, self._usage
             )
@@ -262,6 +270,9 @@ class Agent:
     def _read_counter(self) -> None:
         self._report(self._observation.read(self._egress()))
 
+    def _read_processors(self) -> None:
+        self._report(ProcessorTimesRead(*self._processor_times.read()))
+
     def _egress(self) -> dict[str, float] | None:
         return self._metrics.egress() if self._metrics else None
 
@@ -271,6 +282,8 @@ class Agent:
             self._report(WarningRaised(complaint))
         for rows in self._observation.sample():
             self._report(CountersSampled(rows))
+        if self._processor_times.is_due:
+            self._read_processors()
         if self._metrics:
             for rows in self._metrics.uplinks():
                 self._report(UplinksSampled(rows))

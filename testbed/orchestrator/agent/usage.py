@@ -33,6 +33,8 @@ class Usage:
             self._helpers[fork_server] = "fork server"
         self._awaited: dict[int, str] = {}
         self._roles: dict[int, str] = {}
+        self._devices: dict[int, str] = {}
+        self._seconds: dict[int, float] = {}
         self._private: dict[int, int] = {}
         self._turn: dict[bool, list[int]] = {True: [], False: []}
         self._reads = 0
@@ -54,6 +56,7 @@ class Usage:
         roles = {EVALUATOR_NAME: EVALUATOR_NAME, COORDINATOR_NAME: HELPERS}
         role = SERVER_NAME if is_server(device) else roles.get(device, "workers")
         self._roles[process] = role
+        self._devices[process] = device
 
     def memory(self) -> dict[str, int]:
         """Return the private bytes of each role, as far as they are known."""
@@ -95,9 +98,20 @@ class Usage:
         found: dict[str, float] = {}
         for process, name in self._helpers.items():
             with contextlib.suppress(OSError, IndexError):
-                text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-                user, system = text.rpartition(")")[2].split()[11:13]
-                found[name] = found.get(name, 0.0) + (int(user) + int(system)) / _TICKS
+                found[name] = found.get(name, 0.0) + _processor_seconds(process)
+        return found
+
+    def processor_of_devices(self) -> dict[str, float]:
+        """Return the processor time in seconds of each device's processes.
+
+        Of one that has ended it is as it was last read; earlier calls have read it.
+        """
+        self._find()
+        found: dict[str, float] = {}
+        for process, device in self._devices.items():
+            with contextlib.suppress(OSError, IndexError):
+                self._seconds[process] = _processor_seconds(process)
+            found[device] = found.get(device, 0.0) + self._seconds.get(process, 0.0)
         return found
 
     def _read(self, process: int) -> None:
@@ -122,6 +136,12 @@ class Usage:
                     device = self._awaited.pop(_one_level_up(process), None)
                     if device is not None:
                         self.watch(device, process)
+
+
+def _processor_seconds(process: int) -> float:
+    text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / _TICKS
 
 
 def _fields(path: str) -> Mapping[str, str]:

@@ -66,6 +66,9 @@ class Started:
 
     thaw = kill = freeze
 
+    def processor_seconds(self, device: str) -> float | None:
+        raise NotImplementedError
+
     def limit(self, device: str, cpus: float | None) -> None:
         raise NotImplementedError
 
