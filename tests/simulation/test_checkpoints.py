@@ -264,13 +264,14 @@ class Going:
         self.diagnoses.append((version, *values))
 
     def end(self, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Run to the end; return the parameters' digest, the ledgers and the time."""
+        """Run to the end; return the parameters' digest, the devices' use, the ledgers and the time."""
         self.system.clock.run(between)
         digest = hashlib.sha256(self.system.parameters.tobytes()).hexdigest()
         ledger = self.system.ledger()
         self.system.drain()
         return {
             "parameters": digest,
+            "use": self.system.device_use(),
             "ledger": ledger,
             "drained": self.system.ledger(),
             "time": self.system.clock.now,
