@@ -70,6 +70,13 @@ class DynamicOptions(SelectionOptions):
         description="The time that is expected of a k that was not tried, between the bounds that the "
         "times of others give it: lowest, middle (default) or highest. The paper does not say.",
     )
+    time_samples: int | None = Field(
+        default=None,
+        ge=1,
+        repr=False,
+        description="Of the times of the i-th gradient after h were waited for, the last so many "
+        "count. Default (null): all, as in the paper's text; 5 follows workers that become slower.",
+    )
 
 
 class DynamicServer(SynchronousServer):
@@ -96,7 +103,7 @@ class DynamicServer(SynchronousServer):
         self._all = np.arange(1, workers + 1)
         self._gradients = Gradients(len(parameters))
         self._estimator = GainEstimator(options.average_over, options.clip_smoothness)
-        self._times = IterationTimes(workers, options.untried)
+        self._times = IterationTimes(workers, options.untried, options.time_samples)
         # By version: when it was made, how many gradients had been waited for, and how many have come.
         self._arrivals: dict[int, tuple[float, int, int]] = {0: (0.0, workers, 0)}
         self._losses: list[float] = []

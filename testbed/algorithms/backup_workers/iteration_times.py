@@ -25,27 +25,40 @@ _TOLERANCE = 1e-14
 class IterationTimes(Stateful):
     """The samples t_{h,i}, and the fit of (17) to them."""
 
-    not_saved = frozenset({"_untried", "_fitted"})
+    not_saved = frozenset({"_untried", "_kept", "_fitted"})
 
-    def __init__(self, workers: int, untried: Untried) -> None:
+    def __init__(self, workers: int, untried: Untried, kept: int | None = None) -> None:
         """Begin without samples.
 
         Args:
             workers: n.
             untried: the estimate for a k without samples; nothing in the paper settles it.
+            kept: how many samples of each (h, i) count, the last ones; None: all, as in the paper.
         """
         self._untried = untried
+        self._kept = kept
         # Of h and i, from 1: how many samples there are, and their mean in seconds.
         self._counts = np.zeros((workers, workers), np.int64)
         self._means = np.zeros((workers, workers))
         self._fitted: Times | None = None
+        if kept is not None:
+            # The samples that count, and how many there have been.
+            self._last = np.zeros((workers, workers, kept))
+            self._seen = np.zeros((workers, workers), np.int64)
 
     def add(self, h: int, i: int, seconds: float) -> None:
         """Add a sample t_{h,i}; h and i are between 1 and n."""
         cell = h - 1, i - 1
+        self._fitted = None
+        if self._kept is not None:
+            last = self._last[cell]
+            last[self._seen[cell] % self._kept] = seconds
+            self._seen[cell] += 1
+            self._counts[cell] = min(self._seen[cell], self._kept)
+            self._means[cell] = last[: self._counts[cell]].mean()
+            return
         self._counts[cell] += 1
         self._means[cell] += (seconds - self._means[cell]) / self._counts[cell]
-        self._fitted = None
 
     def estimate(self) -> Times | None:
         """Return T̂(k) for k = 1 to n, in seconds, shape (n,); None without samples."""

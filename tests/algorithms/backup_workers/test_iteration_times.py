@@ -75,6 +75,21 @@ def test_a_k_that_was_not_tried_is_between_its_neighbours(
     assert found == pytest.approx([expected, 2], abs=1e-6)
 
 
+def test_the_last_samples_count_if_so_many_are_kept() -> None:
+    """Also in a state that is taken between two of them."""
+    times, every = IterationTimes(2, "lowest", kept=3), IterationTimes(2, "lowest")
+    for number in range(10):
+        for i in (1, 2):
+            seconds = float(1 if number < 8 else 5) * i
+            times.add(2, i, seconds)
+            every.add(2, i, seconds)
+        restored = IterationTimes(2, "lowest", kept=3)
+        restored.restore(times.state())
+        times = restored
+    assert times.estimate() == pytest.approx([11 / 3, 22 / 3], abs=1e-6)
+    assert every.estimate() == pytest.approx([1.8, 3.6], abs=1e-6)
+
+
 @pytest.mark.parametrize("law", ["shifted exponential", "Pareto", "deterministic"])
 def test_times_of_known_laws_are_the_means_of_their_order_statistics(law: str) -> None:
     """All n workers begin together (push and interrupt); h changes at random, and does not matter."""
