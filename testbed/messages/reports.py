@@ -6,7 +6,7 @@ index of the server that reports, of several; 0 where there is only one, or none
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
 from testbed.messages.codec import Codec
@@ -193,7 +193,7 @@ class FaultReported:
     """
 
     record: Mapping[str, Any]
-    spared: Sequence[int] = ()
+    spared: Sequence[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

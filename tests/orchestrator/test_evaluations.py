@@ -6,7 +6,7 @@ import pytest
 
 from testbed.messages.events import IngressRead
 from testbed.messages.reports import EvaluationLeftOut, VersionEvaluated
-from testbed.messages.requests import ReadIngress
+from testbed.messages.requests import ReadIngress, ReadProcessors
 from tests.orchestrator.handlers import Orchestrator
 
 
@@ -20,7 +20,7 @@ def test_an_evaluation_is_written_when_its_result_and_its_bytes_are_known(
 ) -> None:
     orchestrator.train(1)
     orchestrator.evaluate(1)
-    assert orchestrator.requests == [ReadIngress()]
+    assert orchestrator.requests == [ReadProcessors(), ReadIngress()]
     orchestrator.reports.handle(VersionEvaluated(1, 90.0, 0.5, orchestrator.began))
     orchestrator.evaluations.write_complete()
     assert orchestrator.records.outcome.accuracies == []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.messages.reports import CheckpointBegun, ServerRestored, WorkerSuspected
-from testbed.messages.requests import ReadIngress
+from testbed.messages.requests import ReadIngress, ReadProcessors
 from tests.orchestrator.handlers import Orchestrator
 
 
@@ -19,7 +19,7 @@ def test_a_server_under_the_wall_clock_goes_back_to_its_checkpoint(
 ) -> None:
     orchestrator.train(1)
     orchestrator.reports.handle(CheckpointBegun(1, orchestrator.began + 1))
-    assert orchestrator.requests == [ReadIngress()]
+    assert orchestrator.requests == [ReadProcessors(), ReadIngress()]
     orchestrator.train(3)
     orchestrator.evaluate(2)
     orchestrator.reports.handle(WorkerSuspected(0, 30.0, 40.0, 3))
