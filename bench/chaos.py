@@ -28,7 +28,7 @@ import yaml
 from bench.agree import Pair
 from bench.command import execute
 from bench.networks import KINDS, network_kinds, with_network, write_graph
-from bench.peer_chaos import experiment_of_peers, violations_among_peers
+from bench.peer_chaos import PEER_ALGORITHMS, experiment_of_peers, violations_among_peers
 from testbed.device_names import is_server
 from testbed.nodes.run_names import PREFIX, is_over
 from testbed.results.reading.faults import CRASHES
@@ -143,7 +143,7 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
         summary: the run's summary.
     """
     rows = {name: np.array(column) for name, column in read_updates(directory).to_pydict().items()}
-    if "peers" in summary:
+    if spec["algorithms"][0]["name"] in PEER_ALGORITHMS:
         return violations_among_peers(spec, directory, summary, rows)
     found = []
     wanted = spec["training"]["updates"]

@@ -13,6 +13,8 @@ import numpy as np
 
 from bench.networks import with_network
 
+PEER_ALGORITHMS = ("ako", "all-to-all")
+
 
 def experiment_of_peers(seed: int, peers: int, updates: int) -> dict[str, Any]:
     """Draw the experiment of a seed, with the keys of an experiment file."""

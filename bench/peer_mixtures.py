@@ -48,6 +48,12 @@ def _passing(
     return [fault() for _ in range(int(draw.integers(5)))]
 
 
+def _suspect_after(seed: int, horizon: float) -> str | None:
+    """Draw the time after which silent peers are suspected, from a stream of its own."""
+    draw = np.random.default_rng([1820, seed])
+    return None if draw.random() < 0.3 else f"{draw.uniform(0.03, 0.2) * horizon:.3f}s"
+
+
 def of_peers(seed: int) -> dict[str, Any]:
     """Draw the experiment of a seed, with the keys of an experiment file."""
     draw = np.random.default_rng([1818, seed])
@@ -102,4 +108,5 @@ def of_peers(seed: int) -> dict[str, Any]:
     }
     made = with_network(made, seed, one("star", "star", "clusters", "graph"))
     made["faults"] += _passing(seed, peers, evaluated, updates, horizon)
+    made["devices"] |= {"suspect_after": _suspect_after(seed, horizon)}
     return made | {"network": {k: v for k, v in made["network"].items() if k != "server"}}

@@ -88,8 +88,21 @@ class ExchangingPeer(PeerHalf):
 
     def receive(self, sender: int, update: Update) -> Sequence[Parcel]:
         self._apply(update)
-        self.clocks.received(sender)
+        self.clocks.received(sender, self._most)
         return ()
+
+    def suspect(self, peer: int) -> None:
+        if peer in self.clocks.s:
+            self.clocks.suspected.add(peer)
+
+    @property
+    def _most(self) -> int | None:
+        """The largest lead with which it computes; None: any."""
+        return None if self._tau is None else self.p + self._tau
+
+    @property
+    def waits_for(self) -> Sequence[int]:
+        return () if self._most is None else self.clocks.behind(self._most)
 
     def forget(self, peer: int) -> None:
         self.clocks.forget(peer)
@@ -99,7 +112,7 @@ class ExchangingPeer(PeerHalf):
 
     @property
     def ready(self) -> bool:
-        return self._tau is None or self.clocks.lead <= self.p + self._tau
+        return self._most is None or self.clocks.lead <= self._most
 
     def _apply(self, update: Update) -> None:
         alpha = self.learning_rate(self.version)

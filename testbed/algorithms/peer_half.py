@@ -63,6 +63,14 @@ class PeerHalf(ABC):
     def joined(self, peer: int) -> None:  # noqa: B027 - most rules keep nothing per peer
         """Take a peer in that was lost and is there again, with nothing of what it had been sent."""
 
+    def suspect(self, peer: int) -> None:  # noqa: B027 - only a paced rule waits for others
+        """Wait for a peer no longer, which is silent, until something is received from it."""
+
+    @property
+    def waits_for(self) -> Sequence[int]:
+        """The peers of which any has to send something before ``ready`` is true again; in order."""
+        return ()
+
     def profiled(self, gradient_time: float, bandwidth: float) -> None:
         """Take in what the device has measured in its first round.
 

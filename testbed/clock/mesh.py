@@ -27,16 +27,18 @@ from testbed.clock.event_clock import EventClock
 from testbed.clock.events import FAULT
 from testbed.clock.lines import lines
 from testbed.clock.mesh_interface import Conditions, MeshStage, Strikes
+from testbed.clock.peer_silence import PeerSilence
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
 from testbed.training.exchange import ExchangeService, Message
 from testbed.training.settings import Settings
 
-AT_CORE, WAITED, ARRIVED, FINISHED, BEGIN, FREE = range(FAULT + 1, FAULT + 7)
+AT_CORE, WAITED, ARRIVED, FINISHED, BEGIN, FREE, SILENT = range(FAULT + 1, FAULT + 8)
 """Ranks of events.
 
 A message passes the core, and arrives. One that has ``WAITED`` arrived at a frozen peer, and is taken
-in at its thaw, whatever happens to the link. ``FREE`` is the end of an outage of a peer's link.
+in at its thaw, whatever happens to the link. ``FREE`` is the end of an outage of a peer's link,
+and at ``SILENT`` a peer may have waited for others for too long.
 """
 _OF_MESSAGES = (AT_CORE, WAITED, ARRIVED)
 """Ranks of events of messages, whose numbers are those of a receiver and a sender."""
@@ -95,6 +97,7 @@ class MeshClock(EventClock):
         busy: Callable[[int, float], tuple[float, float]],
         lines: Callable[[int], tuple[Line, Line]],
         transfers: SharedTransfers | None = None,
+        patience: float | None = None,
     ) -> None:
         """Prepare the clock.
 
@@ -105,6 +108,7 @@ class MeshClock(EventClock):
                 on; called once for each computation, in order.
             lines: makes a peer's uplink and downlink.
             transfers: where peers share links, what passes them; the lines are not used then.
+            patience: the seconds for which a peer that is waited for may be silent; None: no limit.
         """
         super().__init__(transfers)
         self.conditions: Conditions | None = None
@@ -119,6 +123,7 @@ class MeshClock(EventClock):
         self._at_core: dict[int, deque[int]] = {}
         """The bytes of the messages on their way to the core, by the numbers of their events."""
         self._blocked: set[int] = set()
+        self._silence = PeerSilence(self._all, patience, service)
 
     def _begin(self) -> None:
         self._service.begin()
@@ -231,19 +236,45 @@ class MeshClock(EventClock):
             self._add(self.peers[peer].down.send(time, size), ARRIVED, peer, sender)
         elif rank in (WAITED, ARRIVED):
             self._send(peer, self._stage.arrive(peer, sender))
-            if peer in self._blocked and self._stage.ready(peer):
-                self._blocked.remove(peer)
-                self._add(self.now, BEGIN, peer)
+            self._silence.heard(peer, sender, self.now)
+            self._ask_again(peer)
         elif rank == FINISHED:
             self.computing.finish(peer)
             self._finish(peer)
         elif rank == FREE:
             assert self.conditions is not None
             self.conditions.freed(peer)
+        elif rank == SILENT:
+            self._suspect(peer)
         elif self._stage.ready(peer):
             self._begin_computing(peer)
         else:
             self._blocked.add(peer)
+            self._time_silence(peer)
+
+    def _ask_again(self, peer: int) -> None:
+        """Let a peer that waits for others begin if it need not any more."""
+        if peer not in self._blocked:
+            return
+        if self._stage.ready(peer):
+            self._blocked.remove(peer)
+            self._add(self.now, BEGIN, peer)
+        self._time_silence(peer)
+
+    def _time_silence(self, peer: int) -> None:
+        """Time those that a peer waits for, if it waits for any."""
+        awaited = self._stage.waits_for(peer) if peer in self._blocked else ()
+        look = self._silence.time(peer, awaited, self.now)
+        if look is not None:
+            self._add(look, SILENT, peer)
+
+    def _suspect(self, peer: int) -> None:
+        """Let a peer wait no longer for those that have been silent for too long."""
+        self._silence.looks(peer)
+        if peer in self._blocked:
+            for other in self._silence.overdue(peer, self.now):
+                self._stage.suspect(peer, other)
+        self._ask_again(peer)
 
     def _begin_computing(self, peer: int) -> None:
         self._stage.begin(peer)
@@ -343,4 +374,5 @@ def mesh_clock(
         busy=busy,
         lines=lambda peer: lines(settings, peer) if transfers is None else (Line(None), Line(None)),
         transfers=transfers,
+        patience=settings.timing.suspect_after,
     )

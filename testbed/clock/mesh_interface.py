@@ -21,6 +21,12 @@ class MeshStage(Protocol):
     def ready(self, peer: int) -> bool:
         """Return True if the peer may compute its next gradient."""
 
+    def waits_for(self, peer: int) -> Sequence[int]:
+        """Return the peers that a peer waits for, if it is not ready."""
+
+    def suspect(self, peer: int, other: int) -> None:
+        """Let a peer wait for another one, which is silent, no longer until it hears of it."""
+
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""
 

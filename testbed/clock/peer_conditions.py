@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from testbed.clock.mesh import ARRIVED, AT_CORE, BEGIN, FINISHED, FREE, WAITED, MeshClock
+from testbed.clock.mesh import ARRIVED, AT_CORE, BEGIN, FINISHED, FREE, SILENT, WAITED, MeshClock
 from testbed.clock.mesh_interface import MeshFaultStage
 from testbed.faults.fault import Fault
 from testbed.faults.pace import Pace
@@ -63,8 +63,8 @@ class PeerConditions:
             return True  # it takes nothing in any more
         if one.frozen > time and rank in (ARRIVED, WAITED):
             self._put_off(one.frozen, WAITED, peer, sender)
-        elif one.frozen > time and rank == BEGIN:
-            self._put_off(one.frozen, BEGIN, peer)
+        elif one.frozen > time and rank in (BEGIN, SILENT):
+            self._put_off(one.frozen, rank, peer)
         elif rank == FINISHED and one.owed:
             self._put_off(time + one.owed, FINISHED, peer)
             one.owed = 0.0

@@ -33,7 +33,6 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *_evaluation(contents),
         *_simulation(contents),
         *fault_conflicts.of_checkpoints(contents),
-        *_suspicion(contents),
         *fault_conflicts.of_faults(contents),
         *devices,
         *_hardware(contents),
@@ -168,11 +167,3 @@ def _simulation(contents: Contents) -> list[Conflict]:
     key = "batched" if contents.simulation.batched else "device"
     text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
     return [(("simulation", key), text)]
-
-
-def _suspicion(contents: Contents) -> list[Conflict]:
-    peers = contents.peers
-    if not peers or contents.devices.suspect_after is None:
-        return []
-    text = f"peers ({peers[0]}) have no server that could suspect them: take it out"
-    return [(("devices", "suspect_after"), text)]

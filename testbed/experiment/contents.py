@@ -183,8 +183,10 @@ class Contents(Section):
     def suspect_after(self, options: Options) -> float | None:
         """Return the seconds of silence after which a worker is suspected; None: never."""
         devices = self.devices
-        if "suspect_after" in devices.model_fields_set or not has(options.name, "server"):
+        if "suspect_after" in devices.model_fields_set:
             return devices.suspect_after
+        if not has(options.name, "server"):
+            return SUSPECT_AFTER
         if has(options.name, "aggregator"):
             return None
         return SUSPECT_AFTER if algorithm_named(options.name).synchronous(options) else None

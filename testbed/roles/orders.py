@@ -47,6 +47,8 @@ class OrderKind(IntEnum):
     """Nothing is computed before other parameters arrive than those at which it was computed last."""
     FORGET = 10
     """Peer ``number`` dies: what has not arrived from it, by the clock, is lost."""
+    SUSPECT = 12
+    """Peer ``number`` is silent: it is not waited for until something comes from it."""
     SETTLE = 11
     """All that was sent has to reach the others' kernels, as peers are about to be stopped."""
 

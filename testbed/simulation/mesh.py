@@ -159,6 +159,14 @@ class SimulatedPeers:
         """Return True if the peer may compute its next gradient."""
         return self._peers[peer].computation.half.ready
 
+    def waits_for(self, peer: int) -> Sequence[int]:
+        """Return the peers that a peer waits for."""
+        return self._peers[peer].computation.half.waits_for
+
+    def suspect(self, peer: int, other: int) -> None:
+        """Let a peer wait for another one no longer."""
+        self._peers[peer].computation.half.suspect(other)
+
     def kill(self, peer: int) -> None:
         """Let a peer die: the others forget it, and what it has under way to them is lost."""
         self._dead.add(peer)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.device_names import worker_name
+from testbed.device_names import peer_name, worker_name
 from testbed.experiment.load import dump
 from testbed.learning.losses import Evaluated
 from testbed.metrics.live import LiveRun
@@ -87,6 +87,7 @@ class Recording:
         self._exact = exact
         self._deduplication = Deduplication(counts)
         self._repetition = Repetition()
+        self._name = worker_name if plan.served else peer_name
         self._fault_log = FaultLog(
             self.log,
             self.event,
@@ -201,8 +202,8 @@ class Recording:
             return
         self._suspicions += 1
         level, text = self.outcome.suspects(silent, time)
-        self.event(level, text, worker_name(worker))
-        self._watcher.event(level, f"{worker_name(worker)}: {text}")
+        self.event(level, text, self._name(worker))
+        self._watcher.event(level, f"{self._name(worker)}: {text}")
         if self._metrics:
             self._metrics.suspect(worker, suspected=True)
 
@@ -211,7 +212,7 @@ class Recording:
         if not self._deduplication.is_new("suspicions"):
             return
         self._suspicions += 1
-        self.event(*self.outcome.welcomes(time), worker_name(worker))
+        self.event(*self.outcome.welcomes(time), self._name(worker))
         if self._metrics:
             self._metrics.suspect(worker, suspected=False)
 

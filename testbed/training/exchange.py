@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from testbed.telemetry.records import UpdateRow
-from testbed.training.parameter_service import Observer, as_loss
+from testbed.training.parameter_service import ServerObserver, as_loss
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
@@ -54,7 +54,7 @@ class ExchangeService:
     """
 
     def __init__(
-        self, settings: Settings, neighbours: Sequence[Sequence[int]], observer: Observer
+        self, settings: Settings, neighbours: Sequence[Sequence[int]], observer: ServerObserver
     ) -> None:
         """Begin without updates.
 
@@ -69,6 +69,7 @@ class ExchangeService:
         self._evaluate_every = settings.training.evaluate_every
         self._observer = observer
         self._gone: set[int] = set()
+        self._suspected_by: dict[int, set[int]] = {}
 
     @property
     def finished(self) -> bool:
@@ -83,6 +84,21 @@ class ExchangeService:
                     self.message_bytes[called] += HEADER.size + SECRET_SIZE
                     self.message_bytes[caller] += HEADER.size
         self._observer.evaluation_due()
+
+    def suspected(self, peer: int, by: int, silent: float, time: float) -> None:
+        """Record that a peer, silent for ``silent`` seconds, is not waited for by another one."""
+        others = self._suspected_by.setdefault(peer, set())
+        others.add(by)
+        if others == {by}:
+            self._observer.suspected(peer, silent, time, self.updates)
+
+    def heard(self, peer: int, by: int, time: float) -> None:
+        """Record that a suspected peer has sent another one something."""
+        others = self._suspected_by.get(peer, set())
+        if by in others:
+            others.remove(by)
+            if not others:
+                self._observer.welcomed(peer, time, self.updates)
 
     def part(self) -> None:
         """End training: every peer tells those that it talks to that it has stopped."""

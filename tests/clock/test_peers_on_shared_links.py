@@ -139,6 +139,18 @@ class Played:
     def ready(self, peer: int) -> bool:
         return True
 
+    def waits_for(self, peer: int) -> Sequence[int]:
+        return ()
+
+    def suspect(self, peer: int, other: int) -> None:
+        raise AssertionError("nobody is waited for")
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        raise AssertionError("nobody is suspected")
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        raise AssertionError("nobody is suspected")
+
     def host_time(self) -> float:
         return 0.0
 

@@ -15,7 +15,10 @@ UPDATES = 60
 
 
 def run(
-    *faults: dict[str, Any], network: dict[str, Any] = FREE, tau: int | None = None
+    *faults: dict[str, Any],
+    network: dict[str, Any] = FREE,
+    tau: int | None = None,
+    suspect_after: str | None = None,
 ) -> Simulated:
     """Run three peers whose gradients take 10 ms."""
     spec = {
@@ -24,7 +27,7 @@ def run(
         "model": "mlp",
         "training": {"updates": UPDATES, "learning_rate": 0.005},
         "algorithms": [{"name": "ako", "partitions": 2, "staleness_bound": tau or 60}],
-        "devices": {"workers": 3},
+        "devices": {"workers": 3, "suspect_after": suspect_after},
         "clock": "virtual",
         "engine": "simulation",
         "network": network,
@@ -99,3 +102,21 @@ def test_a_peer_that_is_lost_for_good_is_waited_for_only_by_a_bound() -> None:
         held = run(fault, tau=1)
         assert held.system.version < UPDATES
         assert held.system.clock.why_it_ended == "no peer will take a step any longer"
+        suspected = run(fault, tau=1, suspect_after="100ms")
+        assert suspected.system.version == UPDATES
+        # It is waited for once, by both: 2 + 1 + 1 steps more than it took, and 100 ms.
+        assert times_of(suspected, 0)[:9] == [10, 20, 30, 40, 50, 60, 70, 180, 190]
+
+
+def test_a_peer_that_speaks_again_is_waited_for_again_from_where_the_bound_is() -> None:
+    found = run(
+        {"how": "freeze", "when": {"time": "35ms"}, "lasting": "300ms"},
+        tau=1,
+        suspect_after="100ms",
+    )
+    # Frozen until 335 ms, it takes its fourth step at 340 ms. The others wait for its steps again.
+    assert times_of(found, 2)[3:6] == [340, 350, 360]
+    later = [one for one in times_of(found, 0) if one > 341]
+    own = [one for one in times_of(found, 2) if one > 341]
+    assert abs(len(later) - len(own)) <= 2
+    assert found.system.version == UPDATES

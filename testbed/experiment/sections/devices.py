@@ -132,8 +132,9 @@ class DevicesSpec(Section):
         gt=0,
         description="Seconds of the run's clock after which a worker that was sent parameters and has "
         "sent nothing since is suspected, and left out until it sends something. null: never. "
-        f"Default: {SUSPECT_AFTER:g}s with an algorithm whose updates wait for workers, never with "
-        "the others.",
+        "Among peers: one that another waits for at its staleness bound, and that is waited for no "
+        f"longer. Default: {SUSPECT_AFTER:g}s among peers and with an algorithm whose updates wait for "
+        "workers; never with the others.",
         examples=["30s"],
     )
 

@@ -6,7 +6,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from testbed.roles.orders import OrderChannel
@@ -137,9 +137,18 @@ class PeerConnections:
         """Return the number of bytes that were passed to ``send`` so far, by receiving peer."""
         return {n: c.sent_bytes + len(c.pending) for n, c in self._peers.items()}
 
-    def has_sent(self, counts: Mapping[int, int]) -> bool:
-        """Return True if the kernel has taken these bytes, except those of closed connections."""
-        return all(c.sent_bytes >= counts.get(n, 0) for n, c in self._peers.items())
+    def unsent(self, counts: Mapping[int, int], spared: Collection[int] = ()) -> dict[int, int]:
+        """Return the connections of which the kernel has not taken these bytes, and what it took.
+
+        Args:
+            counts: bytes by receiving peer.
+            spared: peers that are not asked about.
+        """
+        return {
+            n: c.sent_bytes
+            for n, c in self._peers.items()
+            if c.sent_bytes < counts.get(n, 0) and n not in spared
+        }
 
     def turn(
         self, patience: float | None, orders: OrderChannel | None = None, reading: int | None = -1

@@ -8,7 +8,7 @@ evaluate and when to stop; under the virtual clock it runs the clock.
 import selectors
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
@@ -26,6 +26,8 @@ from testbed.messages.reports import (
     ServerListening,
     TrainingBegun,
     TrainingEnded,
+    WorkerSuspected,
+    WorkerWelcomed,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.standstill import PeerStandstill
@@ -78,6 +80,7 @@ class Coordinator:
         self._tells = tells
         self._line = line
         self._ready = [True] * settings.workers
+        self._waits_for: list[Sequence[int]] = [()] * settings.workers
         self._busy = times.busy()
         self._clock: MeshClock | None = None
         self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
@@ -178,8 +181,13 @@ class Coordinator:
             if "lost" in told:
                 if key.data in self._gone:
                     continue  # it is being killed, and the others have forgotten it
-                self._ready[key.data] = told["ready"]
+                self._note(key.data, told)
                 self._lose(told["lost"])
+            elif "suspected" in told and self._clock is None:
+                peer, silent = told["suspected"], told["silent"]
+                self._service.suspected(peer, key.data, silent, self.host_time())
+            elif "heard" in told:
+                self._service.heard(told["heard"], key.data, self.host_time())
             else:
                 self._told[key.data].append(told)
             heard = True
@@ -272,7 +280,7 @@ class Coordinator:
             self._service.stepped(peer, self._step(peer, told), now, now)
 
     def _step(self, peer: int, told: dict[str, Any]) -> Step:
-        self._ready[peer] = told["ready"]
+        self._note(peer, told)
         messages = [Message(*message) for message in told["messages"]]
         return Step(told["base"], told["staleness"], told["loss"], messages, told["diagnostics"])
 
@@ -309,8 +317,22 @@ class Coordinator:
         if not self._tells:
             return ()
         told = self._await(receiver, "ready")
-        self._ready[receiver] = told is not None and told["ready"]
+        self._note(receiver, told)
         return [] if told is None else [Message(*message) for message in told["messages"]]
+
+    def _note(self, peer: int, told: Mapping[str, Any] | None) -> None:
+        """Note whether a peer is ready, and which others it waits for; None: it is gone."""
+        self._ready[peer] = told is not None and told["ready"]
+        self._waits_for[peer] = () if told is None else told["awaits"]
+
+    def waits_for(self, peer: int) -> Sequence[int]:
+        """Return the peers that a peer waits for, by its last report."""
+        return self._waits_for[peer]
+
+    def suspect(self, peer: int, other: int) -> None:
+        """Tell a peer to wait for another one no longer."""
+        self._give(peer, OrderKind.SUSPECT, other)
+        self._note(peer, self._await(peer, "suspected"))
 
     def ready(self, peer: int) -> bool:
         """Return True if a peer may compute its next gradient, by its last report."""
@@ -328,8 +350,7 @@ class Coordinator:
                 self._await_forgetting(other)
 
     def _await_forgetting(self, peer: int) -> None:
-        told = self._await(peer, "forgot")
-        self._ready[peer] = told is not None and told["ready"]
+        self._note(peer, self._await(peer, "forgot"))
 
     def stop(self, peers: Sequence[int]) -> None:
         """Have all that peers sent reach the others, before they are frozen or cut off.
@@ -387,6 +408,14 @@ class Coordinator:
     def diagnosed(self, values: Sequence[float], version: int) -> None:
         """Record a step's diagnostics."""
         self._report.diagnosed(values, version)
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        """Report that a peer is not waited for."""
+        self._report.send(WorkerSuspected(worker, silent, time, version))
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        """Report that a suspected peer has sent something."""
+        self._report.send(WorkerWelcomed(worker, time, version))
 
     def evaluation_due(self) -> None:
         """Report an evaluation point, and have the evaluated peer send its model to the evaluator."""

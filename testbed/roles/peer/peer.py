@@ -13,6 +13,7 @@ import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from testbed.telemetry.board import DeviceLine
 from testbed.training.exchange import Message
 from testbed.training.peer_computation import PeerComputation, Sending
 from testbed.training.settings import Settings
+from testbed.training.silence import Silence
 from testbed.updates import as_bytes
 from testbed.wire.frames import Frame, header
 
@@ -60,6 +62,8 @@ class Peer:
         self._handed_over: Mapping[int, int] = {}
         self._orders_taken = 0
         self._claimed = 0.0
+        self._silence = Silence(settings.timing.suspect_after)
+        self._suspected: set[int] = set()
 
     def run(self, times: Draws | None) -> None:
         """Connect to the others, work until the coordinator says STOP, and disconnect.
@@ -108,7 +112,7 @@ class Peer:
             self._step()
             if self._half.needs_profile:
                 self._half.profiled(took, self._measured_bandwidth())
-            self._turn_until(self._may_begin, None)
+            self._await_others()
 
     def _measured_bandwidth(self) -> float:
         """Wait until the messages of the step have left; return the bytes per second."""
@@ -122,7 +126,45 @@ class Peer:
 
     def _may_begin(self) -> bool:
         # It computes while it sends, and no more than one step's messages wait to be sent.
-        return self._half.ready and self._connections.has_sent(self._handed_over)
+        return self._half.ready and not self._unsent()
+
+    def _unsent(self) -> dict[int, int]:
+        """Return the peers that have not taken the messages of the step before, and what they took."""
+        return self._connections.unsent(self._handed_over, self._suspected)
+
+    def _await_others(self) -> None:
+        """Wait for those that the half waits for, and that have to take messages, unless silent."""
+        taken: dict[int, int] = {}
+        while not self._stopped and not self._may_begin():
+            now, unsent = time.monotonic(), self._unsent()
+            awaited = {*unsent, *(() if self._half.ready else self._half.waits_for)}
+            for peer in range(self._settings.workers):
+                if peer not in awaited or taken.get(peer) != unsent.get(peer):
+                    self._silence.ends(peer)
+                if peer in awaited:
+                    self._silence.begins(peer, now)
+            taken = unsent
+            for peer in self._silence.overdue(now):
+                silent = self._silence.lasts(peer, now)
+                self._silence.ends(peer)
+                self._suspected.add(peer)
+                self._half.suspect(peer)
+                self._orders.tell(suspected=peer, silent=silent)
+            deadlines = (self._silence.deadline(peer) for peer in awaited)
+            until = min(one for one in (now + LOOK_PERIOD, *deadlines) if one is not None)
+            self._turn_until(self._may_begin, until)
+        for peer in range(self._settings.workers):
+            self._silence.ends(peer)
+
+    def _heard(self, peer: int) -> None:
+        """Note that a message has come from a peer, by the wall clock."""
+        self._silence.ends(peer)
+        if peer in self._suspected:
+            self._suspected.remove(peer)
+            self._silence.was_slow(peer)
+            self._orders.tell(heard=peer)
+        else:
+            self._silence.was_in_time(peer)
 
     def _turn_until(
         self, reached: Callable[[], bool], until: float | None, order: OrderKind | None = None
@@ -152,6 +194,7 @@ class Peer:
 
     def _take_in(self) -> None:
         for sender, frame in self._connections.frames():
+            self._heard(sender)
             answers = self._receive(sender, frame)
             if answers:
                 self._orders.tell(answered=answers)
@@ -160,7 +203,7 @@ class Peer:
     def _report_losses(self) -> None:
         for peer in self._connections.lost():
             self._half.forget(peer)
-            self._orders.tell(lost=peer, ready=self._half.ready)
+            self._orders.tell(lost=peer, **self._state())
 
     # -- by the virtual clock
 
@@ -192,11 +235,14 @@ class Peer:
                     )
                     answers = [] if frame is None else self._receive(order.number, frame)
                     if self._half.paced or self._half.answers:
-                        self._orders.tell(ready=self._half.ready, messages=answers)
+                        self._orders.tell(**self._state(), messages=answers)
                 case OrderKind.FORGET:
                     connections.forget(order.number)
                     self._half.forget(order.number)
-                    self._orders.tell(forgot=order.number, ready=self._half.ready)
+                    self._orders.tell(forgot=order.number, **self._state())
+                case OrderKind.SUSPECT:
+                    self._half.suspect(order.number)
+                    self._orders.tell(suspected=order.number, **self._state())
                 case OrderKind.SETTLE:
                     self._orders.tell(settled=connections.settle())
                 case OrderKind.EVALUATE:
@@ -222,6 +268,11 @@ class Peer:
         under_way = self._connections.under_way()
         self._orders.claim(sender, orders=self._orders_taken, looked=looked, under_way=under_way)
 
+    def _state(self) -> dict[str, Any]:
+        """Return whether this peer may compute, and else for whom it waits, for a report."""
+        ready = self._half.ready
+        return {"ready": ready, "awaits": [] if ready else list(self._half.waits_for)}
+
     # -- actions
 
     def _receive(self, sender: int, frame: Frame) -> list[Message]:
@@ -245,7 +296,7 @@ class Peer:
             loss=step.loss,
             messages=step.messages,
             diagnostics=step.diagnostics,
-            ready=self._half.ready,
+            **self._state(),
         )
         self._send(sent, step.base_version, step.loss)
 

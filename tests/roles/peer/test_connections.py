@@ -410,7 +410,7 @@ def test_a_peer_that_vanishes_is_lost_and_the_others_go_on(place: Place) -> None
     assert any("it closed the connection" in text for text in place.events(0))
     turned(peers[1], lambda: list(peers[1].lost()) == [2])
     peers[0].send(2, push(0, 1.0))  # dropped: peer 2 is gone
-    assert peers[0].has_sent(peers[0].handed_over())
+    assert not peers[0].unsent(peers[0].handed_over())
     peers[0].send(1, push(8, 1.0))
     frame = peers[1].next_from(0)
     assert frame is not None
@@ -462,7 +462,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     for step in range(count):
         peers[0].send(1, push(step, 1.0))
-    assert not peers[0].has_sent(peers[0].handed_over())
+    assert peers[0].unsent(peers[0].handed_over())
     numbers: list[int] = []
 
     def drain() -> None:
@@ -471,7 +471,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
             numbers.extend(frame.number for _, frame in peers[1].frames())
 
     def send() -> None:
-        while not peers[0].has_sent(peers[0].handed_over()):
+        while peers[0].unsent(peers[0].handed_over()):
             peers[0].turn(1.0)
 
     place.together(drain, send)
@@ -479,7 +479,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
     # ``part`` first sends the pending bytes.
     for step in range(count):
         peers[1].send(0, push(step, 1.0))
-    assert not peers[1].has_sent(peers[1].handed_over())
+    assert peers[1].unsent(peers[1].handed_over())
     place.connections[0].close()
     place.together(*(peer.disconnect for peer in peers))
     assert peers[0].payload_bytes == count * 4 * SIZE
