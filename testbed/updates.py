@@ -2,13 +2,16 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 FloatVector: TypeAlias = npt.NDArray[np.float32]
 IndexVector: TypeAlias = npt.NDArray[np.uint32]
+
+Allocation: TypeAlias = Literal["ranges", "tensors", "layers"]
+"""How several servers share the parameters: a range each, or whole tensors or layers in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,28 @@ class Layout:
         ends = np.cumsum((0, *self.sizes)).tolist()
         return tuple(slice(a, b) for a, b in itertools.pairwise(ends))
 
-    def within(self, start: int, stop: int) -> "Layout":
-        """Return the layout of what lies between two positions, which may cut tensors."""
+    def units(self, allocation: Literal["tensors", "layers"]) -> list[tuple[slice, ...]]:
+        """Return the tensors that stay together, by the order of the first of them; none is empty.
+
+        The tensors of a layer are those whose names agree up to the last dot. Its shared buffers are
+        among them.
+        """
+        found: dict[str, list[slice]] = {}
+        for name, tensor in zip(self.names, self.slices, strict=True):
+            if tensor.start < tensor.stop:
+                layer = name.rpartition(".")[0] or name
+                found.setdefault(layer if allocation == "layers" else name, []).append(tensor)
+        return list(map(tuple, found.values()))
+
+    def within(self, *ranges: tuple[int, int]) -> "Layout":
+        """Return the layout of what lies in some ranges, (start, stop), which may cut tensors."""
         found = [
             (name, min(stop, tensor.stop) - max(start, tensor.start))
+            for start, stop in ranges
             for name, tensor in zip(self.names, self.slices, strict=True)
             if tensor.start < stop and tensor.stop > start
         ]
-        buffers = max(0, stop - max(start, self.parameters))
+        buffers = sum(max(0, stop - max(start, self.parameters)) for start, stop in ranges)
         return Layout(tuple(name for name, _ in found), tuple(size for _, size in found), buffers)
 
 

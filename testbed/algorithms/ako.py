@@ -133,7 +133,7 @@ class AkoPeer(ExchangingPeer):
         self._selections = [
             None
             if self._ratio is None
-            else LargestEntries(self._layout.within(part.start, part.stop), self._ratio, "tensor")
+            else LargestEntries(self._layout.within((part.start, part.stop)), self._ratio, "tensor")
             for part in self._parts
         ]
         self._queue: deque[FloatVector] = deque()

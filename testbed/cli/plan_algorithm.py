@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from testbed.algorithms import algorithm_named
-from testbed.cli.plan_model import layout_of
+from testbed.experiment.model_conflicts import layout_of
 from testbed.planning.plan import Plan
 from testbed.training.conditions import conditions
 
@@ -19,7 +19,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     first = {one: settings.class_of.index(one) for one in sorted(set(settings.class_of))}
     texts: dict[str, list[str]] = {}
     for one, device in first.items() or [(-1, 0)]:
-        text = explain(options, layout_of(plan), conditions(settings, device))
+        text = explain(options, layout_of(plan.spec), conditions(settings, device))
         if text is not None:
             texts.setdefault(text, []).append(settings.classes[one].name if first else "")
     for text, names in texts.items():

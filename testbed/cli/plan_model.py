@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-from testbed.experiment.model_conflicts import chosen, described
+from testbed.experiment.model_conflicts import described, layout_of
 from testbed.learning.data.catalogue import inputs_of
-from testbed.learning.models import layout
 from testbed.planning import memory
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_number
-from testbed.updates import Layout
 
 _PATHS = {"fast": "on the fast path", "autograd": "by autograd"}
 
@@ -39,15 +37,9 @@ def at_server(plans: Sequence[Plan]) -> list[str]:
     for plan in plans:
         kept, workers = memory.at_server_per_worker(plan.spec), plan.settings.workers
         if kept:
-            size = kept * 4 * layout_of(plan).total
+            size = kept * 4 * layout_of(plan.spec).total
             found.append(
                 f"{plan.label}: the server keeps {as_number(kept, 'vector')} for each worker, "
                 f"{as_bytes(size)}; {as_bytes(size * workers)} for all of them"
             )
     return found
-
-
-def layout_of(plan: Plan) -> Layout:
-    """Return the positions of the model's tensors in the flat vector."""
-    model = plan.spec.model
-    return layout(chosen(model), inputs_of(plan.spec.dataset.choice), model.buffers)

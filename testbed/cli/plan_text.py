@@ -15,6 +15,7 @@ from testbed.cli import (
     plan_presence,
     plan_rates,
     plan_routes,
+    plan_servers,
 )
 from testbed.device_names import EVALUATOR_NAME
 from testbed.encoding_choice import EncodingChoice
@@ -25,7 +26,6 @@ from testbed.network.links import CORE
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
 from testbed.quantities import as_number
-from testbed.training.slices import slices
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -53,6 +53,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             for link in plan.links
             if link.node in plan.network.routers
         ],
+        "servers": plan_servers.records(plan),
         "routes": plan_routes.records(plan),
         "memory_bytes": plan.memory,
         "open_files": plan.open_files,
@@ -75,7 +76,10 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     simulated = spec.engine == "simulation"
     kinds = {plan.served: plan for plan in reversed(plans)}.values()
     made = (
-        ["simulated in one process under the virtual clock, without nodes and network"]
+        [
+            "simulated in one process under the virtual clock, without nodes and network",
+            *(line for plan in kinds for line in plan_servers.describe(plan)),
+        ]
         if simulated
         else [
             f"clock: {spec.clock}" + _about_clock(spec),
@@ -143,8 +147,8 @@ def _devices(plans: Sequence[Plan]) -> list[str]:
 
 def _star(plan: Plan) -> list[str]:
     evaluator = plan.network.link(EVALUATOR_NAME)
-    cut = slices(plan_model.layout_of(plan), len(plan.servers))
-    holds = [f"{as_number(one.size, 'parameter')}; " if len(cut) > 1 else "" for one in cut]
+    several = len(plan.servers) > 1
+    holds = [f"{held}; " for held in plan_servers.shares(plan)] if several else [""]
     return [
         *(
             f"  {server:<14}{plan.network.link(server).address}  {held}"

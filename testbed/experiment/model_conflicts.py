@@ -9,7 +9,8 @@ from testbed.learning.data.catalogue import facts_of, inputs_of
 from testbed.learning.description import Description, describe
 from testbed.learning.inputs import Inputs
 from testbed.learning.losses import loss_named
-from testbed.learning.models import Model, model_named
+from testbed.learning.models import Model, layout, model_named
+from testbed.updates import Layout
 
 
 def chosen(section: ModelSpec) -> Model:
@@ -26,6 +27,16 @@ def described(contents: Contents) -> Description:
     """
     loss = None if contents.loss is None else contents.loss.name
     return describe(chosen(contents.model), inputs_of(contents.dataset.choice), loss)
+
+
+def layout_of(contents: Contents) -> Layout:
+    """Return the positions of the model's tensors in the flat vector of an experiment.
+
+    Raises:
+        DataError: the dataset cannot be read.
+    """
+    model = contents.model
+    return layout(chosen(model), inputs_of(contents.dataset.choice), model.buffers)
 
 
 def of_model(contents: Contents) -> list[Conflict]:

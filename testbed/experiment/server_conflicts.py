@@ -5,8 +5,11 @@ from typing import Any
 from testbed.algorithms import algorithm_named
 from testbed.device_names import machine_name
 from testbed.experiment.contents import Contents
-from testbed.experiment.model_conflicts import described
+from testbed.experiment.model_conflicts import chosen, described
 from testbed.experiment.sections.section import Conflict, Section
+from testbed.learning.data.catalogue import inputs_of
+from testbed.learning.models import layout
+from testbed.quantities import as_number
 
 
 def of_servers(contents: Contents) -> list[Conflict]:
@@ -32,7 +35,25 @@ def of_servers(contents: Contents) -> list[Conflict]:
             f"{contents.model.name} has {total:,} parameters, and each server needs one: use fewer"
         )
         found.append((path, text))
+    elif contents.devices.allocation != "ranges":
+        found += _of_allocation(contents)
     return found + _of_placement(contents)
+
+
+def _of_allocation(contents: Contents) -> list[Conflict]:
+    """Return the conflict of servers that would hold no tensor or no layer."""
+    servers, allocation = contents.devices.servers, contents.devices.allocation
+    assert allocation != "ranges"
+    there = len(
+        layout(chosen(contents.model), inputs_of(contents.dataset.choice)).units(allocation)
+    )
+    if servers <= there:
+        return []
+    text = (
+        f"{contents.model.name} has {as_number(there, allocation[:-1])}, and each server needs one: "
+        "use fewer, or `allocation: ranges`"
+    )
+    return [(("devices", "servers"), text)]
 
 
 def _of_placement(contents: Contents) -> list[Conflict]:

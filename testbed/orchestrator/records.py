@@ -13,6 +13,7 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import server_names
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump
+from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.reports import EvaluationDue, ServerFinished
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
@@ -28,6 +29,7 @@ from testbed.runs.watching import Watcher, progress_of
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.texts import TRAINING
 from testbed.telemetry.utilisation_table import DeviceUtilisation
+from testbed.training.slices import slices_of
 
 
 class Records:
@@ -88,7 +90,7 @@ class Records:
         self.outcome = Outcome()
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1
-        self.servers = Servers(settings.servers, settings.aggregators)
+        self.servers = Servers(slices_of(settings, layout_of(plan.spec)), settings.aggregators)
         self.ledgers = [
             Ledgers(
                 address,

@@ -7,10 +7,13 @@ A run's version is the lowest of its servers' versions. Its time begins when the
 a server that begins later reports times by its own beginning, which are moved here.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from testbed.messages.reports import FinalParameters, ServerFinished, TrainingBegun
+from testbed.training.slices import Slice, whole
 
 
 class Servers:
@@ -20,8 +23,14 @@ class Servers:
         pushed: payload and message bytes of the pushes that each server has reported.
     """
 
-    def __init__(self, count: int, aggregators: int = 0) -> None:
-        self.count = count
+    def __init__(self, cut: Sequence[Slice], aggregators: int = 0) -> None:
+        """Begin without reports.
+
+        Args:
+            cut: what each server holds of the parameters; of peers the evaluated one holds all.
+        """
+        self._cut = cut
+        self.count = count = len(cut)
         self._serving = count + aggregators
         self.pushed = [{"payload_bytes": 0, "message_bytes": 0} for _ in range(count)]
         self._listening: set[int] = set()
@@ -88,7 +97,7 @@ class Servers:
     @property
     def parameters(self) -> npt.NDArray[np.float32]:
         """All final parameters that were reported, float32, (|Θ|,)."""
-        return np.frombuffer(b"".join(self._parameters), np.float32)
+        return whole([np.frombuffer(one, np.float32) for one in self._parameters], self._cut)
 
     def finishes(self, report: ServerFinished) -> bool:
         """Note that a server has finished; return True if all have."""

@@ -349,6 +349,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 loss=None if spec.loss is None else spec.loss.name,
                 loss_options={} if spec.loss is None else spec.loss.options,
                 measure=_measure(spec, facts),
+                allocation=spec.devices.allocation,
             ),
             data=DataSettings(
                 dataset=spec.dataset.name,

@@ -54,7 +54,7 @@ from testbed.training import computation
 from testbed.training.objective import objective
 from testbed.training.peer_computation import PeerComputation, codecs
 from testbed.training.settings import Settings
-from testbed.training.slices import slices
+from testbed.training.slices import slices_of
 from testbed.training.times import Times
 from testbed.wire import WireError
 
@@ -146,10 +146,10 @@ class _Role:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         number, restart = int(arguments["number"]), Restart.of_role(arguments)
         index = server_index(number)
-        own = slices(layout, settings.servers)[index]
+        own = slices_of(settings, layout)[index]
 
         def serving(restart: Restart | None) -> Serving:
-            initial = self.loaded.learner.parameters[own.start : own.stop].copy()
+            initial = own.take(self.loaded.learner.parameters).copy()
             return Serving(
                 settings,
                 computation.server_half(settings, own.layout, initial),
@@ -238,8 +238,8 @@ class _Role:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         parameters = self.loaded.learner.parameters
         halves: list[ServerHalf] = [
-            computation.server_half(settings, one.layout, parameters[one.start : one.stop])
-            for one in slices(layout, settings.servers)
+            computation.server_half(settings, one.layout, one.take(parameters))
+            for one in slices_of(settings, layout)
         ]
         halves += [
             computation.aggregator_half(settings, layout, len(settings.callers(index)))

@@ -35,7 +35,7 @@ from testbed.training.objective import objective
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
 from testbed.training.sliced_computation import SlicedComputation
-from testbed.training.slices import slices
+from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import FloatVector
@@ -57,19 +57,18 @@ class ServedSystem(System):
     ) -> None:
         layout, servers = learner.layout, settings.servers
         self._settings = settings
-        self._cut = slices(layout, servers)
+        self._cut = slices_of(settings, layout)
         # One server's parameters are the learner's memory, so computing at them needs no copy.
         np.copyto(learner.parameters, initial)
-        self._parameters = learner.parameters if servers == 1 else initial.copy()
         self._halves = [
             computation.server_half(
                 settings,
                 one.layout,
-                self._parameters if servers == 1 else self._parameters[one.start : one.stop],
+                learner.parameters if servers == 1 else one.take(initial).copy(),
             )
             for one in self._cut
         ]
-        self._evaluations = SlicedEvaluations(self._halves, self._ledger, observer)
+        self._evaluations = SlicedEvaluations(self._halves, self._cut, self._ledger, observer)
         self._services: list[ParameterService] = [
             ParameterService(
                 half,
@@ -142,7 +141,8 @@ class ServedSystem(System):
     @property
     def parameters(self) -> FloatVector:
         """The parameters of all servers, as they are now."""
-        return self._parameters
+        found = [half.parameters for half in self._halves]
+        return found[0] if len(found) == 1 else whole(found, self._cut)
 
     @property
     def evaluated(self) -> Evaluated:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.simulation.system import Evaluated, Witness
 from testbed.telemetry.records import UpdateRow
+from testbed.training.slices import Slice, whole
 
 
 class SlicedEvaluations(Stateful):
@@ -19,21 +18,24 @@ class SlicedEvaluations(Stateful):
         pushed: payload and message bytes of each server's rows so far.
     """
 
-    not_saved = frozenset({"_halves", "_ledger", "_observer"})
+    not_saved = frozenset({"_halves", "_cut", "_ledger", "_observer"})
 
     def __init__(
         self,
         halves: Sequence[ServerHalf],
+        cut: Sequence[Slice],
         ledger: Callable[[int], dict[str, int]],
         observer: Witness,
     ) -> None:
         """Begin with no version reached.
 
         Args:
+            cut: the servers' slices.
             ledger: returns what has entered a server so far, by its index.
             observer: told when a version is complete.
         """
         self._halves = halves
+        self._cut = cut
         self._ledger = ledger
         self._observer = observer
         self._waiting: dict[int, list[Evaluated | None]] = {}
@@ -50,7 +52,7 @@ class SlicedEvaluations(Stateful):
         if len(there) < len(waiting):
             return
         del self._waiting[half.version]
-        parameters = np.concatenate([one.parameters for one in there])
+        parameters = whole([one.parameters for one in there], self._cut)
         self.ledgers = [one.ledger for one in there]
         self.evaluated = Evaluated(half.version, parameters, sum_of(self.ledgers))
         self._observer.evaluation_due()

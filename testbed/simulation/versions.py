@@ -7,11 +7,9 @@ it, and at one version both have the same: they share the copy.
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from testbed.checkpoints.stateful import Stateful
 from testbed.counted_copies import CountedCopies
-from testbed.training.slices import Slice
+from testbed.training.slices import Slice, whole
 from testbed.updates import FloatVector
 
 Part: TypeAlias = tuple[int, Hashable]
@@ -67,9 +65,9 @@ class SentVersions(Stateful):
     def load(self, parts: Sequence[Part], into: FloatVector) -> None:
         """Copy the parts of all slices to ``into``, float32, (|Θ|,)."""
         for (of, key), one in zip(parts, self._cut, strict=True):
-            np.copyto(into[one.start : one.stop], self._copies[of][key])
+            one.put(self._copies[of][key], into)
 
     def whole(self, parts: Sequence[Part]) -> FloatVector:
         """Return the parts of all slices in one vector, float32, (|Θ|,); do not change it."""
         found = [self[part] for part in parts]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return found[0] if len(found) == 1 else whole(found, self._cut)

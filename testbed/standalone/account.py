@@ -28,6 +28,7 @@ from testbed.channel import Channel
 from testbed.device_names import EVALUATOR_NAME, SERVER_NUMBER, server_index, worker_name
 from testbed.errors import RunError
 from testbed.experiment.load import dump
+from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.reports import (
     REPORTS,
     ConnectionClosed,
@@ -53,6 +54,7 @@ from testbed.standalone.evaluations import LEDGER, Evaluations
 from testbed.telemetry.evaluations import MEASURED
 from testbed.telemetry.json_text import json_text
 from testbed.telemetry.records import UPDATE
+from testbed.training.slices import slices_of
 
 COLUMNS = ("iteration", "time", "accuracy", "loss", *LEDGER)
 """The columns of ``curve.csv``: those of a run directory without the wire bytes."""
@@ -107,7 +109,7 @@ class Account:
         self._outcome = Outcome()
         measure = plan.settings.training.measure
         self._columns = COLUMNS if measure is None else (*COLUMNS, MEASURED)
-        self._servers = Servers(plan.settings.servers)
+        self._servers = Servers(slices_of(plan.settings, layout_of(plan.spec)))
         self._evaluations = Evaluations(self._servers)
         self._lost: Counter[int] = Counter()  # workers, by server
         self._complaint: str | None = None

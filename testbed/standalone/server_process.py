@@ -7,11 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
 from testbed.channel import Channel
 from testbed.errors import RunError
-from testbed.experiment.model_conflicts import described
+from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.planning.data_check import check_data
@@ -22,7 +20,7 @@ from testbed.standalone.account import Account, make_directory
 from testbed.standalone.admission import Admission
 from testbed.standalone.experiment import read
 from testbed.training.settings import Settings
-from testbed.training.slices import ends
+from testbed.training.slices import slices_of
 
 PATIENCE = 600.0
 """Seconds within which the further servers, the evaluator and the first worker must be ready."""
@@ -73,8 +71,7 @@ def serve(
         signal.pthread_kill(server, _FAILED)
 
     settings = plan.settings
-    model = described(plan.spec)
-    sizes = np.diff(ends(model.vector(plan.spec.model.buffers), settings.servers)).tolist()
+    sizes = [one.size for one in slices_of(settings, layout_of(plan.spec))]
     signal.signal(_FAILED, signal.SIG_IGN)
     try:
         admission = Admission(secret, session, settings, writers, sizes=sizes, losing=fail)

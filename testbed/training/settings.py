@@ -13,6 +13,7 @@ from testbed.encoding_choice import Pulls
 from testbed.learning.data.choice import DatasetChoice
 from testbed.plugins.sources import PluginSource, install
 from testbed.rate_trace import RateTrace
+from testbed.updates import Allocation
 
 PORT = 7077
 """The port on which the server listens, in its own network namespace."""
@@ -57,6 +58,7 @@ class TrainingSettings:
         loss: the loss's name; None: that of the examples.
         loss_options: further arguments of a function of one's own.
         measure: what evaluations measure besides loss and accuracy, if anything.
+        allocation: how several servers share the parameters.
     """
 
     algorithm: dict[str, Any]
@@ -73,6 +75,7 @@ class TrainingSettings:
     loss: str | None = None
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     measure: MeasureSettings | None = None
+    allocation: Allocation = "ranges"
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:

@@ -55,5 +55,5 @@ def test_interrupted_workers_and_lossy_encodings_agree(tmp_path: Path) -> None:
             {"name": "comp-asgd", "ratio": 0.05, "error_feedback": True},
         ],
         encoding="compact-8-zstd",
-        devices={"workers": 8, "servers": 2},
+        devices={"workers": 8, "servers": 2, "allocation": "layers"},
     )

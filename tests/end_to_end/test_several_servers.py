@@ -46,11 +46,11 @@ def run(command: CommandLine, content: dict[str, Any]) -> Started:
 
 def test_the_cut_does_not_change_what_one_worker_makes(command: CommandLine) -> None:
     digests = []
-    for servers in (1, 3):
-        command.out = command.folder / f"runs-{servers}"
+    for servers, allocation in ((1, "ranges"), (3, "ranges"), (3, "tensors")):
+        command.out = command.folder / f"runs-{servers}-{allocation}"
         one = {
             "training": {"updates": 40},
-            "devices": {"workers": 1, "servers": servers},
+            "devices": {"workers": 1, "servers": servers, "allocation": allocation},
             "evaluation": {"every": 20},
         }
         started = run(command, SMALL | one)
@@ -58,7 +58,7 @@ def test_the_cut_does_not_change_what_one_worker_makes(command: CommandLine) -> 
         evaluated = pq.read_table(started.run_directory / "evaluations.parquet").to_pydict()
         assert evaluated["iteration"] == [0, 20, 40]
         digests.append(evaluated["accuracy"])
-    assert digests[:2] == digests[2:]
+    assert digests[:2] == digests[2:4] == digests[4:]
 
 
 @pytest.mark.parametrize(

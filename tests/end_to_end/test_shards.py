@@ -66,7 +66,8 @@ def test_a_killed_server_comes_back_alone(command: CommandLine) -> None:
 
 def test_all_servers_killed_at_once_come_back(command: CommandLine) -> None:
     fault = kill("server-0", 70) | {"who": {"devices": ["server-0", "server-1", "server-2"]}}
-    started = command.start_run(SHARDS | {"faults": [fault]})
+    devices = SHARDS["devices"] | {"allocation": "tensors"}
+    started = command.start_run(SHARDS | {"faults": [fault], "devices": devices})
     assert started.wait(120) == 0, started.said
     assert_whole(started)
     backs = [e["event"] for e in started.events() if "back from the checkpoint" in e["event"]]

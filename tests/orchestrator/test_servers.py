@@ -13,18 +13,22 @@ from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.servers import Servers
 from testbed.telemetry.records import UPDATE
+from testbed.training.slices import slices
+from testbed.updates import Layout
+
+LAYOUT = Layout(("a", "b", "c"), (1, 1, 1))
 
 
 def test_the_run_is_as_far_as_its_slowest_server() -> None:
-    servers = Servers(2)
+    servers = Servers(slices(LAYOUT, 2, "tensors"))
     assert not servers.listens(1)
     assert servers.listens(0)
     assert [servers.connected(0, 3), servers.connected(1, 2)] == [0, 2]
     assert [servers.reached(0, 5), servers.reached(1, 3), servers.reached(1, 9)] == [0, 3, 5]
     assert not servers.ends(1)
     assert servers.ends(0)
-    servers.add_parameters(FinalParameters(0, np.array([3], np.float32).tobytes(), server=1))
-    servers.add_parameters(FinalParameters(0, np.array([1, 2], np.float32).tobytes(), server=0))
+    servers.add_parameters(FinalParameters(0, np.array([2], np.float32).tobytes(), server=1))
+    servers.add_parameters(FinalParameters(0, np.array([1, 3], np.float32).tobytes(), server=0))
     assert not servers.finishes(ServerFinished(9, 1, 2, {}, server=1))
     assert servers.finishes(ServerFinished(8, 1, 2, {}, server=0))
     assert servers.version == 8
@@ -32,7 +36,7 @@ def test_the_run_is_as_far_as_its_slowest_server() -> None:
 
 
 def test_times_count_from_the_first_servers_beginning() -> None:
-    servers = Servers(2)
+    servers = Servers(slices(LAYOUT, 2))
     assert servers.begins(TrainingBegun(10.0, server=1))
     assert not servers.begins(TrainingBegun(10.5, server=0))
     rows = np.zeros(1, UPDATE)

@@ -170,7 +170,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     },
     "servers, batched": {
         "algorithms": [{"name": "adacomp", "ratio": 0.05}],
-        "devices": {"workers": 5, "servers": 2},
+        "devices": {"workers": 5, "servers": 2, "allocation": "tensors"},
         "simulation": {"batched": True},
     },
     "co-located servers": {

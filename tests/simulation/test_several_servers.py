@@ -41,11 +41,42 @@ def test_what_one_worker_learns_does_not_depend_on_the_number_of_servers(
     assert several.before["payload_bytes"] == alone.before["payload_bytes"]
 
 
+@pytest.mark.parametrize("allocation", ["tensors", "layers"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"name": "asgd"},
+        {"name": "adacomp", "ratio": 0.05, "pulls": "changed"},
+        {"name": "downpour", "push_every": 2, "fetch_every": 3},
+        {"name": "sync-sgd"},
+    ],
+    ids=lambda algorithm: algorithm["name"],
+)
+def test_nor_does_it_depend_on_which_parameters_a_server_holds(
+    algorithm: dict[str, Any], allocation: str
+) -> None:
+    """A worker selects from all parameters, tensor by tensor, before the update is cut."""
+    how: dict[str, Any] = {"network": SHAPED, "algorithms": [algorithm]}
+    alone, ranges = (with_servers("asgd", servers, 1, **how) for servers in (1, 3))
+    dealt = with_servers("asgd", 3, 1, devices={"allocation": allocation}, **how)
+    assert dealt.digest == ranges.digest == alone.digest
+    assert [one.digest for one in dealt.checkpoints] == [one.digest for one in alone.checkpoints]
+    if algorithm["name"] != "adacomp":  # whose indices cost bytes
+        assert dealt.before["payload_bytes"] == alone.before["payload_bytes"]
+        sizes = [one["payload_bytes"] for one in dealt.system.own_summary()["servers"].values()]
+        assert max(sizes) > 0.9 * sum(sizes)  # the largest tensor has nearly all parameters
+
+
+@pytest.mark.parametrize("allocation", ["ranges", "tensors"])
 @pytest.mark.parametrize("protocol", ["pull", "push-and-wait", "push-and-interrupt"])
-def test_an_update_of_all_workers_does_not_depend_on_the_number_of_servers(protocol: str) -> None:
+def test_an_update_of_all_workers_does_not_depend_on_the_number_of_servers(
+    protocol: str, allocation: str
+) -> None:
     algorithm = {"name": "sync-sgd", "wait_for": WORKERS, "protocol": protocol}
+    how: dict[str, Any] = {"network": SHAPED, "algorithms": [algorithm]}
     one, three = (
-        with_servers("asgd", servers, network=SHAPED, algorithms=[algorithm]) for servers in (1, 3)
+        with_servers("asgd", servers, devices={"allocation": allocation}, **how)
+        for servers in (1, 3)
     )
     assert three.digest == one.digest
 
@@ -93,10 +124,15 @@ def test_the_servers_share_a_workers_link() -> None:
     assert several["time"][-1] > alone["time"][-1]
 
 
-@pytest.mark.parametrize("algorithm", ["asgd", "push-and-wait"])
-def test_batched_gradients_change_rounding_and_nothing_else(algorithm: str) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "allocation"), [("asgd", "ranges"), ("push-and-wait", "tensors")]
+)
+def test_batched_gradients_change_rounding_and_nothing_else(
+    algorithm: str, allocation: str
+) -> None:
+    how: dict[str, Any] = {"network": SHAPED, "devices": {"allocation": allocation}}
     serial, batched = (
-        with_servers(algorithm, 3, network=SHAPED, simulation={"batched": batched})
+        with_servers(algorithm, 3, simulation={"batched": batched}, **how)
         for batched in (False, True)
     )
     assert_differ_by_rounding(batched, serial)
@@ -206,3 +242,15 @@ def test_random_faults_leave_the_ledgers_consistent(
         applied = own[own["applied"]]
         assert applied["iteration"].tolist() == sorted(applied["iteration"].tolist())
     assert run.after["payload_bytes"] >= rows["payload_bytes"].sum()
+
+
+@pytest.mark.parametrize("allocation", ["ranges", "tensors", "layers"])
+def test_shared_buffers_are_averaged_at_the_server_that_holds_them(allocation: str) -> None:
+    how: dict[str, Any] = {
+        "model": {"name": "resnet20", "buffers": "shared"},
+        "training": {"updates": 3, "batch_size": 2, "learning_rate": 0.05},
+        "evaluation": {"every": 3, "images": 2},
+    }
+    alone = with_servers("asgd", 1, 1, **how)
+    several = with_servers("asgd", 3, 1, devices={"allocation": allocation}, **how)
+    assert several.digest == alone.digest

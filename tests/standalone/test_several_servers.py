@@ -116,10 +116,14 @@ def squares(outputs, targets):
 def test_two_servers_and_code_of_ones_own_end_with_the_parameters_of_a_simulation_with_one(
     tmp_path: Path,
 ) -> None:
-    """An algorithm, a dataset whose targets are no classes, a model and a loss."""
+    """An algorithm, a dataset whose targets are no classes, a model and a loss.
+
+    The first server holds the model's weight, and the further one its bias.
+    """
     shutil.copy(REPOSITORY / "examples" / "plugin" / "rules.py", tmp_path)
     (tmp_path / "own.py").write_text(OWN)
     spec = SPEC.replace("[asgd]", "[{name: 'rules:Momentum', beta: 0.5}]")
+    spec = spec.replace("servers: %d", "servers: %d, allocation: tensors")
     spec = spec.replace("digits", "{name: 'own:plane', slopes: [1, -2, 3]}")
     spec = spec.replace("mlp", "own:linear") + "loss: own:squares\nplugins: [rules.py, own.py]\n"
     (tmp_path / "spec.yaml").write_text(spec % (30, 1, 2))
@@ -133,9 +137,9 @@ def test_two_servers_and_code_of_ones_own_end_with_the_parameters_of_a_simulatio
     assert (summary["final_accuracy"], summary["best_accuracy"]) == (None, None)
     assert float(curve[-1]["loss"]) < float(curve[0]["loss"]) / 2
     assert f"update 30 of 30: loss {float(curve[-1]['loss']):.4g}, ingress" in said
-    # Whole gradients, cut into two: four bytes for each of the four parameters.
+    # Whole gradients, cut into two: four bytes for each of the three weights, and for the bias.
     each = [summary["servers"][f"server-{i}"] for i in range(2)]
-    assert [one["payload_bytes"] for one in each] == [30 * 4 * 2] * 2
+    assert [one["payload_bytes"] for one in each] == [30 * 4 * 3, 30 * 4]
     for key in ("payload_bytes", "message_bytes"):
         assert sum(one[key] for one in each) == summary["ingress"][key] == int(curve[-1][key])
     assert said.count("worker greeted: 1 of 1") == said.count("training begins") == 1

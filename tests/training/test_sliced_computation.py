@@ -9,7 +9,7 @@ from testbed.algorithms.worker_half import WorkerHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.training.sliced_computation import SlicedComputation
 from testbed.training.slices import joined, slices
-from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
+from testbed.updates import Allocation, DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 from testbed.wire.encodings import Codec
 
 LAYOUT = Layout(("a", "b", "c"), (40, 1, 60))
@@ -47,16 +47,18 @@ def dense(update: Update) -> FloatVector:
 @given(
     st.sets(st.integers(0, LAYOUT.total - 1)),
     st.integers(1, 7),
+    st.sampled_from(["ranges", "tensors"]),
     st.sampled_from(["float32", "float16"]),
     st.booleans(),
 )
 def test_the_parts_join_to_the_update(
-    chosen: set[int], servers: int, values: str, whole: bool
+    chosen: set[int], servers: int, allocation: Allocation, values: str, whole: bool
 ) -> None:
     indices = np.array(sorted(chosen), np.uint32)
     numbers = np.linspace(-1, 1, LAYOUT.total, dtype=np.float32)
     update = DenseUpdate(numbers) if whole else SparseUpdate(indices, numbers[indices])
-    half, cut = Half(update), slices(LAYOUT, servers)
+    count = servers if allocation == "ranges" else 1 + servers % 3
+    half, cut = Half(update), slices(LAYOUT, count, allocation)
     choice = EncodingChoice.model_validate({"values": values})
     computation = SlicedComputation(half, NoBatches(), choice, LAYOUT, cut)  # type: ignore[arg-type]
     parts = computation.encode_parts(numbers)

@@ -22,6 +22,7 @@ from testbed.experiment.sections.profile_keys import HardwareName, with_memory
 from testbed.experiment.sections.section import Conflict, Section, as_tuple
 from testbed.experiment.sections.timing import file_beside
 from testbed.experiment.units import Duration, Size
+from testbed.updates import Allocation
 
 MOST_STARTED = 24
 """The most workers for which ``launch`` defaults to ``image``."""
@@ -44,9 +45,15 @@ class DevicesSpec(Section):
     servers: int = Field(
         default=1,
         ge=1,
-        description="Parameter servers; each holds a contiguous part of the parameters, and every "
-        "worker pulls all parts and pushes to all servers; default: 1.",
+        description="Parameter servers; each holds a part of the parameters, and every worker pulls "
+        "all parts and pushes to all servers; default: 1.",
         examples=[4],
+    )
+    allocation: Allocation = Field(
+        default="ranges",
+        description="How several servers share the parameters: ranges (a contiguous range each, of "
+        "equal sizes; default), or whole tensors or layers, which go to the servers in turn, as "
+        "TensorFlow's variables do (tensor i to server i mod servers).",
     )
     placement: Literal["apart", "co-located"] = Field(
         default="apart",
@@ -154,6 +161,7 @@ class DevicesSpec(Section):
             if (getattr(self, key) not in (None, ()) or key in given)
             and not (key == "servers" and value == 1)
             and not (key == "placement" and value == "apart")
+            and not (key == "allocation" and value == "ranges")
         }
 
     @property

@@ -19,7 +19,7 @@ from testbed.roles.transport.greeting import Identity, connect
 from testbed.roles.transport.receiving import receive_exactly, receive_header
 from testbed.telemetry.board import DeviceLine
 from testbed.training.settings import Settings
-from testbed.training.slices import Slice, slices
+from testbed.training.slices import Slice, slices_of
 from testbed.updates import as_bytes
 from testbed.wire import WireError
 from testbed.wire.frames import Kind, header
@@ -32,18 +32,19 @@ class _Source:
     """
 
     def __init__(
-        self, greet: Callable[[], socket.socket], memory: memoryview, *, comes_back: bool
+        self, greet: Callable[[], socket.socket], memory: Sequence[memoryview], *, comes_back: bool
     ) -> None:
         """Connect to the server.
 
         Args:
             greet: returns a connection over which the server has answered the greeting.
-            memory: where its slices belong.
+            memory: where the pieces of its slices belong.
             comes_back: True if it may be killed.
         """
         self._greet = greet
         self._connection = greet()
         self._memory = memory
+        self._length = sum(map(len, memory))
         self._comes_back = comes_back
         self.version: int | None = None
         self.stopped = False
@@ -65,14 +66,15 @@ class _Source:
             self._connection = self._greet()
 
     def _read(self) -> None:
-        accepts = {Kind.PARAMETERS: len(self._memory), Kind.STOP: 0}
+        accepts = {Kind.PARAMETERS: self._length, Kind.STOP: 0}
         head = receive_header(self._connection, accepts)
         if head.kind is Kind.STOP:
             self.stopped = True
             return
-        if head.length != len(self._memory):
-            raise WireError(f"parameters of {head.length} bytes, expected {len(self._memory)}")
-        receive_exactly(self._connection, self._memory)
+        if head.length != self._length:
+            raise WireError(f"parameters of {head.length} bytes, expected {self._length}")
+        for piece in self._memory:
+            receive_exactly(self._connection, piece)
         self.version = head.number
 
     def done(self) -> None:
@@ -90,7 +92,7 @@ def evaluate_slices(
     images = dataset.test_images[: settings.data.evaluation_images]
     labels = dataset.test_labels[: settings.data.evaluation_images]
     with ExitStack() as opened:
-        cut = slices(learner.layout, settings.servers)
+        cut = slices_of(settings, learner.layout)
         sources = [
             _connected(settings, opened, index, one, learner) for index, one in enumerate(cut)
         ]
@@ -113,7 +115,7 @@ def _connected(
         greeted = connect(settings, Identity(settings.evaluator), one.size, server=index)
         return opened.enter_context(greeted.connection)
 
-    memory = as_bytes(learner.parameters[one.start : one.stop])
+    memory = [as_bytes(learner.parameters[piece.of_all]) for piece in one.pieces]
     return _Source(greet, memory, comes_back=settings.faults.server_absence is not None)
 
 

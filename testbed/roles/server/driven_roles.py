@@ -20,7 +20,7 @@ from testbed.roles.server.remote_servers import (
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
-from testbed.training.slices import slices
+from testbed.training.slices import slices_of
 from testbed.updates import Layout
 
 
@@ -58,7 +58,7 @@ class DrivenRoles:
         self.aggregators: list[AggregatorService] = []
         self._settings = settings
         self._observers: list[Observer] = []
-        layouts = [one.layout for one in slices(layout, settings.servers)]
+        layouts = [one.layout for one in slices_of(settings, layout)]
         for index, (half, channel) in enumerate(zip(halves, channels, strict=True)):
             own = Report(report, index)
             server: RemoteServer

@@ -147,7 +147,7 @@ class ListenerToAll(WallListener):
         with self._session.learners.take() as learner:
             for index, base in enumerate(self._bases):
                 there, own = self._received[index], self._servers.links[index].slice
-                learner.parameters[own.start : own.stop] = there[base]
+                own.put(there[base], learner.parameters)
                 self._received[index] = {v: part for v, part in there.items() if v >= base}
             gradient, self._loss = computation.gradient(learner, drawn, min(self._bases))
             np.copyto(self._gradient, gradient)

@@ -189,7 +189,7 @@ class ServerLinks:
     def put_together(self, parameters: FloatVector) -> None:
         """Write the newest slices of all servers into one vector, float32, (|Θ|,)."""
         for link in self.links:
-            parameters[link.slice.start : link.slice.stop] = link.parameters
+            link.slice.put(link.parameters, parameters)
 
     def send(self, messages: Sequence[Pieces]) -> None:
         """Send each server its message: what the kernel takes now, and a copy of the rest later.

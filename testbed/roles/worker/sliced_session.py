@@ -137,8 +137,7 @@ def ask_by_orders(session: SlicedSession, orders: OrderChannel, *, goes_on: bool
 
         def put_together(parameters: FloatVector) -> None:
             for index, (_, part) in slices.items():
-                one = servers.links[index].slice
-                parameters[one.start : one.stop] = part
+                servers.links[index].slice.put(part, parameters)
 
         sessions = [link.session for link in servers.links]
         if not _compute_and_push(session, pause, versions, sessions, put_together):

@@ -25,7 +25,7 @@ from testbed.training import computation
 from testbed.training.objective import objective
 from testbed.training.settings import Settings
 from testbed.training.sliced_computation import SlicedComputation
-from testbed.training.slices import slices
+from testbed.training.slices import slices_of
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire.frames import Kind, header
 
@@ -47,7 +47,7 @@ def work_for_all(  # noqa: PLR0917 - what a worker is made of
         orders: the virtual clock's channel; None under the wall clock.
     """
     layout = learners.own.layout
-    cut = slices(layout, settings.servers)
+    cut = slices_of(settings, layout)
     encoding = EncodingChoice.model_validate(settings.training.encoding)
     own_computation = SlicedComputation(
         half, batches, encoding, layout, cut, objective(settings), computation.legs(settings)

@@ -21,7 +21,7 @@ class Server:
     def __init__(self, size: int, *, comes_back: bool = False) -> None:
         self.mine: socket.socket
         self.parameters = np.zeros(size, np.float32)
-        self.source = _Source(self._greet, as_bytes(self.parameters), comes_back=comes_back)
+        self.source = _Source(self._greet, [as_bytes(self.parameters)], comes_back=comes_back)
 
     def _greet(self) -> socket.socket:
         self.mine, theirs = socket.socketpair()
