@@ -17,6 +17,8 @@ PARTITIONS = (1, 2, 3, 4, 6, 8)
 USUAL, FASTER, HEAVIER = "100ms", "42ms", "400ms"
 """The time of a gradient: m4.xlarge; c4.2xlarge (8 cores of 2.9 GHz, not 4 of 2.4); images of twice the
 sides."""
+OF_TENSORFLOW = ((62, 2), (60, 4))
+"""Workers and servers of TensorFlow, Fig. 10a: each layer is a variable, which one server holds."""
 RATIOS = {"8:1": 8, "4:1": 4, "3:1": 3}
 """Machines to servers, of Fig. 3a."""
 
@@ -36,6 +38,7 @@ def servers(
     mean: str | None = None,
     *,
     placement: Literal["apart", "co-located"] = "apart",
+    allocation: Literal["ranges", "layers"] = "ranges",
     system: str = "PS",
     more: tuple[Key, ...] = (),
 ) -> tuple[Series, ...]:
@@ -44,10 +47,12 @@ def servers(
     Args:
         mean: the time of a gradient, if it is not the file's.
         placement: co-located lines are those of servers on workers' machines.
+        allocation: what of the parameters goes to which server.
         system: its name in titles.
         more: further keys of one value each.
     """
     together: dict[str, Any] = {"placement": placement} if placement != "apart" else {}
+    together |= {"allocation": allocation} if allocation != "ranges" else {}
     devices = Key(
         "devices", tuple({"workers": w, "servers": s} | together for w, s in allocations), ""
     )
@@ -60,8 +65,13 @@ def servers(
             name=ps(w, s, mean or USUAL).replace("ps", label, 1),
             title=f"{system}[{w}+{s}]" + f", T = {mean}" * (mean is not None),
         )
-        for (w, s), one in zip(allocations, _study(file, *keys).lines({label: system}), strict=True)
+        for (w, s), one in zip(allocations, _study(file, *keys).lines({"ps": system}), strict=True)
     )
+
+
+def tensorflow(file: str, allocations: tuple[tuple[int, int], ...]) -> tuple[Series, ...]:
+    """Return the lines TF[w+p], whose servers hold whole layers."""
+    return servers(file, allocations, allocation="layers", system="TF")
 
 
 def with_ratio(machines: int, ratio: int) -> tuple[int, int]:
@@ -103,6 +113,7 @@ FIG9 = (*OF_PEERS, *SIZES, *EVERYWHERE)
 FIG10 = (
     *(one for one in OF_PEERS if one.values[_WORKERS] == MACHINES[-1]),
     *servers("servers", ((48, 16), (56, 8))),
+    *tensorflow("servers", OF_TENSORFLOW),
 )
 _P = Key("algorithms.partitions", PARTITIONS, "p")
 FIG12 = _study("sixteen", _P).lines({"ako": "Ako"})
@@ -125,6 +136,7 @@ FIG13 = _study("accumulation").lines(
 OF_MNIST = (
     *_peers("mnist-peers", "mnist-all-to-all", (2, 4, 8)),
     *servers("mnist-servers", ((1, 1), (3, 1), (7, 1), (6, 2))),
+    *tensorflow("mnist-servers", ((6, 2),)),
 )
 _VIRTUAL = Key("clock", ("virtual",), "clock")
 

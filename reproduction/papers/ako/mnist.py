@@ -48,8 +48,11 @@ def curves(series: tuple[Series, ...], names: tuple[str, ...]) -> dict[str, Curv
     return {name: Curve(titles[name], place) for place, name in enumerate(names)}
 
 
-_EIGHT = ("ako-8", "all-to-all-8", "ps-7+1", "ps-6+2")
+_EIGHT = ("ako-8", "all-to-all-8", "ps-7+1", "ps-6+2", "tf-6+2")
 _SERVERS = ("ps-7+1", "ps-6+2")
+_TENSORFLOW = ("ps-7+1", "tf-6+2")
+"""With one server TF[7+1] is PS[7+1]."""
+_TENSORFLOW_OF_64 = ("tf-62+2", "tf-60+4")
 _GROUPS: dict[str, dict[float, str]] = {
     "Ako": {2: "ako-2", 4: "ako-4", 8: "ako-8"},
     "All-to-All": {2: "all-to-all-2", 4: "all-to-all-4", 8: "all-to-all-8"},
@@ -62,7 +65,8 @@ FIG8 = Part(
     "machines, "
     f"(c) beside TensorFlow. Here 20 minutes are {MNIST_SECONDS:g} s of the virtual clock. Ako "
     "and PS* "
-    "converge alike, All-to-All more slowly; PS* is PS[7+1].",
+    "converge alike, All-to-All and TF[7+1] and TF[6+2] more slowly; PS* is PS[7+1]. With one server "
+    "TF[7+1] is PS[7+1].",
     lines.OF_MNIST,
     (
         Section(
@@ -94,6 +98,12 @@ FIG8 = Part(
             MNIST,
             f"8 machines: PS* is PS[7+1]: PS[6+2] reaches {MNIST} later",
         ),
+        AtLeastAsFast(
+            "ako-8",
+            _TENSORFLOW,
+            MNIST,
+            f"8 machines: Ako reaches {MNIST} before TF[7+1] and TF[6+2]",
+        ),
         *(
             Exceeds(f"ako-{n}", f"all-to-all-{n}", at(HALF), f"at {HALF:g} s is above", True)
             for n in (8,)
@@ -111,7 +121,9 @@ FIG8 = Part(
     caption=CAPTION,
 )
 _OF_FASHION = tuple(
-    one for one in lines.FIG10 if one.name in ("ako-64", "all-to-all-64", "ps-48+16")
+    one
+    for one in lines.FIG10
+    if one.name in ("ako-64", "all-to-all-64", "ps-48+16", *_TENSORFLOW_OF_64)
 )
 _RENAMED = tuple(one for one in lines.OF_MNIST if one.name in _EIGHT)
 TABLE1 = Part(
@@ -152,6 +164,14 @@ TABLE1 = Part(
             2,
             f"MNIST: Ako is 2 times faster to {MNIST} than All-to-All",
         ),
+        TimesFaster(
+            "ako-8",
+            _TENSORFLOW,
+            MNIST,
+            20 / 7,
+            f"MNIST: Ako is at least 2.9 times faster to {MNIST} than TF[7+1] and TF[6+2]",
+            at_least=True,
+        ),
         AtLeastAsFast(
             "ako-8", _SERVERS, MNIST, f"MNIST: Ako reaches {MNIST} before the best PS[w+p]"
         ),
@@ -168,6 +188,13 @@ TABLE1 = Part(
             4 / 1.5,
             f"64 machines: Ako is at least 2.7 times faster to {FASHION} than All-to-All",
             at_least=True,
+        ),
+        TimesFaster(
+            "ako-64",
+            _TENSORFLOW_OF_64,
+            FASHION,
+            3.3 / 1.5,
+            f"64 machines: Ako is 2.2 times faster to {FASHION} than TF[62+2] and TF[60+4]",
         ),
         AtLeastAsFast(
             "ako-64",
