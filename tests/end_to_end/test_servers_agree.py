@@ -1,5 +1,6 @@
 """Several servers under the virtual clock: emulation and simulation agree, to the bit."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,10 @@ from bench.agree import pairs
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
 SERVERS = Path(__file__).parents[2] / "experiments" / "agree-servers.yaml"
+KINDS = ("kill", "freeze", "stop-network", {"kind": "slow", "factor": 3, "uplink": "5mbit"})
 STRUCK = {
-    "kill": "kill",
-    "freeze": "freeze",
-    "cut off": "stop-network",
-    "slow": {"kind": "slow", "factor": 3, "uplink": "5mbit"},
+    "downpour": {"name": "downpour", "push_every": 2, "fetch_every": 3, "staleness_bound": 4},
+    "synchronous": {"name": "sync-sgd", "wait_for": 6, "protocol": "push-and-wait"},
 }
 
 
@@ -33,18 +33,18 @@ def test_clusters_with_three_servers_agree(tmp_path: Path) -> None:
     assert_agree(tmp_path)
 
 
-@pytest.mark.parametrize("how", STRUCK)
-def test_struck_workers_of_three_servers_agree(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("algorithm", STRUCK)
+def test_struck_workers_of_three_servers_agree(tmp_path: Path, algorithm: str) -> None:
     assert_agree(
         tmp_path,
         training={"updates": 60, "learning_rate": 0.02},
-        algorithms=[
-            {"name": "downpour", "push_every": 2, "fetch_every": 3, "staleness_bound": 4},
-            {"name": "sync-sgd", "wait_for": 6, "protocol": "push-and-wait"},
-        ],
+        algorithms=[STRUCK[algorithm]],
         devices={"workers": 8, "servers": 3, "suspect_after": "2s"},
-        faults=[{"when": {"mean_time": "2s"}, "how": STRUCK[how], "lasting": "300ms"}],
+        faults=[{"when": {"mean_time": "4s"}, "how": how, "lasting": "300ms"} for how in KINDS],
     )
+    (faults,) = (tmp_path / "simulated").rglob("faults.jsonl")
+    struck = {json.loads(line)["fault"] for line in faults.read_text().splitlines()}
+    assert struck == {"kill", "freeze", "stop-network", "slow"}
 
 
 def test_interrupted_workers_and_lossy_encodings_agree(tmp_path: Path) -> None:
