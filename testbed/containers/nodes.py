@@ -1,5 +1,7 @@
 """Nodes that are containers, with their roles forked into them or started by their own Python."""
 
+import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +11,7 @@ from testbed.channel import Channel
 from testbed.containers import engine, processors
 from testbed.containers.fleet import Fleet
 from testbed.containers.gate import Gate
-from testbed.messages.events import NodeEvent, ProcessExited
+from testbed.messages.events import NodeEvent, ProcessExited, ProcessStarted
 from testbed.nodes import entry_point, run_names
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device, Nodes
@@ -96,6 +98,8 @@ class ForkedNodes(_ContainerNodes):
     def __init__(self, fleet: Fleet, fork_server: ForkServer) -> None:
         super().__init__(fleet)
         self._fork_server = fork_server
+        self._processes: dict[str, int] = {}
+        """Descriptors of the roles' processes, by device."""
 
     @property
     def fork_server(self) -> int | None:
@@ -105,7 +109,17 @@ class ForkedNodes(_ContainerNodes):
         return self._fork_server.channel.fileno()
 
     def events(self) -> Iterator[NodeEvent]:
-        return map(self._explained, self._fork_server.events())
+        for event in self._fork_server.events():
+            self._note(event)
+            yield self._explained(event)
+
+    def _note(self, event: NodeEvent) -> None:
+        """Keep a descriptor of each role's process as long as that lives."""
+        if isinstance(event, ProcessStarted):
+            with contextlib.suppress(ProcessLookupError):  # it has ended already
+                self._processes[event.device] = os.pidfd_open(event.process)
+        elif isinstance(event, ProcessExited) and event.device in self._processes:
+            os.close(self._processes.pop(event.device))
 
     def has_room(self) -> bool:
         return self._fork_server.channel.has_room()
@@ -117,6 +131,10 @@ class ForkedNodes(_ContainerNodes):
         self._killed.add(device)
         # Not the container, which the engine would remove: it stays for its next role.
         self._fork_server.signal(device, signal.SIGKILL)
+        # When the fork server does so is its own affair, and a paused process must not go on before.
+        if device in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._processes[device], signal.SIGKILL)
         self._fleet.thaw(device)  # a paused process dies only once it is thawed
 
     def take_down(self) -> str | None:

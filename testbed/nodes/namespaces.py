@@ -88,8 +88,13 @@ class NamespaceNodes:
             self._fork_server.signal(device, signal.SIGCONT)
 
     def kill(self, device: str) -> None:
+        # The fork server kills what has not joined the group yet, when it comes to it: a frozen process
+        # must not go on before that.
         self._fork_server.signal(device, signal.SIGKILL)
-        self.thaw(device)  # a frozen process of cgroup v1 dies only once it is thawed
+        if self._group:
+            self._group.child(device).kill()
+        else:
+            self.thaw(device)
 
     def limit(self, device: str, cpus: float | None) -> None:
         raise HostError(

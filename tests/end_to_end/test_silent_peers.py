@@ -40,6 +40,7 @@ def test_nobody_waits_for_ever_and_emulation_and_simulation_agree(command: Comma
         summary = json.loads((started.run_directory / "summary.json").read_text())
         summaries[kind] = summary
         assert summary["updates"] == 100
+        assert not [one for one in started.events() if "has not disconnected" in one["event"]]
         # Peers 1 and 3 speak again, peer 2 is silent for good.
         assert summary["suspected"] >= 3
         assert 1 <= summary["welcomed"] < summary["suspected"]
