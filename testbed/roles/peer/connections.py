@@ -1,7 +1,6 @@
 """A peer's connections to the other peers: connecting, sending, receiving and disconnecting."""
 
 import hmac
-import select
 import selectors
 import socket
 import time
@@ -71,7 +70,12 @@ class PeerConnections:
         self._peers: dict[int, Connection] = {}
         self._unidentified: set[Connection] = set()
         self._received: deque[tuple[int, Frame]] = deque()
-        self._evaluator = EvaluatorLink(4 * parameters, report, spill)
+        self._evaluator = EvaluatorLink(
+            *(settings, 4 * parameters, report, spill),
+            watch=self._watch,
+            serve=self._serve,
+            close=self._close,
+        )
         self._disconnecting = False
         self._reading: int | None = -1
         self._lost: list[int] = []
@@ -351,38 +355,8 @@ class PeerConnections:
         return {n: size for n, size in sizes if size}
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
-        """Send a copy of the parameters to the evaluator, when the evaluator is ready for it.
-
-        If the queue has no room, under the virtual clock this waits until there is room: evaluations
-        are a part of the result, and the host's time is not. Under the wall clock the evaluation is
-        left out (unless it is the last one), and that is reported.
-        """
-        evaluator = self._evaluator
-        if evaluator.connection is None:
-            return  # it was given up, and the run fails because of that
-        virtual = self._settings.timing.clock == "virtual"
-        last = iteration >= self._settings.training.updates
-        evaluator.add(iteration, parameters, always=virtual or last)
-        try:
-            evaluator.send_waiting()
-            self._watch(evaluator.connection)
-        except BrokenConnectionError as error:
-            self._close(evaluator.connection, f"{error}")
-        began = time.monotonic()
-        while virtual and evaluator.crowded and evaluator.connection is not None:
-            # Nothing else is handled: the clock decides what a peer does next.
-            room = select.poll()
-            room.register(evaluator.connection.socket, select.POLLOUT)
-            if room.poll(1000):
-                self._serve(evaluator.connection, selectors.EVENT_WRITE)
-            self._give_up_evaluator(began)
-
-    def _give_up_evaluator(self, since: float) -> None:
-        """Close the evaluator's connection if no result has come for too long; see ``overdue``."""
-        connection, reason = self._evaluator.connection, self._evaluator.overdue(since)
-        if connection is not None and reason is not None:
-            self.report.event("error", reason, connection.device)
-            self._close(connection, reason)
+        """Send a copy of the parameters to the evaluator, when the evaluator is ready for it."""
+        self._evaluator.evaluate(iteration, parameters)
 
     # -- the end
 
@@ -403,8 +377,4 @@ class PeerConnections:
             self.turn(1.0)
         for connection in list(self._peers.values()):
             self._close(connection, f"still open {CLOSING_TIMEOUT:g} s after the end")
-        began = time.monotonic()
-        while self._evaluator.connection is not None:  # until its backlog is done, however long
-            self._evaluator.stop_when_all_is_sent()
-            self.turn(1.0)
-            self._give_up_evaluator(began)
+        self._evaluator.finish(lambda: self.turn(1.0))

@@ -5,9 +5,7 @@ process outside the emulated network. Under the wall clock it only receives repo
 evaluate and when to stop; under the virtual clock it runs the clock.
 """
 
-import selectors
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +14,6 @@ from testbed.clock import device_use
 from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.clock.peer_faults import strike
 from testbed.device_names import peer_name
-from testbed.errors import RunError
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import (
     DevicesConnected,
@@ -30,7 +27,7 @@ from testbed.messages.reports import (
     WorkerWelcomed,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
-from testbed.roles.peer.standstill import PeerStandstill
+from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
 from testbed.roles.reporting import Report
 from testbed.telemetry.board import DeviceLine
 from testbed.telemetry.records import UpdateRow
@@ -38,12 +35,8 @@ from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 
-REPORT_PERIOD = 0.2
-"""Seconds between two reports of updates."""
 PARTING_TIMEOUT = 60.0
 """Seconds that peers have to disconnect when training is over, including waits for each other."""
-PATIENCE = 30.0
-"""Seconds of waiting for one peer's report after which a warning is reported, again and again."""
 
 
 class Coordinator:
@@ -72,7 +65,6 @@ class Coordinator:
             line: where to write its processor time.
         """
         self._settings = settings
-        self._order_channels = leaves
         self._report = Report(channel)
         self._neighbours = neighbours
         self._service = ExchangeService(settings, neighbours, self)
@@ -83,19 +75,18 @@ class Coordinator:
         self._waits_for: list[Sequence[int]] = [()] * settings.workers
         self._busy = times.busy()
         self._clock: MeshClock | None = None
-        self._told: list[deque[dict[str, Any]]] = [deque() for _ in leaves]
-        self._standstill = PeerStandstill()
-        self._gone: set[int] = set()
-        self._held: dict[int, list[tuple[OrderKind, int]]] = {}
-        """The orders of frozen peers, by their numbers: they are given at the thaw."""
+        self._channels = PeerChannels(
+            leaves,
+            self._report,
+            handles=self._handles,
+            now=lambda: 0.0 if self._clock is None else self._clock.now,
+            look_after=self._look_after,
+        )
         self._spared: list[int] = []
         """The peers that the fault of the next record must not stop for real."""
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         at_wall = settings.timing.clock == "wall"
         self._next_fault = self._schedule.next_iteration(0) if at_wall else None
-        self._selector = selectors.EpollSelector()
-        for number, leave in enumerate(leaves):
-            self._selector.register(leave, selectors.EVENT_READ, number)
         self._started = 0.0
         self._last_report = 0.0
 
@@ -103,7 +94,7 @@ class Coordinator:
         """Wait until the peers are connected, run, and wait until they have disconnected."""
         self._report.send(ServerListening())
         for met in range(self._settings.workers):
-            self._await(met, "met")
+            self._channels.wait_for(met, "met")
             self._report.send(DevicesConnected(met + 1))
         self._started = time.monotonic()
         self._report.send(TrainingBegun(self._started))
@@ -112,8 +103,8 @@ class Coordinator:
         else:
             self._by_wall_clock()
         self._end_faults()
-        for peer in range(len(self._order_channels)):
-            self._give(peer, OrderKind.STOP)
+        for peer in range(len(self._channels)):
+            self._channels.give(peer, OrderKind.STOP)
         self._report.flush()
         self._part()
         self._line.done()
@@ -131,12 +122,12 @@ class Coordinator:
             evaluated = self._settings.network.evaluated_peer
             for peer in self._clock.conditions.unreachable():
                 if peer != evaluated:
-                    self._gone.add(peer)
+                    self._channels.gone.add(peer)
                     self._service.lose(peer)
-        for peer in sorted(self._held):
-            if peer not in self._gone:
+        for peer in sorted(self._channels.held):
+            if peer not in self._channels.gone:
                 self._release(peer)
-        self._held.clear()
+        self._channels.held.clear()
 
     def _part(self) -> None:
         peers: dict[str, Any] = {}
@@ -145,20 +136,20 @@ class Coordinator:
         others = [number for number in range(self._settings.workers) if number != evaluated]
         for number in (*others, evaluated):
             # The evaluated peer disconnects when the evaluator has finished, or gives up by itself.
-            told = self._await(number, "parted", None if number == evaluated else until)
-            if told is None and number not in self._gone:
+            told = self._channels.wait_for(number, "parted", None if number == evaluated else until)
+            if told is None and number not in self._channels.gone:
                 text = f"it has not disconnected within {PARTING_TIMEOUT:g} s after the end of training"
                 self._report.event("warning", text, number)
             if told is not None:
                 peers[peer_name(told.pop("parted"))] = told
         payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
         message_bytes = sum(peer["message_bytes"] for peer in peers.values())
-        if self._gone and self._clock is not None:
+        if self._channels.gone and self._clock is not None:
             # How much of a killed process's last messages still arrives is the host's chance.
             self._service.part()
             payload_bytes = sum(self._service.payload_bytes)
             message_bytes = sum(self._service.message_bytes)
-            for number in set(range(self._settings.workers)) - self._gone:
+            for number in set(range(self._settings.workers)) - self._channels.gone:
                 if peer_name(number) in peers:
                     peers[peer_name(number)] |= {
                         "payload_bytes": self._service.payload_bytes[number],
@@ -170,103 +161,37 @@ class Coordinator:
 
     # -- reports from peers
 
-    def _listen(self, patience: float) -> bool:
-        """Receive reports for at most ``patience`` seconds; return True if one is more than a claim."""
-        heard = False
-        for key, _ in self._selector.select(patience):
-            told = self._order_channels[key.data].hear()
-            if "waits_for" in told:
-                self._standstill.hear(key.data, told)
-                continue
-            if "lost" in told:
-                if key.data in self._gone:
-                    continue  # it is being killed, and the others have forgotten it
-                self._note(key.data, told)
+    def _handles(self, peer: int, told: dict[str, Any]) -> bool:
+        """Take in a report that no wait is for; return False for any other."""
+        if "lost" in told:
+            # One that is being killed tells this of peers that have forgotten it.
+            if peer not in self._channels.gone:
+                self._note(peer, told)
                 self._lose(told["lost"])
-            elif "suspected" in told and self._clock is None:
-                peer, silent = told["suspected"], told["silent"]
-                self._service.suspected(peer, key.data, silent, self.host_time())
-            elif "heard" in told:
-                self._service.heard(told["heard"], key.data, self.host_time())
-            else:
-                self._told[key.data].append(told)
-            heard = True
-        return heard
+        elif "suspected" in told and self._clock is None:
+            self._service.suspected(told["suspected"], peer, told["silent"], self.host_time())
+        elif "heard" in told:
+            self._service.heard(told["heard"], peer, self.host_time())
+        else:
+            return False
+        return True
 
     def _lose(self, peer: int) -> None:
-        if peer not in self._gone:
-            self._gone.add(peer)
+        if peer not in self._channels.gone:
+            self._channels.gone.add(peer)
             self._service.lose(peer)
             if self._clock is not None:
                 self._clock.remove(peer)
-
-    def _await(self, peer: int, what: str, until: float | None = None) -> dict[str, Any] | None:
-        """Wait for a peer's report that has the key ``what``; return None if the peer is gone.
-
-        Earlier reports of that peer are dropped.
-
-        Args:
-            until: a moment of CLOCK_MONOTONIC at which waiting ends; None: it does not end.
-
-        Raises:
-            RunError: the peer waits for what will never come, so that nothing can happen any more.
-        """
-        self._standstill.begin()
-        silent_since = time.monotonic()
-        while True:
-            while self._told[peer]:
-                told = self._told[peer].popleft()
-                if what in told:
-                    return told
-            if peer in self._gone or (until is not None and time.monotonic() > until):
-                return None
-            if self._listen(REPORT_PERIOD):
-                continue
-            self._check_standstill(peer)
-            self._look_after()
-            if time.monotonic() - silent_since > PATIENCE:
-                silent_since = time.monotonic()
-                self._report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
-
-    def _give(self, peer: int, what: OrderKind, number: int = 0) -> None:
-        """Give a peer an order; wait while its queue is full.
-
-        Raises:
-            RunError: the peer waits for what will never come, so that nothing can happen any more.
-        """
-        if peer in self._held:
-            self._held[peer].append((what, number))
-            return
-        leave = self._order_channels[peer]
-        if leave.give(what, number, wait=False):
-            return
-        self._standstill.begin()
-        while not leave.give(what, number, wait=False) and peer not in self._gone:
-            leave.await_room(REPORT_PERIOD)
-            self._listen(0.0)
-            self._check_standstill(peer)
-            self._look_after()
-
-    def _check_standstill(self, awaited: int) -> None:
-        """End the run if the peer that is awaited can never go on."""
-        found = self._standstill.found(awaited)
-        if found is not None:
-            now = 0.0 if self._clock is None else self._clock.now
-            raise RunError(
-                f"nothing can happen any more: at {now:.6g} s of the run's clock the coordinator waits "
-                f"for {found}, and nothing is under way between them; please report it with the "
-                "experiment file"
-            )
 
     # -- by the wall clock
 
     def _by_wall_clock(self) -> None:
         self._service.begin()
-        for peer in range(len(self._order_channels)):
-            self._give(peer, OrderKind.BEGIN)
-        while not self._service.finished and len(self._gone) < self._settings.workers:
-            self._listen(REPORT_PERIOD)
-            for peer, told in enumerate(self._told):
+        for peer in range(len(self._channels)):
+            self._channels.give(peer, OrderKind.BEGIN)
+        while not self._service.finished and len(self._channels.gone) < self._settings.workers:
+            self._channels.listen(REPORT_PERIOD)
+            for peer, told in enumerate(self._channels.told):
                 while told:
                     self._count(peer, told.popleft())
             self._look_after()
@@ -303,20 +228,20 @@ class Coordinator:
 
     def begin(self, peer: int) -> None:
         """Tell a peer to compute."""
-        self._give(peer, OrderKind.BEGIN)
+        self._channels.give(peer, OrderKind.BEGIN)
 
     def finish(self, peer: int) -> Step | None:
         """Tell a peer that its computation is over; return its step, or None if it is gone."""
-        self._give(peer, OrderKind.FINISHED)
-        told = self._await(peer, "base")
+        self._channels.give(peer, OrderKind.FINISHED)
+        told = self._channels.wait_for(peer, "base")
         return None if told is None else self._step(peer, told)
 
     def arrive(self, receiver: int, sender: int) -> Sequence[Message]:
         """Tell a peer that another peer's message has arrived; return the messages sent in answer."""
-        self._give(receiver, OrderKind.ARRIVED, sender)
+        self._channels.give(receiver, OrderKind.ARRIVED, sender)
         if not self._tells:
             return ()
-        told = self._await(receiver, "ready")
+        told = self._channels.wait_for(receiver, "ready")
         self._note(receiver, told)
         return [] if told is None else [Message(*message) for message in told["messages"]]
 
@@ -331,8 +256,8 @@ class Coordinator:
 
     def suspect(self, peer: int, other: int) -> None:
         """Tell a peer to wait for another one no longer."""
-        self._give(peer, OrderKind.SUSPECT, other)
-        self._note(peer, self._await(peer, "suspected"))
+        self._channels.give(peer, OrderKind.SUSPECT, other)
+        self._note(peer, self._channels.wait_for(peer, "suspected"))
 
     def ready(self, peer: int) -> bool:
         """Return True if a peer may compute its next gradient, by its last report."""
@@ -340,17 +265,17 @@ class Coordinator:
 
     def kill(self, peer: int) -> None:
         """Let a peer die: once the others have read what has arrived from it, they forget it."""
-        self._gone.add(peer)
-        self._held.pop(peer, None)
-        others = [one for one in range(self._settings.workers) if one not in self._gone]
+        self._channels.gone.add(peer)
+        self._channels.held.pop(peer, None)
+        others = [one for one in range(self._settings.workers) if one not in self._channels.gone]
         for other in others:
-            self._give(other, OrderKind.FORGET, peer)
+            self._channels.give(other, OrderKind.FORGET, peer)
         for other in others:
-            if other not in self._held:
+            if other not in self._channels.held:
                 self._await_forgetting(other)
 
     def _await_forgetting(self, peer: int) -> None:
-        self._note(peer, self._await(peer, "forgot"))
+        self._note(peer, self._channels.wait_for(peer, "forgot"))
 
     def stop(self, peers: Sequence[int]) -> None:
         """Have all that peers sent reach the others, before they are frozen or cut off.
@@ -361,28 +286,28 @@ class Coordinator:
         asked = [
             one
             for one in range(self._settings.workers)
-            if one not in self._gone and one not in self._held
+            if one not in self._channels.gone and one not in self._channels.held
         ]
         for peer in asked:
-            self._give(peer, OrderKind.SETTLE)
+            self._channels.give(peer, OrderKind.SETTLE)
         spared = set()
         for peer in asked:
-            told = self._await(peer, "settled")
+            told = self._channels.wait_for(peer, "settled")
             if told is not None and told["settled"]:
                 spared |= {peer, *told["settled"]}
         self._spared = [peer for peer in peers if peer in spared]
 
     def freeze(self, peer: int) -> None:
         """Keep the peer's orders until its thaw."""
-        self._held[peer] = []
+        self._channels.held[peer] = []
 
     def thaw(self, peer: int) -> None:
         """Give the peer the orders that it was not given while it was frozen."""
         self._release(peer)
 
     def _release(self, peer: int) -> None:
-        for what, number in self._held.pop(peer, ()):
-            self._give(peer, what, number)
+        for what, number in self._channels.held.pop(peer, ()):
+            self._channels.give(peer, what, number)
             if what is OrderKind.FORGET:
                 self._await_forgetting(peer)
 
@@ -423,7 +348,9 @@ class Coordinator:
         now = self.host_time() if self._clock is None else self._clock.now
         payload, message = sum(service.payload_bytes), sum(service.message_bytes)
         self._report.evaluation_due(service.updates, now, payload, message)
-        self._give(self._settings.network.evaluated_peer, OrderKind.EVALUATE, service.updates)
+        self._channels.give(
+            self._settings.network.evaluated_peer, OrderKind.EVALUATE, service.updates
+        )
 
     def _look_after(self) -> None:
         now = time.monotonic()

@@ -1,0 +1,136 @@
+"""The coordinator's channels to the peers: it gives orders over them, and waits for reports.
+
+A frozen peer is given its orders at its thaw. A wait ends if the peer is gone, and ends the run if the
+peer can never go on (``testbed.roles.peer.standstill``).
+"""
+
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from testbed.errors import RunError
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.peer.standstill import PeerStandstill
+from testbed.roles.reporting import Report
+
+REPORT_PERIOD = 0.2
+"""Seconds between two reports of updates."""
+PATIENCE = 30.0
+"""Seconds of waiting for one peer's report after which a warning is reported, again and again."""
+
+
+class PeerChannels:
+    """The channels to all peers of a run.
+
+    Attributes:
+        gone: the peers that are dead, or lost to the others.
+        told: the reports of each peer that are still to be taken in.
+        held: the orders of frozen peers, by their numbers: they are given at the thaw.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[OrderChannel],
+        report: Report,
+        *,
+        handles: Callable[[int, dict[str, Any]], bool],
+        now: Callable[[], float],
+        look_after: Callable[[], None],
+    ) -> None:
+        """Begin with peers that are all there.
+
+        Args:
+            channels: by the peers' numbers.
+            report: to the orchestrator.
+            handles: takes in a report that must not wait; returns True if it was one.
+            now: returns the present by the run's clock, in seconds.
+            look_after: called again and again while the coordinator waits.
+        """
+        self._channels = channels
+        self._report = report
+        self._handles = handles
+        self._now = now
+        self._look_after = look_after
+        self.gone: set[int] = set()
+        self.told: list[deque[dict[str, Any]]] = [deque() for _ in channels]
+        self.held: dict[int, list[tuple[OrderKind, int]]] = {}
+        self._standstill = PeerStandstill()
+        self._selector = selectors.EpollSelector()
+        for number, channel in enumerate(channels):
+            self._selector.register(channel, selectors.EVENT_READ, number)
+
+    def __len__(self) -> int:
+        """Return the number of peers."""
+        return len(self._channels)
+
+    def listen(self, patience: float) -> bool:
+        """Receive reports for at most ``patience`` seconds; return True if one is more than a claim."""
+        heard = False
+        for key, _ in self._selector.select(patience):
+            told = self._channels[key.data].hear()
+            if "waits_for" in told:
+                self._standstill.hear(key.data, told)
+                continue
+            if not self._handles(key.data, told):
+                self.told[key.data].append(told)
+            heard = True
+        return heard
+
+    def wait_for(self, peer: int, what: str, until: float | None = None) -> dict[str, Any] | None:
+        """Wait for a peer's report that has the key ``what``; return None if the peer is gone.
+
+        Earlier reports of that peer are dropped.
+
+        Args:
+            until: a moment of CLOCK_MONOTONIC at which waiting ends; None: it does not end.
+
+        Raises:
+            RunError: the peer waits for what will never come, so that nothing can happen any more.
+        """
+        self._standstill.begin()
+        silent_since = time.monotonic()
+        while True:
+            while self.told[peer]:
+                told = self.told[peer].popleft()
+                if what in told:
+                    return told
+            if peer in self.gone or (until is not None and time.monotonic() > until):
+                return None
+            if self.listen(REPORT_PERIOD):
+                continue
+            self._check_standstill(peer)
+            self._look_after()
+            if time.monotonic() - silent_since > PATIENCE:
+                silent_since = time.monotonic()
+                self._report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
+
+    def give(self, peer: int, what: OrderKind, number: int = 0) -> None:
+        """Give a peer an order; wait while its queue is full.
+
+        Raises:
+            RunError: the peer waits for what will never come, so that nothing can happen any more.
+        """
+        if peer in self.held:
+            self.held[peer].append((what, number))
+            return
+        channel = self._channels[peer]
+        if channel.give(what, number, wait=False):
+            return
+        self._standstill.begin()
+        while not channel.give(what, number, wait=False) and peer not in self.gone:
+            channel.await_room(REPORT_PERIOD)
+            self.listen(0.0)
+            self._check_standstill(peer)
+            self._look_after()
+
+    def _check_standstill(self, awaited: int) -> None:
+        """End the run if the peer that is awaited can never go on."""
+        found = self._standstill.found(awaited)
+        if found is not None:
+            raise RunError(
+                f"nothing can happen any more: at {self._now():.6g} s of the run's clock the "
+                f"coordinator waits for {found}, and nothing is under way between them; please report "
+                "it with the experiment file"
+            )
