@@ -1,8 +1,8 @@
 """Random experiments of peers with faults, for ``python -m bench.mixtures --peers``.
 
 Each seed draws Ako or All-to-All with its options, the times, a network (links of their own, shared
-by clusters, or a graph), up to three kills, which may come at one moment, and up to four freezes,
-outages and slow links that overlap with them.
+by clusters, or a graph), up to three kills, which may come at one moment and be for good or for a time,
+and up to four freezes, outages and slow links that overlap with them.
 """
 
 from typing import Any
@@ -52,6 +52,19 @@ def _suspect_after(seed: int, horizon: float) -> str | None:
     """Draw the time after which silent peers are suspected, from a stream of its own."""
     draw = np.random.default_rng([1820, seed])
     return None if draw.random() < 0.3 else f"{draw.uniform(0.03, 0.2) * horizon:.3f}s"
+
+
+def _let_come_back(made: dict[str, Any], seed: int, horizon: float) -> None:
+    """Give two of three kills an end, and half of those experiments checkpoints.
+
+    The draws are from a stream of their own.
+    """
+    draw = np.random.default_rng([1821, seed])
+    for fault in made["faults"]:
+        if draw.random() < 2 / 3:
+            fault["lasting"] = f"{draw.uniform(0.02, 0.5) * horizon:.3f}s"
+    if draw.random() < 0.5 and any("lasting" in fault for fault in made["faults"]):
+        made["checkpoints"] = {"every": int(draw.integers(1, 6))}
 
 
 def of_peers(seed: int) -> dict[str, Any]:
@@ -106,6 +119,7 @@ def of_peers(seed: int) -> dict[str, Any]:
             for _ in range(int(draw.integers(4)))
         ],
     }
+    _let_come_back(made, seed, horizon)
     made = with_network(made, seed, one("star", "star", "clusters", "graph"))
     made["faults"] += _passing(seed, peers, evaluated, updates, horizon)
     made["devices"] |= {"suspect_after": _suspect_after(seed, horizon)}

@@ -117,6 +117,10 @@ class PeerConversations:
             self._ways[other, one] = number, False
         self._neighbours = neighbours
 
+    def neighbours(self, peer: int) -> Sequence[int]:
+        """Return the peers that a peer talks to, in order."""
+        return self._neighbours[peer]
+
     def way(self, sender: int, receiver: int) -> Way:
         """Return the way from one peer to another that it talks to."""
         return self._ways[sender, receiver]

@@ -9,10 +9,10 @@ sends leaves at once, and shares its uplink. A message has left when its transfe
 has a link to itself, a message takes its sender's uplink and then its receiver's downlink, on each of
 which it waits for those before it.
 
-Of events at one moment, faults come first; then messages that waited at a frozen peer, and those that
-arrive, are taken in, then computations end, then computations begin. Within each kind, the peer with
-the lower number comes first, and of its messages the one of the lower sender; those of one sender come
-in the order in which it sent them.
+Of events at one moment, faults come first; then killed peers come back; then messages that waited at a
+frozen peer, and those that arrive, are taken in, then computations end, then computations begin. Within
+each kind, the peer with the lower number comes first, and of its messages the one of the lower sender;
+those of one sender come in the order in which it sent them.
 
 Where faults may strike, the clock consults two objects: the peers' ``Conditions`` about each event
 (``testbed.clock.peer_conditions``), and the ``Strikes`` after it (``testbed.clock.peer_faults``).
@@ -33,12 +33,13 @@ from testbed.clock.transfers import Line
 from testbed.training.exchange import ExchangeService, Message
 from testbed.training.settings import Settings
 
-AT_CORE, WAITED, ARRIVED, FINISHED, BEGIN, FREE, SILENT = range(FAULT + 1, FAULT + 8)
+BACK, AT_CORE, WAITED, ARRIVED, FINISHED, BEGIN, FREE, SILENT = range(FAULT + 1, FAULT + 9)
 """Ranks of events.
 
-A message passes the core, and arrives. One that has ``WAITED`` arrived at a frozen peer, and is taken
-in at its thaw, whatever happens to the link. ``FREE`` is the end of an outage of a peer's link,
-and at ``SILENT`` a peer may have waited for others for too long.
+At ``BACK`` a killed peer comes back, if it can. A message passes the core, and arrives. One that has
+``WAITED`` arrived at a frozen peer, and is taken in at its thaw, whatever happens to the link. ``FREE``
+is the end of an outage of a peer's link, and at ``SILENT`` a peer may have waited for others for too
+long.
 """
 _OF_MESSAGES = (AT_CORE, WAITED, ARRIVED)
 """Ranks of events of messages, whose numbers are those of a receiver and a sender."""
@@ -161,6 +162,19 @@ class MeshClock(EventClock):
         self._drop(self._to(peer), _OF_MESSAGES)
         self.remove(peer)
 
+    def come_back(self, peer: int, others: Sequence[int], up: Line, down: Line) -> None:
+        """Add a peer that was killed; it computes as soon as it is ready.
+
+        Args:
+            others: the peers that it has connected to.
+            up, down: its links, if they are its own.
+        """
+        self._service.returned(peer, others)
+        self.peers[peer] = TimedPeer(up, down)
+        self._silence.returned(peer, self.now)
+        if peer < self._computing:
+            self._add(self.now, BEGIN, peer)
+
     def stop(self, peer: int) -> None:
         """Let a peer neither finish nor begin a computation any more."""
         self._drop({peer * self._all}, (FINISHED, BEGIN))
@@ -230,6 +244,10 @@ class MeshClock(EventClock):
             self.conditions.thaw_due()
             if self.conditions.delays(time, rank, peer, sender):
                 return
+        if rank == BACK:
+            assert self.strikes is not None
+            self.strikes.come_back(peer)
+            return
         if peer not in self.peers:
             return
         if rank == AT_CORE:

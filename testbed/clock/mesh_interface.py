@@ -37,6 +37,16 @@ class MeshFaultStage(MeshStage, Protocol):
     def kill(self, peer: int) -> None:
         """Let a peer die: the others forget it, and what it has under way to them is lost."""
 
+    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+        """Make the end of a kill real, and write its record down: a new process takes the peer's place.
+
+        Args:
+            others: the peers that it talks to from now on, which take it in.
+
+        Returns:
+            False if it does not come.
+        """
+
     def stop(self, peers: Sequence[int]) -> None:
         """Have all that peers sent, by the clock, reach the others: they are frozen or cut off now."""
 
@@ -83,6 +93,9 @@ class Strikes(Protocol):
 
     def strike(self, number: int) -> None:
         """Let the fault of an event begin or end."""
+
+    def come_back(self, peer: int) -> None:
+        """Let a killed peer come back, or put that off."""
 
     def stepped(self) -> None:
         """Let faults strike that are due at the number of updates that was reached."""

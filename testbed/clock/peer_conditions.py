@@ -6,15 +6,17 @@ leaves all the same. A link that is down holds what is under way on it and loses
 (``testbed.clock.transfers``); the peer computes on, as far as its half and its uplink let it.
 
 A peer that is frozen or cut off for good is lost, which the others cannot know: they go on sending to
-it. ``testbed.clock.peer_faults`` decides which peers are struck, and when.
+it. A killed peer may come back as a new incarnation; faults of its link and slow faults outlive it.
+``testbed.clock.peer_faults`` decides which peers are struck, and when.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from testbed.clock.mesh import ARRIVED, AT_CORE, BEGIN, FINISHED, FREE, SILENT, WAITED, MeshClock
 from testbed.clock.mesh_interface import MeshFaultStage
+from testbed.clock.transfers import Line
 from testbed.faults.fault import Fault
 from testbed.faults.pace import Pace
 
@@ -30,6 +32,8 @@ class Condition:
         slow: the faults that slow it down, by their strike's number and in the order in which they
             began.
         factor: the factor by which its durations are multiplied.
+        incarnation: how often it was killed.
+        away: the links of a killed peer that may come back.
     """
 
     frozen: float = 0.0
@@ -37,6 +41,8 @@ class Condition:
     lost: bool = False
     slow: dict[int, Fault] = field(default_factory=dict)
     factor: float = 1.0
+    incarnation: int = 0
+    away: tuple[Line, Line] | None = None
 
 
 class PeerConditions:
@@ -150,8 +156,12 @@ class PeerConditions:
             del condition.slow[strike]
         else:
             condition.slow[strike] = fault
-        pace = Pace.under(condition.slow.values())
-        condition.factor = pace.factor
+        condition.factor = Pace.under(condition.slow.values()).factor
+        self._slow_link(peer)
+
+    def _slow_link(self, peer: int) -> None:
+        """Apply the faults that slow a peer's own link down."""
+        pace = Pace.under(self._conditions[peer].slow.values())
         if self._clock.transfers is not None:
             self._set_rates(peer)
         elif peer in self._clock.peers:
@@ -174,9 +184,45 @@ class PeerConditions:
             self._set_rates(peer)
         self._clock.stop(peer)
 
-    def kill(self, peer: int) -> None:
-        """Kill a peer for good."""
-        condition = self._conditions[peer]
-        condition.lost, condition.frozen, condition.owed = True, 0.0, 0.0
+    def kill(self, peer: int, until: float) -> None:
+        """Kill a peer, which may come back at a time."""
+        condition, one = self._conditions[peer], self._clock.peers[peer]
+        condition.lost, condition.frozen, condition.owed = until == inf, 0.0, 0.0
+        condition.incarnation += 1
+        condition.away = None if condition.lost else (one.up, one.down)
         self._frozen.discard(peer)
         self._clock.kill(peer)
+
+    # -- a killed peer that comes back
+
+    def others(self, peer: int) -> list[int]:
+        """Return the peers that a peer talks to if it comes back now: they are there, and not lost."""
+        return [
+            other
+            for other in self._clock.conversations.neighbours(peer)
+            if other in self._clock.peers and not self._conditions[other].lost
+        ]
+
+    def reaches_others(self, peer: int) -> float:
+        """Return the time from which on a killed peer can greet the others, and they answer."""
+        away = self._conditions[peer].away
+        assert away is not None
+        others = self.others(peer)
+        links_up = (self._clock.peers[other].up.down for other in others)
+        thaws = (self._conditions[other].frozen for other in others)
+        return max(away[0].down, *links_up, *thaws, 0.0)
+
+    def revive(self, peer: int, others: Sequence[int]) -> None:
+        """Let a killed peer take part again, which has connected to others."""
+        condition = self._conditions[peer]
+        assert condition.away is not None
+        up, down = condition.away
+        condition.away = None
+        up.forget(self._clock.now)
+        down.forget(self._clock.now)
+        self._clock.come_back(peer, others, up, down)
+        self._slow_link(peer)
+
+    def give_up(self, peer: int) -> None:
+        """Note that a killed peer does not come back."""
+        self._conditions[peer].lost, self._conditions[peer].away = True, None

@@ -5,14 +5,14 @@ of updates, in the middle of the event that does so. ``testbed.clock.peer_condit
 does to its peers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
 from testbed.clock.event_clock import LATEST
 from testbed.clock.events import FAULT
-from testbed.clock.mesh import MeshClock
+from testbed.clock.mesh import BACK, MeshClock
 from testbed.clock.mesh_interface import MeshFaultStage
 from testbed.clock.peer_conditions import PeerConditions
 from testbed.faults.fault import Fault
@@ -26,11 +26,11 @@ FRUITLESS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a fault for the peers that it struck; ``number`` is that of its strike."""
+    """The end of a fault for the incarnations that it struck; ``number`` is that of its strike."""
 
     fault: Fault
     number: int
-    struck: Sequence[int]
+    incarnations: Mapping[int, int]
 
 
 class PeerFaults:
@@ -57,6 +57,8 @@ class PeerFaults:
         self._schedule = schedule
         self._timed = schedule.timed()
         self._actions: dict[int, TimedFault | _End] = {}
+        self._killed_by: dict[int, Fault] = {}
+        """The faults whose ends bring killed peers back, by the peers' numbers."""
         self._posted = self._strikes = self._fruitless = 0
         self._iteration = schedule.next_iteration(0)
 
@@ -116,16 +118,14 @@ class PeerFaults:
         self._fruitless += 1
         until = self._clock.now + (fault.duration or inf)
         if fault.kind == "kill":
-            for peer in struck:
-                self._stage.kill(peer)
-        elif fault.kind != "slow":
+            self._kill(struck, fault, until)
+            return
+        if fault.kind != "slow":
             self._stage.stop(struck)
         self._tell(fault, "begin", struck)
         for peer in struck:
             if fault.kind == "slow":
                 self._conditions.slow(peer, self._strikes, fault)
-            elif fault.kind == "kill":
-                self._conditions.kill(peer)
             elif until == inf:
                 self._conditions.lose(peer, fault)
             elif fault.kind == "freeze":
@@ -133,11 +133,41 @@ class PeerFaults:
             else:
                 self._conditions.cut_off(peer, until)
         if until < inf:
-            self._post(until, _End(fault, self._strikes, struck))
+            incarnations = {peer: self._conditions[peer].incarnation for peer in struck}
+            self._post(until, _End(fault, self._strikes, incarnations))
+
+    def _kill(self, struck: Sequence[int], fault: Fault, until: float) -> None:
+        for peer in struck:
+            self._stage.kill(peer)
+        self._tell(fault, "begin", struck)
+        for peer in struck:
+            self._conditions.kill(peer, until)
+            if until < inf:
+                self._killed_by[peer] = fault
+                self._clock.add(until, BACK, peer)
+
+    def come_back(self, peer: int) -> None:
+        """Let a killed peer come back; that is put off until it and all others can talk."""
+        when = self._conditions.reaches_others(peer)
+        if when > self._clock.now:
+            self._clock.add(when, BACK, peer)
+            return
+        fault, others = self._killed_by.pop(peer), self._conditions.others(peer)
+        record = fault.record("end", [peer], self._clock.now, self._updates())
+        if self._stage.come_back(peer, others, record):
+            self._conditions.revive(peer, others)
+        else:
+            self._conditions.give_up(peer)
 
     def _end(self, end: _End) -> None:
-        there = [peer for peer in end.struck if peer in self._clock.peers]
-        still = [peer for peer in there if not self._conditions[peer].lost]
+        # A killed process does not thaw; the link and the slowness of a device outlive it.
+        conditions = self._conditions
+        still = [
+            peer
+            for peer, incarnation in end.incarnations.items()
+            if not conditions[peer].lost
+            and (end.fault.kind != "freeze" or conditions[peer].incarnation == incarnation)
+        ]
         if end.fault.kind == "slow":
             for peer in still:
                 self._conditions.slow(peer, end.number, None)

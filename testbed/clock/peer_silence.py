@@ -23,7 +23,7 @@ class PeerSilence:
             service: records suspicions.
         """
         self._service = service
-        self._limited = patience is not None
+        self._patience = patience
         self._silence = [Silence(patience) for _ in range(peers)]
         self._looks = [math.inf] * peers
         self._suspects: set[tuple[int, int]] = set()
@@ -35,7 +35,7 @@ class PeerSilence:
         Returns:
             When the clock has to call ``overdue``; None if it need not, or will do so earlier.
         """
-        if not self._limited:
+        if self._patience is None:
             return None
         silence = self._silence[peer]
         deadlines = []
@@ -62,6 +62,16 @@ class PeerSilence:
             self._service.heard(sender, peer, now)
         else:
             silence.was_in_time(sender)
+
+    def returned(self, peer: int, now: float) -> None:
+        """Note that a peer that was killed is back: it suspects none, and is suspected by none."""
+        self._silence[peer] = Silence(self._patience)
+        for silence in self._silence:
+            silence.ends(peer)
+            silence.was_in_time(peer)
+        for by, other in sorted(one for one in self._suspects if peer in one):
+            self._suspects.remove((by, other))
+            self._service.heard(other, by, now)
 
     def looks(self, peer: int) -> None:
         """Note that the time is there that ``time`` returned last."""

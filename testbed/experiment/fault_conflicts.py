@@ -1,5 +1,7 @@
 """Conflicts of faults, and of a restarted server's checkpoints, with the rest of the file."""
 
+from itertools import chain
+
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.device_names import is_server, server_names, worker_name
@@ -24,11 +26,19 @@ def of_checkpoints(contents: Contents) -> list[Conflict]:
         killed = [i for i, fault in enumerate(contents.faults) if fault.of_server]
         text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
         return [(("faults", i, "who"), text) for i in killed[:1]]
-    peers = contents.peers
-    if peers:
-        text = f"only runs with a server have checkpoints, and '{peers[0]}' has none: take this out"
+    peers, of_classes = contents.peers, [one.faults for one in contents.devices.classes]
+    if peers and not any(map(_brings_back, (*contents.faults, *chain(*of_classes)))):
+        text = (
+            f"peers ('{peers[0]}') go on from a checkpoint only after a kill with `lasting`: add one "
+            "to `faults`, or take this out"
+        )
         return [(("checkpoints", "every"), text)]
     return _of_emulated_checkpoints(contents)
+
+
+def _brings_back(fault: ClassFaultSpec) -> bool:
+    """Return True if a fault kills devices that come back."""
+    return fault.how.kind == "kill" and fault.lasting is not None
 
 
 def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
@@ -112,13 +122,11 @@ def _unknown_devices(contents: Contents, fault: FaultSpec) -> list[Conflict]:
     return []
 
 
-def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
+def _unsupported_by_peers(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if a fault is not one that peers can have."""
+    name = contents.peers[0]
     if isinstance(fault, FaultSpec) and fault.of_server:
         return [(("who",), f"'{name}' has no server: name workers, which are its peers")]
-    if fault.how.kind == "kill" and fault.lasting is not None:
-        text = f"killed peers ('{name}') do not come back so far: take it out"
-        return [(("lasting",), text)]
     if isinstance(fault.when, AfterPushes | ByTrace):
         text = f"give peers ('{name}') one of time, mean_time and iteration"
         return [(("when",), text)]
@@ -127,7 +135,7 @@ def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
 
 def _unsupported(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if the run's peers, clock or devices cannot do what the fault asks for."""
-    if contents.peers and (found := _unsupported_by_peers(contents.peers[0], fault)):
+    if contents.peers and (found := _unsupported_by_peers(contents, fault)):
         return found
     virtual = contents.clock == "virtual"
     match fault.how:

@@ -185,7 +185,8 @@ class FaultVersionReached:
 class FaultReported:
     """A fault begins or ends; ``record`` is the one of ``Fault.record``.
 
-    A worker that is struck after one of its own pushes adds their number, as ``pushes``.
+    A worker that is struck after one of its own pushes adds their number, as ``pushes``. If a killed
+    peer comes back, ``others`` are those that it calls, each with how often it was killed.
 
     Attributes:
         spared: devices that are only recorded as struck: they still have to send what has arrived, by
@@ -194,6 +195,14 @@ class FaultReported:
 
     record: Mapping[str, Any]
     spared: Sequence[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReturned:
+    """A killed peer is back and connected to the others; it begins with its parameters of a version."""
+
+    peer: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +314,7 @@ RoleReport: TypeAlias = (
     | ConnectionClosed
     | FaultVersionReached
     | FaultReported
+    | PeerReturned
     | FaultRestored
     | ServerKillDue
     | CheckpointBegun

@@ -22,6 +22,7 @@ from testbed.messages.reports import (
     FaultRestored,
     FaultVersionReached,
     FinalParameters,
+    PeerReturned,
     RoleReport,
     ServerFinished,
     ServerKillDue,
@@ -47,7 +48,7 @@ from testbed.planning.plan import Plan
 from testbed.runs import utilisation
 from testbed.runs.ledgers.ledgers import Connection
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.texts import TRAINING
+from testbed.telemetry.texts import TRAINING, begins_with
 
 GRACE = 5.0
 """Seconds after the last STOP of several servers from which workers that stay are waited for."""
@@ -94,6 +95,7 @@ class RoleReports:
             ConnectionClosed: self._connection_closed,
             FaultVersionReached: lambda report: injection.reached(report.version),
             FaultReported: lambda report: injection.reported(report.record, report.spared),
+            PeerReturned: self._peer_returned,
             FaultRestored: lambda report: injection.restore_fault(report.record),
             ServerKillDue: lambda report: injection.kill_server(report.kills, report.record),
             CheckpointBegun: restoration.checkpoint_begun,
@@ -177,6 +179,11 @@ class RoleReports:
         device = self._devices.name(report.worker)
         self._devices.liveness.welcome(device)
         self._records.event(*self._records.outcome.welcomes(report.run_time), device)
+
+    def _peer_returned(self, report: PeerReturned) -> None:
+        self._injection.connected(report.peer)
+        device = self._devices.name(report.peer)
+        self._records.event("info", begins_with(report.version), device)
 
     def _devices_used(self, report: DevicesUsed) -> None:
         used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, 3))

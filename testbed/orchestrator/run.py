@@ -34,7 +34,7 @@ from testbed.orchestrator.role_reports import RoleReports
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
-from testbed.roles.sharing import BOARD, PACES, SETTINGS, SPILL
+from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL
 from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.left_out import ranges
 from testbed.runs.resuming import Resumption
@@ -80,7 +80,7 @@ class Run:
         self._setup = SetupProgress(host_seconds, len(plan.links) if alone else 0)
         self._store = CheckpointStores(
             directory,
-            plan.spec.checkpoints.every,
+            plan.spec.checkpoints.every if plan.served else None,  # peers keep their own
             resumption,
             plan.servers,
             whole=plan.spec.clock == "virtual",
@@ -181,7 +181,7 @@ class Run:
                 opened.enter_context(tempfile.TemporaryFile(dir=self._directory)).fileno()  # noqa: SIM115 - closed by `opened`
                 for _ in range(self._plan.settings.servers)
             ]
-            shared = self._shared()
+            shared = self._shared() | self._models(opened)
             wake_up = opened.enter_context(signals())
             records.save_ledgers()  # for a run that is killed
             handed = (*spills, *shared.values(), *self._store.descriptors)
@@ -203,6 +203,14 @@ class Run:
         return {
             key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
         }
+
+    def _models(self, opened: contextlib.ExitStack) -> dict[str, int]:
+        """Return the descriptor of the file in which peers keep their parameters, if they do."""
+        faults = self._plan.settings.faults
+        if self._plan.served or faults.checkpoint_every is None:
+            return {}
+        file = opened.enter_context(tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115 - closed by `opened`
+        return {MODELS: file.fileno()}
 
     # -- the agent
 

@@ -385,7 +385,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 ],
                 **routes,
             ),
-            faults=FaultSettings(_rules(spec, class_of)),
+            faults=FaultSettings(_rules(spec, class_of), spec.checkpoints.every),
             devices=_device(spec, None),
             classes=[
                 DeviceClass(device_class.name, _device(spec, device_class))

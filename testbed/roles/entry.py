@@ -21,7 +21,7 @@ from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.errors import TestbedError
-from testbed.faults.schedule import Schedule
+from testbed.faults.schedule import Schedule, killed_for_a_time
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
@@ -33,6 +33,7 @@ from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import PacedTimes
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
+from testbed.roles.peer.model_file import ModelFile
 from testbed.roles.peer.peer import Peer
 from testbed.roles.reporting import Report
 from testbed.roles.server.clock_of_servers import ClockOfServers, run_clock
@@ -52,7 +53,7 @@ from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.training import computation
 from testbed.training.objective import objective
-from testbed.training.peer_computation import PeerComputation, codecs
+from testbed.training.peer_computation import PeerCheckpoints, PeerComputation, codecs
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of
 from testbed.training.times import Times
@@ -129,7 +130,7 @@ class _Role:
             "aggregator": lambda: self._aggregate(arguments),
             "evaluator": self._evaluate,
             "worker": lambda: self._work(number, arguments),
-            "peer": lambda: self._exchange(number),
+            "peer": lambda: self._exchange(number, arguments),
             "coordinator": lambda: self._coordinate(arguments),
         }
         try:
@@ -263,32 +264,45 @@ class _Role:
 
         run_clock(clock, restart)
 
-    def _exchange(self, number: int) -> None:
+    def _exchange(self, number: int, arguments: Mapping[str, Any]) -> None:
         assert self.shared.orders is not None
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         leave = self.shared.orders.of_device(number)
-        initial = self.loaded.learner.parameters.copy()
-        half = computation.peer_half(settings, layout, initial, number)
+        incarnation = int(arguments.get("incarnation", 0))
+        parameters, version = self.loaded.learner.parameters.copy(), 0
+        checkpoints, faults = None, settings.faults
+        if self.shared.models is not None and number in killed_for_a_time(faults.rules):
+            assert faults.checkpoint_every is not None
+            models = ModelFile(self.shared.models, number, layout.total)
+            checkpoints = PeerCheckpoints(faults.checkpoint_every, models.keep)
+            if models.newest is not None:
+                version, parameters = models.newest
+        half = computation.peer_half(settings, layout, parameters, number)
+        half.version = version
         computing = computation.computing(settings)
         part = self.loaded.parts[number] if number < computing else _NONE
         dataset = self.loaded.data.take(part, test=False)
         batches = times = None
         if number < computing:
-            batches = computation.batches(settings, dataset, part, number)
+            batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
             times = PacedTimes(self.loaded.times.of_device(number), self.shared.paces, number)
         both = codecs(settings.training.encoding, layout.sizes)
         neighbours = computation.neighbours(settings)[number]
         told = computation.diagnostics(settings)
-        mine = PeerComputation(half, batches, both, neighbours, objective(settings), told)
+        goal = objective(settings)
+        mine = PeerComputation(half, batches, both, neighbours, goal, told, checkpoints)
         longest = max(codec.longest for codec in both)
         evaluated = number == settings.network.evaluated_peer
         spill = self.shared.spill(number) if evaluated else None
         report = Report(self.report)
         meeting = PeerConnections(
-            *(settings, number, neighbours, layout.total, longest), report, spill
+            *(settings, number, neighbours, layout.total, longest), report, spill, incarnation
         )
         line = self.shared.board.device(number)
-        Peer(settings, number, mine, self._learners(), leave, meeting, line).run(times)
+        peer = Peer(
+            *(settings, number, neighbours, mine, self._learners(), leave, meeting, line),
+        )
+        peer.run(times, dict(arguments["others"]) if incarnation else None)
 
     def _evaluate(self) -> None:
         if self.shared.orders is not None:

@@ -49,6 +49,8 @@ class OrderKind(IntEnum):
     """Peer ``number`` dies: what has not arrived from it, by the clock, is lost."""
     SUSPECT = 12
     """Peer ``number`` is silent: it is not waited for until something comes from it."""
+    ADMIT = 13
+    """Peer ``number``, which was killed, is back, and has connected to this one."""
     SETTLE = 11
     """All that was sent has to reach the others' kernels, as peers are about to be stopped."""
 

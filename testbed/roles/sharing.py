@@ -33,6 +33,8 @@ SPILL = "spill"
 
 Each server has one of its own, by its index.
 """
+MODELS = "models"
+"""Key of the descriptor of the file in which peers keep their parameters, if any comes back."""
 ADDRESSES = "server_addresses"
 """Key, among a role's own arguments, of the servers' addresses, if it was loaded without them."""
 _CLOCKS = ("server", "coordinator")
@@ -57,6 +59,7 @@ class Shared:
             two of the run; may be none. A role that was handed its descriptors has its own only.
         spills: descriptors of the files for snapshots that wait for the evaluator: one for each server,
             or one for the evaluated peer; a role that was handed its descriptors has its own only.
+        models: descriptor of the file in which peers keep their parameters, if they do.
     """
 
     turns: Turns | None
@@ -66,6 +69,7 @@ class Shared:
     checkpoints: Sequence[int] = ()
     spills: Sequence[int] = ()
     servers: OrderChannels | None = None
+    models: int | None = None
 
     def spill(self, number: int) -> int | None:
         """Return the descriptor of the file for the snapshots of a server or peer, if there is one."""
@@ -92,7 +96,8 @@ class Shared:
         paces = Paces(arguments.get(PACES), settings.workers)
         checkpoints, spills = arguments.get(CHECKPOINTS, ()), arguments.get(SPILL, ())
         servers = OrderChannels(settings.serving) if _has_driven_servers(settings) else None
-        return cls(turns, orders, board, paces, checkpoints, spills, servers)
+        models = arguments.get(MODELS)
+        return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
         """Return the descriptors that a role needs."""
@@ -103,6 +108,7 @@ class Shared:
         # Every server writes snapshots, but only one of the peers.
         spill = self.spill(int(role["number"])) if role["role"] in _EVALUATED else None
         found += [] if spill is None else [spill]
+        found += [self.models] if self.models is not None and role["role"] == "peer" else []
         found += [] if self.turns is None else list(self.turns.descriptors)
         if self.servers is not None and role["role"] in _DRIVEN:
             found.append(self.servers.device_descriptor(server_index(int(role["number"]))))
@@ -136,13 +142,16 @@ class Shared:
         spills: Sequence[int] = ()
         if arguments.get(SPILL) and role["role"] in _EVALUATED:
             spills, rest = rest[:1], rest[1:]
+        models = None
+        if arguments.get(MODELS) is not None and role["role"] == "peer":
+            models, rest = rest[0], rest[1:]
         if not settings.timing.own_processors:
             turns, rest = Turns.handed(rest[:3]), rest[3:]
         if not _has_orders(settings):
             return cls(turns, None, board, paces, checkpoints, spills)
         if role["role"] in _DEVICES:
             orders = OrderChannels.handed(theirs={int(role["number"]): rest[0]})
-            return cls(turns, orders, board, paces, spills=spills)
+            return cls(turns, orders, board, paces, spills=spills, models=models)
         if not _has_driven_servers(settings):
             return cls(turns, OrderChannels.handed(ours=rest), board, paces, checkpoints, spills)
         if role["role"] in _DRIVEN:

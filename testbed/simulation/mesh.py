@@ -31,13 +31,14 @@ class _Peer:
 class SimulatedPeers:
     """All simulated peers of a run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what peers are made of
         self,
         service: ExchangeService,
         computations: Sequence[PeerComputation],
         neighbours: Sequence[Sequence[int]],
         learner: Learner,
         on_fault: Callable[[dict[str, Any]], None],
+        made_again: Callable[[int, int], PeerComputation],
     ) -> None:
         """Connect the peers.
 
@@ -46,6 +47,8 @@ class SimulatedPeers:
             neighbours: the peers that each peer talks to, by the peers' numbers.
             learner: computes all gradients.
             on_fault: writes the record of a fault down.
+            made_again: makes the computation of a peer that comes back; called with its number and how
+                often it was killed.
         """
         self._service = service
         self._learner = learner
@@ -59,6 +62,9 @@ class SimulatedPeers:
         }
         self._acknowledgements: dict[tuple[int, int], Acknowledgements] = {}
         self._on_fault = on_fault
+        self._made_again = made_again
+        self._neighbours = neighbours
+        self._kills = [0] * len(neighbours)
         self._dead: set[int] = set()
         self._began = time.monotonic()
         for caller, others in enumerate(neighbours):
@@ -170,10 +176,26 @@ class SimulatedPeers:
     def kill(self, peer: int) -> None:
         """Let a peer die: the others forget it, and what it has under way to them is lost."""
         self._dead.add(peer)
+        self._kills[peer] += 1
         for other, one in enumerate(self._peers):
             if other not in self._dead:
                 one.computation.half.forget(peer)
                 one.under_way.pop(peer, None)
+
+    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+        """Make a peer anew, which connects to others; always return True."""
+        self._on_fault(record)
+        self._dead.remove(peer)
+        again = self._made_again(peer, self._kills[peer])
+        self._peers[peer] = _Peer(again, np.empty(self._learner.layout.total, np.float32))
+        for absent in set(self._neighbours[peer]) - set(others):
+            again.half.forget(absent)
+        for other in others:
+            self._peers[other].computation.half.joined(peer)
+            for pair in ((peer, other), (other, peer)):
+                self._acknowledgements.pop(pair, None)
+            self._connect(peer, other)
+        return True
 
     def stop(self, peers: Sequence[int]) -> None:
         """Do nothing: what a simulated peer sends is with the others at once."""

@@ -27,6 +27,7 @@ from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
+from testbed.telemetry.texts import begins_with
 from testbed.updates import FloatVector
 
 _ROWS = 1500
@@ -175,6 +176,10 @@ class Recording:
     def fault(self, record: dict[str, Any]) -> None:
         """Record that a fault begins or ends."""
         self._fault_log.write(record)
+
+    def returned(self, peer: int, version: int) -> None:
+        """Record that a killed peer is back, with parameters of a version of its own."""
+        self.event("info", begins_with(version), self._name(peer))
 
     def evaluation_due(self) -> None:
         """Evaluate the current version."""

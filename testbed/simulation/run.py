@@ -214,6 +214,7 @@ class SimulatedRun:
 
     def _prepare_checkpoints(self) -> None:
         going_on, every = self._resumption, self._plan.spec.checkpoints.every
+        every = every if self._plan.served else None  # peers keep their own
         files = next(iter(going_on.files), None) if going_on else None
         if every is not None:
             if files is None:

@@ -35,6 +35,9 @@ class Witness(ServerObserver, Protocol):
     def fault(self, record: dict[str, Any]) -> None:
         """Record that a fault begins or ends, as ``testbed.faults.fault.Fault.record`` describes it."""
 
+    def returned(self, peer: int, version: int) -> None:
+        """Record that a killed peer is back, with parameters of a version of its own."""
+
 
 class System(ABC):
     """One run's devices and their clock.

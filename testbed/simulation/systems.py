@@ -1,5 +1,6 @@
 """The systems that are simulated: servers with their workers, or peers, each with its clock."""
 
+from functools import partial
 from typing import Any
 
 from testbed.algorithms import has
@@ -7,6 +8,7 @@ from testbed.clock.device_use import DeviceUse, of_peers
 from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.clock.peer_faults import strike
 from testbed.device_names import peer_name
+from testbed.faults.schedule import killed_for_a_time
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.simulation.mesh import SimulatedPeers
@@ -15,7 +17,7 @@ from testbed.simulation.system import System, Witness, batches_of_all
 from testbed.training import computation
 from testbed.training.exchange import ExchangeService
 from testbed.training.objective import objective
-from testbed.training.peer_computation import PeerComputation, codecs
+from testbed.training.peer_computation import PeerCheckpoints, PeerComputation, codecs
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.updates import FloatVector
@@ -35,20 +37,23 @@ class MeshSystem(System):
         observer: Witness,
     ) -> None:
         self._settings = settings
-        neighbours = computation.neighbours(settings)
+        self._dataset, self._layout, self._initial = dataset, learner.layout, initial
+        self._observer = observer
+        self._goal, self._told = objective(settings), computation.diagnostics(settings)
+        self._neighbours = neighbours = computation.neighbours(settings)
         self._service = ExchangeService(settings, neighbours, observer)
-        both = codecs(settings.training.encoding, learner.layout.sizes)
+        self._codecs = codecs(settings.training.encoding, learner.layout.sizes)
         computing = computation.computing(settings)
-        batches = list(batches_of_all(settings, dataset))
-        computations, goal = [], objective(settings)
-        told = computation.diagnostics(settings)
-        for number in range(settings.workers):
-            half = computation.peer_half(settings, learner.layout, initial.copy(), number)
-            own = batches[number] if number < computing else None
-            others = neighbours[number]
-            computations.append(PeerComputation(half, own, both, others, goal, told))
+        self._batches = list(batches_of_all(settings, dataset))
+        self._kept: dict[int, tuple[int, FloatVector]] = {}
+        """The checkpoints of peers, by number: a version and its parameters."""
         self._peers = SimulatedPeers(
-            self._service, computations, neighbours, learner, observer.fault
+            self._service,
+            [self._computation(number, (0, initial)) for number in range(settings.workers)],
+            neighbours,
+            learner,
+            observer.fault,
+            self._made_again,
         )
         self._mesh = self.clock = mesh_clock(
             settings,
@@ -60,6 +65,41 @@ class MeshSystem(System):
         )
         strike(self.clock, self._peers, self._service, settings)
         self._evaluated = settings.network.evaluated_peer
+
+    def _computation(self, number: int, begins: tuple[int, FloatVector]) -> PeerComputation:
+        """Make a peer's computation, which begins with parameters of a version."""
+        version, parameters = begins
+        half = computation.peer_half(self._settings, self._layout, parameters.copy(), number)
+        half.version = version
+        faults, checkpoints = self._settings.faults, None
+        every = faults.checkpoint_every
+        if every is not None and number in killed_for_a_time(faults.rules):
+            checkpoints = PeerCheckpoints(every, partial(self._keep, number))
+        return PeerComputation(
+            half,
+            self._batches[number] if number < len(self._batches) else None,
+            self._codecs,
+            self._neighbours[number],
+            self._goal,
+            self._told,
+            checkpoints,
+        )
+
+    def _keep(self, number: int, version: int, parameters: FloatVector) -> None:
+        self._kept[number] = version, parameters.copy()
+
+    def _made_again(self, number: int, incarnation: int) -> PeerComputation:
+        """Make the computation of a peer that comes back, which draws other mini-batches."""
+        if number < len(self._batches):
+            parts = computation.parts(self._settings, self._dataset.train_labels)
+            self._batches[number] = computation.batches(
+                *(self._settings, self._dataset, parts[number], number),
+                memory=self._batches[number],
+                incarnation=incarnation,
+            )
+        begins = self._kept.get(number, (0, self._initial))
+        self._observer.returned(number, begins[0])
+        return self._computation(number, begins)
 
     @property
     def version(self) -> int:

@@ -11,3 +11,12 @@ SUSPECTED = "is suspected"
 WELCOMED = "welcomed back"
 DIED = "died: "
 """Between the device's name and the way in which it died."""
+
+
+def begins_with(version: int) -> str:
+    """Return what is said of a killed peer that is back with its parameters of a version."""
+    return (
+        f"goes on with its parameters of version {version:,}"
+        if version
+        else "begins with the initial parameters"
+    )

@@ -110,6 +110,13 @@ class ExchangeService:
         """Note that a peer is gone."""
         self._gone.add(peer)
 
+    def returned(self, peer: int, others: Sequence[int]) -> None:
+        """Note that a peer that was gone is back, and has connected to others."""
+        self._gone.discard(peer)
+        self.message_bytes[peer] += HEADER.size * len(others)
+        for other in others:
+            self.message_bytes[other] += HEADER.size + SECRET_SIZE
+
     def count(self, peer: int, message: Message) -> None:
         """Count a message that was sent to a peer."""
         self.payload_bytes[peer] += message.payload

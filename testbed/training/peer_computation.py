@@ -1,6 +1,7 @@
 """The computation of a peer, under any driver: mini-batches, steps, the encoding of what it sends."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,19 @@ class Sending(NamedTuple):
         return [Message(peer, HEADER.size + size, size) for peer in self.peers]
 
 
+@dataclass(frozen=True, slots=True)
+class PeerCheckpoints:
+    """What a peer does to go on from its parameters after it was killed.
+
+    Attributes:
+        every: its own steps, since it began or came back, from one checkpoint to the next.
+        keep: keeps a version and its parameters, float32 of shape (|Θ|,), which it has to copy.
+    """
+
+    every: int
+    keep: Callable[[int, FloatVector], None]
+
+
 class PeerComputation:
     """One peer's data, its half of the algorithm and the encoding of what it sends.
 
@@ -53,6 +67,7 @@ class PeerComputation:
         neighbours: Collection[int],
         objective: Objective = PLAIN,
         diagnostics: Sequence[str] = (),
+        checkpoints: PeerCheckpoints | None = None,
     ) -> None:
         """Prepare the computation.
 
@@ -61,6 +76,7 @@ class PeerComputation:
             codecs: the run's codec, and an exact one.
             neighbours: the peers that it talks to.
             diagnostics: the names of those that the algorithm declares.
+            checkpoints: None if it keeps nothing.
         """
         self._neighbours = frozenset(neighbours)
         self.half = half
@@ -70,6 +86,8 @@ class PeerComputation:
         self._base = 0
         self._buffers = KeptBuffers()
         self._diagnostics = diagnostics
+        self._checkpoints = checkpoints
+        self._steps = 0
 
     def gradient(self, learner: Learner) -> tuple[FloatVector, float]:
         """Compute at the model as it is now; return the gradient (the learner's memory) and loss."""
@@ -90,6 +108,9 @@ class PeerComputation:
         messages = [message for sending in sent for message in sending.messages]
         values = self.half.diagnose() if self._diagnostics else {}
         told = [values[name] for name in self._diagnostics]
+        self._steps += 1
+        if self._checkpoints is not None and self._steps % self._checkpoints.every == 0:
+            self._checkpoints.keep(self.half.version, self.half.parameters)
         return Step(self._base, staleness, loss, messages, told), sent
 
     def receive(self, sender: int, update: Update) -> Sequence[Sending]:

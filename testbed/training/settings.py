@@ -202,9 +202,12 @@ class FaultSettings:
 
     Attributes:
         rules: the rules as ``testbed.planning.fault_rules`` makes them.
+        checkpoint_every: updates from one checkpoint to the next, or a peer's own steps; None: none is
+            written.
     """
 
     rules: Sequence[dict[str, Any]]
+    checkpoint_every: int | None = None
 
     @property
     def server_absence(self) -> float | None:

@@ -54,6 +54,9 @@ class Losses:
     def fault(self, record: dict[str, Any]) -> None:
         raise AssertionError("nothing goes wrong here")
 
+    def returned(self, peer: int, version: int) -> None:
+        raise AssertionError("nothing goes wrong here")
+
 
 @pytest.fixture(scope="module")
 def dataset() -> datasets.Dataset:

@@ -118,7 +118,6 @@ def test_the_virtual_clock_refuses_corruption_and_cpu_limits(
 @pytest.mark.parametrize(
     ("fault", "where", "text"),
     [
-        ({"how": "kill", "lasting": "1s"}, "lasting", "do not come back so far: take it out"),
         ({"how": "kill", "when": {"probability": 0.1}}, "when", "one of time, mean_time and iter"),
         ({"how": "kill", "who": "server"}, "who", "has no server: name workers"),
     ],

@@ -254,6 +254,9 @@ class Going:
     def fault(self, record: dict[str, Any]) -> None:
         self.faults.append(record)
 
+    def returned(self, peer: int, version: int) -> None:
+        raise AssertionError("there are no peers")
+
     def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
         self.faults.append({"suspected": worker, "silent": silent, "time": time})
 

@@ -91,6 +91,7 @@ class Simulated:
         self._rows: list[UpdateRow] = []
         self.checkpoints: list[Checkpoint] = []
         self.faults: list[dict[str, Any]] = []
+        self.returns: list[tuple[int, int]] = []
         self.noticed: list[tuple[str, int, float, float, int]] = []
         self.diagnoses: list[tuple[float, ...]] = []
         data = _digits(settings.seed)
@@ -134,6 +135,9 @@ class Simulated:
 
     def fault(self, record: dict[str, Any]) -> None:
         self.faults.append(record)
+
+    def returned(self, peer: int, version: int) -> None:
+        self.returns.append((peer, version))
 
 
 @functools.cache

@@ -61,6 +61,9 @@ class Silent:
     def fault(self, record: dict[str, Any]) -> None:
         """Do nothing: nothing fails."""
 
+    def returned(self, peer: int, version: int) -> None:
+        """Do nothing: nothing fails."""
+
 
 def _compute(variation: float) -> dict[str, Any]:
     """Return the section ``compute`` of a resolved experiment file."""

@@ -26,6 +26,7 @@ from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killed_server import KilledServer
+from testbed.orchestrator.injection.struck import UNREACHABLE, Struck
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.injection.training_clock import Clock, TrainingClock
 from testbed.orchestrator.injection.workers import Start, Workers
@@ -35,8 +36,6 @@ from testbed.runs.fault_log import Event, FaultLog
 from testbed.telemetry.run_log import RunLog
 from testbed.training.settings import Settings
 
-UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
-"""Kinds of faults during which a device can neither send nor receive."""
 LOOK_PERIOD = 0.02
 """Seconds between two checks for what no message reports."""
 
@@ -94,6 +93,7 @@ class Injection:
         }
         self._server_numbers = dict(zip(server_names(servers), self._servers, strict=True))
         self._agenda = Agenda(self._schedule)
+        self._struck = Struck(names, self._workers, self._impairments, self._agenda)
         self._version = self._reached = 0
         self._over = False
         self._ended: set[int] = set()
@@ -169,6 +169,8 @@ class Injection:
             spared: devices that are struck by the record only.
         """
         devices = record["devices"]
+        if "others" in record:
+            self._struck.told_others |= dict.fromkeys(devices, record["others"])
         if min(devices, default=0) <= SERVER_NUMBER:
             for number in devices:
                 self._servers[number].write(record)  # a restored server reports its own kill
@@ -226,7 +228,9 @@ class Injection:
             if isinstance(due, TimedFault):
                 self._begin(due.fault, due.devices, self._clock.elapsed, self._version)
                 continue
-            devices = [n for n, life in due.struck.items() if self._lasts(due.fault, n, life)]
+            devices = [
+                n for n, life in due.struck.items() if self._struck.lasts(due.fault, n, life)
+            ]
             if devices:
                 self._end(due.fault, devices, self._clock.elapsed, self._version)
         # Even if the server was killed when training had just ended. Under the virtual clock, killed
@@ -285,7 +289,7 @@ class Injection:
         A worker that cannot notice the server's end now may never do so, and is killed.
         """
         for number in self._names:
-            deaf = self._is_deaf(number, UNREACHABLE)
+            deaf = self._struck.is_deaf(number, UNREACHABLE)
             self._impairments.forget(number, get_args(Kind))
             if deaf and self._workers.is_alive(number):
                 self._kill(number)
@@ -322,6 +326,10 @@ class Injection:
             self._workers.expect(number, incarnation, back=expected)
         self._bring_workers_back()
 
+    def connected(self, number: int) -> None:
+        """Note that a peer that came back is connected to the others."""
+        self._workers.connected(number)
+
     def restore_fault(self, record: Mapping[str, Any]) -> None:
         """Apply a fault that was active when the checkpoint was written."""
         self._impairments.begin(Fault.of_record(record), record["devices"])
@@ -341,7 +349,7 @@ class Injection:
                 if not (self._over or number in self._ended or self._servers[number].is_away):
                     self._servers[number].begin_fault(fault, when, version)
             return
-        devices = [number for number in devices if self._can_be_struck(number)]
+        devices = [number for number in devices if self._struck.can_be_struck(number)]
         if self._over or not devices:
             return
         self._log.write(fault.record("begin", devices, when, version))
@@ -352,18 +360,9 @@ class Injection:
             self._impairments.begin(fault, [one for one in devices if one not in spared])
         if self._wall:
             self._schedule_end(self._clock.now(), fault, devices)
-        if self._wall and all(map(self._is_lost, self._names)):
+        if self._wall and all(map(self._struck.is_lost, self._names)):
             for number in self._names:
                 self._release(number)  # so that the server finds that no worker is left
-
-    def _can_be_struck(self, number: int) -> bool:
-        """Return True if a fault may strike a worker: it is neither killed nor lost."""
-        return self._workers.is_alive(number) and not self._is_lost(number)
-
-    def _lasts(self, fault: Fault, number: int, incarnation: int) -> bool:
-        """Return True if a fault is still active; a freeze ends when the frozen process is killed."""
-        alive = self._workers.is_alive(number) and self._workers.incarnation(number) == incarnation
-        return alive or fault.kind != "freeze"
 
     def _end(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
         self._log.write(fault.record("end", devices, when, version))
@@ -385,17 +384,8 @@ class Injection:
     def _bring_workers_back(self) -> None:
         if self._is_any_server_away and not self._wall:
             return  # the restored server says which workers it expects
-        self._workers.bring_back(self.server_kills)
-
-    def _is_lost(self, number: int) -> bool:
-        """Return True if a worker can never send again: killed, frozen or disconnected for good."""
-        if self._workers.is_killed_for_good(number):
-            return not self._agenda.has_end(number)
-        return self._impairments.has(number, ("freeze", *UNREACHABLE), for_good=True)
-
-    def _is_deaf(self, number: int, kinds: Sequence[Kind]) -> bool:
-        """Return True if a worker cannot receive, under faults of some kinds or after an outage."""
-        return self._impairments.has(number, kinds) or self._workers.is_unsettled(number)
+        others = self._struck.others if self._are_peers else None
+        self._workers.bring_back(self.server_kills, others)
 
     def _release(self, number: int) -> None:
         """Undo what would keep a worker from hearing of the end, and kill it if it could not."""
@@ -404,7 +394,7 @@ class Injection:
             # Who learns of the end is a part of the result: those that are not stopped any more.
             deaf, connecting = self._impairments.has(number, kinds), False
         else:
-            deaf = self._is_deaf(number, kinds)
+            deaf = self._struck.is_deaf(number, kinds)
             connecting = self._workers.is_connecting(number)
         # Before the kill, so that the last packets of a killed worker's kernel reach the server.
         self._impairments.forget(number, (*UNREACHABLE, "slow", "corrupt"))

@@ -6,7 +6,7 @@ arrived, or ``CLOSING_TIMEOUT`` has passed.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -129,6 +129,10 @@ class Workers:
         """Return True if a worker came back so lately that it may not be connected yet."""
         return self._now() - self._workers[number].started < CONNECT_TIMEOUT
 
+    def connected(self, number: int) -> None:
+        """Note that a peer that came back is connected, over connections that no outage has struck."""
+        self._workers[number].started = self._workers[number].unsettled = -math.inf
+
     def end_outage(self, number: int, seconds: float) -> None:
         """Note that an outage of a worker has ended, which lasted some seconds."""
         self._workers[number].unsettled = self._now() + seconds + SETTLED
@@ -171,8 +175,17 @@ class Workers:
             self._workers[number].closed = True
             self._workers[number].applied += pushes
 
-    def bring_back(self, server_kills: int) -> None:
-        """Start the killed workers that are due to come back and whose process is gone."""
+    def bring_back(
+        self,
+        server_kills: int,
+        others: Callable[[int], Sequence[tuple[int, int]]] | None = None,
+    ) -> None:
+        """Start the killed workers that are due to come back and whose process is gone.
+
+        Args:
+            others: if they are peers, returns those that one calls as it comes back, each with how
+                often it was killed.
+        """
         now = self._now()
         for number, worker in self._workers.items():
             if worker.dead_until is None or worker.dead_until > now or worker.exited is None:
@@ -182,11 +195,10 @@ class Workers:
             worker.dead_until = worker.exited = None
             worker.incarnation += 1
             worker.started = now
-            role = {
-                "role": "worker",
-                "number": number,
-                "incarnation": worker.incarnation,
-                "kills": server_kills,
-                "pushes": max(worker.pushes, worker.applied),
-            }
+            role: dict[str, Any] = {"number": number, "incarnation": worker.incarnation}
+            if others is None:
+                pushes = max(worker.pushes, worker.applied)
+                role |= {"role": "worker", "kills": server_kills, "pushes": pushes}
+            else:
+                role |= {"role": "peer", "others": others(number)}
             self._start(self._names[number], role)

@@ -5,16 +5,17 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from testbed.roles.orders import OrderChannel
 from testbed.roles.peer.evaluator_link import EvaluatorLink
+from testbed.roles.peer.outgoing import Outgoing
 from testbed.roles.reporting import Report
 from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
-from testbed.roles.transport.greeting import call
-from testbed.roles.transport.kernel_queues import under_way, unread
+from testbed.roles.transport.greeting import Identity, call
+from testbed.roles.transport.kernel_queues import unread
 from testbed.roles.transport.sending import Pieces
 from testbed.training.settings import PORT, Settings
 from testbed.updates import FloatVector
@@ -23,8 +24,6 @@ from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
 
 CONNECTING_TIMEOUT = 60.0
 """Seconds that peers have to connect to each other."""
-SETTLING = 0.5
-"""Seconds without a byte more after which a peer is taken for one that receives nothing now."""
 CLOSING_TIMEOUT = 30.0
 """Seconds that peers have to close their connections after training."""
 
@@ -36,6 +35,8 @@ class PeerConnections:
         selector: what ``turn`` waits for; the peer may register more.
         report: to the orchestrator.
         payload_bytes, message_bytes: received from other peers.
+        outgoing: what has not reached the others yet.
+        returned: peers that were killed, and have come back and connected; the peer empties it.
     """
 
     def __init__(  # noqa: PLR0917 - what a peer's connections are made of
@@ -47,6 +48,7 @@ class PeerConnections:
         longest: int,
         report: Report,
         spill: int | None = None,
+        incarnation: int = 0,
     ) -> None:
         """Begin to listen.
 
@@ -55,11 +57,13 @@ class PeerConnections:
             parameters: the model's size, which must equal the others'.
             longest: the longest body of an update, in bytes.
             spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
+            incarnation: how often this peer was killed.
         """
         self.selector = selectors.EpollSelector()
         self.payload_bytes = 0
         self.message_bytes = 0
         self._settings = settings
+        self._identity = Identity(number, incarnation)
         self._number = number
         self._neighbours = neighbours
         self._size = parameters
@@ -68,6 +72,7 @@ class PeerConnections:
         self._scratch = memoryview(bytearray(4 * parameters + 4096))
         self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
         self._peers: dict[int, Connection] = {}
+        self.outgoing = Outgoing(self._peers, self.turn)
         self._unidentified: set[Connection] = set()
         self._received: deque[tuple[int, Frame]] = deque()
         self._evaluator = EvaluatorLink(
@@ -78,8 +83,9 @@ class PeerConnections:
         )
         self._disconnecting = False
         self._reading: int | None = -1
-        self._lost: list[int] = []
-        self._forgotten: set[int] = set()
+        self._lost: list[tuple[int, int]] = []
+        self.returned: list[int] = []
+        self._forgotten: set[Connection] = set()
         self._listener = socket.create_server(("", PORT), backlog=4096)
         warn = partial(report.event, "warning")
         self._accepting = Accepting(self._listener, self.selector, warn)
@@ -107,11 +113,38 @@ class PeerConnections:
                 )
             self.turn(1.0)
 
+    def connect_again(self, others: Mapping[int, int]) -> None:
+        """Connect to peers that are there, as this one was killed and comes back.
+
+        Args:
+            others: their numbers, each with how often that peer was killed.
+
+        Raises:
+            OSError: one cannot be reached. Under the wall clock it is left out: it may be killed now.
+        """
+        deadline = time.monotonic() + CONNECTING_TIMEOUT
+        for number in (one for one in self._neighbours if one in others):
+            try:
+                self._call(number, deadline)
+            except OSError as error:
+                if self._settings.timing.clock == "virtual":
+                    raise
+                text = f"peer {self._number}, which is back, has not reached it: {error}"
+                self.report.event("warning", text, number)
+            else:
+                self._peers[number].incarnation = others[number]
+
+    @property
+    def connected(self) -> list[int]:
+        """The peers that this one is connected to, in order."""
+        return sorted(self._peers)
+
     def _call(self, number: int, deadline: float) -> None:
         address = self._settings.network.peer_addresses[number]
         called = call(address, max(0.0, deadline - time.monotonic()))
         connection = self._add(called, address, {Kind.WELCOME: 0})
-        hello = header(Kind.HELLO, self._number, length=len(self._secret)) + self._secret
+        identity = int(self._identity)
+        hello = header(Kind.HELLO, identity, length=len(self._secret)) + self._secret
         connection.send([hello])
         while connection in self._unidentified:
             self.turn(1.0)
@@ -136,23 +169,6 @@ class PeerConnections:
         return connection
 
     # -- the loop
-
-    def handed_over(self) -> dict[int, int]:
-        """Return the number of bytes that were passed to ``send`` so far, by receiving peer."""
-        return {n: c.sent_bytes + len(c.pending) for n, c in self._peers.items()}
-
-    def unsent(self, counts: Mapping[int, int], spared: Collection[int] = ()) -> dict[int, int]:
-        """Return the connections of which the kernel has not taken these bytes, and what it took.
-
-        Args:
-            counts: bytes by receiving peer.
-            spared: peers that are not asked about.
-        """
-        return {
-            n: c.sent_bytes
-            for n, c in self._peers.items()
-            if c.sent_bytes < counts.get(n, 0) and n not in spared
-        }
 
     def turn(
         self, patience: float | None, orders: OrderChannel | None = None, reading: int | None = -1
@@ -185,8 +201,13 @@ class PeerConnections:
 
     def _watch(self, connection: Connection) -> None:
         """Update what ``selector`` waits for on a connection."""
-        read = connection.device not in self._peers or self._reading in (-1, connection.device)
+        read = not self._is_present(connection) or self._reading in (-1, connection.device)
         connection.watch(self.selector, read and not connection.ended)
+
+    def _is_present(self, connection: Connection) -> bool:
+        """Return True if it is the connection to a peer that is there."""
+        number = connection.device
+        return number is not None and self._peers.get(number) is connection
 
     def _serve(self, connection: Connection, events: int) -> None:
         try:
@@ -235,19 +256,26 @@ class PeerConnections:
                 self.payload_bytes += len(frame.body)
                 connection.payload_bytes += len(frame.body)
                 number = connection.device
-                if not (self._disconnecting or number is None or number in self._forgotten):
+                if not (self._disconnecting or number is None or connection in self._forgotten):
                     self._received.append((number, frame.kept()))
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
         if not hmac.compare_digest(frame.body, self._secret):
             raise WireError("a greeting without this run's secret")
-        number, peers = frame.number, self._settings.workers
+        identity, peers = Identity.of(frame.number), self._settings.workers
+        number = identity.number
         if number == peers and self._evaluator.connection is None:
             self._evaluator.connection = connection
             connection.receiver.accept({Kind.FINISHED: 0})
-        elif self._number < number and number in self._neighbours and number not in self._peers:
+        elif number in self._neighbours and self._admits(identity):
             self.message_bytes += frame.size
+            if number in self._peers:  # its end was not noticed
+                self._close(self._peers[number], "it was killed, and is back")
+            self._received = deque(one for one in self._received if one[0] != number)
             self._peers[number] = connection
+            connection.incarnation = identity.incarnation
+            if identity.incarnation:
+                self.returned.append(number)
             connection.receiver.accept(self._working)
         else:
             raise WireError(f"device {number} must not connect here, or is connected already")
@@ -255,17 +283,24 @@ class PeerConnections:
         self._unidentified.discard(connection)
         connection.send([header(Kind.WELCOME, self._size)])
 
+    def _admits(self, identity: Identity) -> bool:
+        """Return True if a peer may connect: one with a higher number, or one that comes back."""
+        known = self._peers.get(identity.number)
+        if known is None:
+            return self._number < identity.number or identity.incarnation > 0
+        return identity.incarnation > known.incarnation
+
     def _close(self, connection: Connection, reason: str | None) -> None:
         """Close a connection; ``reason`` is None if the other side closed it."""
         to_evaluator = connection is self._evaluator.connection
         has_left = self._disconnecting and reason is None and connection.stopped
-        is_expected = has_left or connection.device in self._forgotten
+        is_expected = has_left or connection in self._forgotten
         if not to_evaluator and not is_expected:
             why = reason or "it closed the connection"
             text = f"connection to peer {self._number} closed: {why}"
             self.report.event("warning", text, connection.device)
             if connection.device is not None:
-                self._lost.append(connection.device)
+                self._lost.append((connection.device, connection.incarnation))
         if connection.socket in self.selector.get_map():
             self.selector.unregister(connection.socket)
         observed = self._number == self._settings.network.evaluated_peer
@@ -277,16 +312,20 @@ class PeerConnections:
         self._unidentified.discard(connection)
         if to_evaluator:
             self._evaluator.connection = None
-        elif connection.device is not None:
-            self._peers.pop(connection.device, None)
+        elif connection.device is not None and self._is_present(connection):
+            del self._peers[connection.device]
+        self._forgotten.discard(connection)
 
     def forget(self, peer: int) -> None:
         """Drop what has come from a peer that dies, and what still comes until its connection ends."""
-        self._forgotten.add(peer)
+        connection = self._peers.pop(peer, None)
+        if connection is not None:
+            self._forgotten.add(connection)
+            self._watch(connection)
         self._received = deque(one for one in self._received if one[0] != peer)
 
-    def lost(self) -> Iterator[int]:
-        """Yield the peers whose connections broke since the last call."""
+    def lost(self) -> Iterator[tuple[int, int]]:
+        """Yield the peers whose connections broke since the last call; each with its incarnation."""
         while self._lost:
             yield self._lost.pop()
 
@@ -332,28 +371,6 @@ class PeerConnections:
             return True
         return any(peer == sender for peer, _ in self._received)
 
-    def under_way(self) -> list[int]:
-        """Return the peers whose kernels have not received all bytes sent to them."""
-        return [n for n, c in self._peers.items() if c.pending or under_way(c.socket)]
-
-    def settle(self) -> list[int]:
-        """Send all that is pending, and read what comes, until the others' kernels have all bytes.
-
-        Returns:
-            The peers whose kernels lack some, and took none for ``SETTLING`` seconds.
-        """
-        since, left = time.monotonic(), self._bytes_under_way()
-        while left and time.monotonic() - since < SETTLING:
-            self.turn(0.01)
-            now = self._bytes_under_way()
-            if now != left:
-                since, left = time.monotonic(), now
-        return list(left)
-
-    def _bytes_under_way(self) -> dict[int, int]:
-        sizes = ((n, len(c.pending) + under_way(c.socket)) for n, c in self._peers.items())
-        return {n: size for n, size in sizes if size}
-
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
         """Send a copy of the parameters to the evaluator, when the evaluator is ready for it."""
         self._evaluator.evaluate(iteration, parameters)
@@ -366,15 +383,15 @@ class PeerConnections:
         self._accepting.close()
         for connection in list(self._unidentified):
             self._close(connection, "training is over")
-        for connection in list(self._peers.values()):
+        for connection in (*self._peers.values(), *self._forgotten):
             try:
                 connection.end(header(Kind.STOP))
                 self._settle(connection)
             except BrokenConnectionError as error:
                 self._close(connection, f"{error}")
         deadline = time.monotonic() + CLOSING_TIMEOUT
-        while self._peers and time.monotonic() < deadline:
+        while (self._peers or self._forgotten) and time.monotonic() < deadline:
             self.turn(1.0)
-        for connection in list(self._peers.values()):
+        for connection in (*self._peers.values(), *self._forgotten):
             self._close(connection, f"still open {CLOSING_TIMEOUT:g} s after the end")
         self._evaluator.finish(lambda: self.turn(1.0))

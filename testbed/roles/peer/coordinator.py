@@ -19,6 +19,7 @@ from testbed.messages.reports import (
     DevicesConnected,
     FaultReported,
     FaultVersionReached,
+    PeerReturned,
     ServerFinished,
     ServerListening,
     TrainingBegun,
@@ -35,6 +36,8 @@ from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 
+RETURN_TIMEOUT = 600.0
+"""Seconds that a killed peer has to connect, once it is due back: a busy host must not decide it."""
 PARTING_TIMEOUT = 60.0
 """Seconds that peers have to disconnect when training is over, including waits for each other."""
 
@@ -73,6 +76,8 @@ class Coordinator:
         self._line = line
         self._ready = [True] * settings.workers
         self._waits_for: list[Sequence[int]] = [()] * settings.workers
+        self._kills = [0] * settings.workers
+        """How often each peer was killed; under the wall clock, of those that are back."""
         self._busy = times.busy()
         self._clock: MeshClock | None = None
         self._channels = PeerChannels(
@@ -144,12 +149,12 @@ class Coordinator:
                 peers[peer_name(told.pop("parted"))] = told
         payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
         message_bytes = sum(peer["message_bytes"] for peer in peers.values())
-        if self._channels.gone and self._clock is not None:
+        if self._clock is not None and (self._channels.gone or any(self._kills)):
             # How much of a killed process's last messages still arrives is the host's chance.
             self._service.part()
             payload_bytes = sum(self._service.payload_bytes)
             message_bytes = sum(self._service.message_bytes)
-            for number in set(range(self._settings.workers)) - self._channels.gone:
+            for number in range(self._settings.workers):
                 if peer_name(number) in peers:
                     peers[peer_name(number)] |= {
                         "payload_bytes": self._service.payload_bytes[number],
@@ -167,7 +172,7 @@ class Coordinator:
             # One that is being killed tells this of peers that have forgotten it.
             if peer not in self._channels.gone:
                 self._note(peer, told)
-                self._lose(told["lost"])
+                self._lose(told["lost"], told["incarnation"])
         elif "suspected" in told and self._clock is None:
             self._service.suspected(told["suspected"], peer, told["silent"], self.host_time())
         elif "heard" in told:
@@ -176,8 +181,9 @@ class Coordinator:
             return False
         return True
 
-    def _lose(self, peer: int) -> None:
-        if peer not in self._channels.gone:
+    def _lose(self, peer: int, incarnation: int) -> None:
+        """Note that a peer is lost to another one, unless that was an earlier process of it."""
+        if peer not in self._channels.gone and incarnation >= self._kills[peer]:
             self._channels.gone.add(peer)
             self._service.lose(peer)
             if self._clock is not None:
@@ -198,6 +204,13 @@ class Coordinator:
 
     def _count(self, peer: int, told: dict[str, Any]) -> None:
         """Count the messages and the step that a peer reports; times of arrival are not known here."""
+        if "met" in told:
+            self._kills[peer] += 1
+            self._channels.gone.discard(peer)
+            self._service.returned(peer, told["others"])
+            self._report.send(PeerReturned(peer, told["version"]))
+            self._channels.give(peer, OrderKind.BEGIN)
+            return
         for message in told.get("answered") or told.get("messages", ()):
             self._service.count(message[0], Message(*message))
         if "base" in told:
@@ -266,6 +279,7 @@ class Coordinator:
     def kill(self, peer: int) -> None:
         """Let a peer die: once the others have read what has arrived from it, they forget it."""
         self._channels.gone.add(peer)
+        self._kills[peer] += 1
         self._channels.held.pop(peer, None)
         others = [one for one in range(self._settings.workers) if one not in self._channels.gone]
         for other in others:
@@ -276,6 +290,26 @@ class Coordinator:
 
     def _await_forgetting(self, peer: int) -> None:
         self._note(peer, self._channels.wait_for(peer, "forgot"))
+
+    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+        """Have a peer's new process started; once it is connected, others take it in."""
+        self._report.flush()
+        pairs = [(other, self._kills[other]) for other in others]
+        self._report.send(FaultReported(record | {"others": pairs}))
+        self._channels.gone.discard(peer)
+        told = self._channels.wait_for(peer, "met", time.monotonic() + RETURN_TIMEOUT)
+        if told is None:
+            text = f"it did not come back within {RETURN_TIMEOUT:g} s"
+            self._report.event("warning", text, peer)
+            self._channels.gone.add(peer)
+            return False
+        self._note(peer, told)
+        self._report.send(PeerReturned(peer, told["version"]))
+        for other in others:
+            self._channels.give(other, OrderKind.ADMIT, peer)
+        for other in others:
+            self._note(other, self._channels.wait_for(other, "admitted"))
+        return True
 
     def stop(self, peers: Sequence[int]) -> None:
         """Have all that peers sent reach the others, before they are frozen or cut off.

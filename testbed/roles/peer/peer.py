@@ -41,6 +41,7 @@ class Peer:
         self,
         settings: Settings,
         number: int,
+        neighbours: Sequence[int],
         computation: PeerComputation,
         learners: TurnTaking,
         orders: OrderChannel,
@@ -60,19 +61,33 @@ class Peer:
         self._connections.selector.register(orders, selectors.EVENT_READ)
         self._stopped = False
         self._handed_over: Mapping[int, int] = {}
+        self._neighbours = frozenset(neighbours)
         self._orders_taken = 0
         self._claimed = 0.0
         self._silence = Silence(settings.timing.suspect_after)
         self._suspected: set[int] = set()
 
-    def run(self, times: Draws | None) -> None:
+    def run(self, times: Draws | None, others: Mapping[int, int] | None = None) -> None:
         """Connect to the others, work until the coordinator says STOP, and disconnect.
 
         Args:
             times: durations of its computations and waits; None if it computes nothing.
+            others: if this peer was killed and comes back, the peers that are there, each with how
+                often it was killed.
         """
-        self._connections.connect()
-        self._orders.tell(met=self._number)
+        if others is None:
+            self._connections.connect()
+        else:
+            self._orders.forget()  # they were the killed process's
+            self._connections.connect_again(others)
+            for absent in self._neighbours.difference(self._connections.connected):
+                self._half.forget(absent)
+        self._orders.tell(
+            met=self._number,
+            others=self._connections.connected,
+            version=self._half.version,
+            **self._state(),
+        )
         self._line.waiting()
         if self._settings.timing.clock == "virtual":
             self._by_virtual_clock()
@@ -107,7 +122,7 @@ class Peer:
             self._turn_until(lambda: False, until)
             if self._stopped:
                 return
-            self._handed_over = self._connections.handed_over()
+            self._handed_over = self._connections.outgoing.handed_over()
             took = time.monotonic() - began
             self._step()
             if self._half.needs_profile:
@@ -116,9 +131,11 @@ class Peer:
 
     def _measured_bandwidth(self) -> float:
         """Wait until the messages of the step have left; return the bytes per second."""
-        sending = SendingRate(self._handed_over, self._connections.handed_over(), time.monotonic())
+        sending = SendingRate(
+            self._handed_over, self._connections.outgoing.handed_over(), time.monotonic()
+        )
         while not self._stopped:
-            sending.look(self._connections.under_way(), time.monotonic())
+            sending.look(self._connections.outgoing.under_way(), time.monotonic())
             if sending.is_over:
                 break
             self._turn_until(lambda: False, time.monotonic() + SENDING_LOOK)
@@ -130,7 +147,7 @@ class Peer:
 
     def _unsent(self) -> dict[int, int]:
         """Return the peers that have not taken the messages of the step before, and what they took."""
-        return self._connections.unsent(self._handed_over, self._suspected)
+        return self._connections.outgoing.unsent(self._handed_over, self._suspected)
 
     def _await_others(self) -> None:
         """Wait for those that the half waits for, and that have to take messages, unless silent."""
@@ -193,17 +210,25 @@ class Peer:
         return order.what
 
     def _take_in(self) -> None:
+        self._report_losses()
+        while self._connections.returned:
+            self._admit(self._connections.returned.pop(0))
         for sender, frame in self._connections.frames():
             self._heard(sender)
             answers = self._receive(sender, frame)
             if answers:
                 self._orders.tell(answered=answers)
-        self._report_losses()
 
     def _report_losses(self) -> None:
-        for peer in self._connections.lost():
+        for peer, incarnation in self._connections.lost():
             self._half.forget(peer)
-            self._orders.tell(lost=peer, **self._state())
+            self._orders.tell(lost=peer, incarnation=incarnation, **self._state())
+
+    def _admit(self, peer: int) -> None:
+        """Take in a peer that was killed and is back: nothing of what was sent before waits for it."""
+        self._half.joined(peer)
+        self._heard(peer)
+        self._handed_over = {n: size for n, size in self._handed_over.items() if n != peer}
 
     # -- by the virtual clock
 
@@ -236,19 +261,28 @@ class Peer:
                     answers = [] if frame is None else self._receive(order.number, frame)
                     if self._half.paced or self._half.answers:
                         self._orders.tell(**self._state(), messages=answers)
-                case OrderKind.FORGET:
-                    connections.forget(order.number)
-                    self._half.forget(order.number)
-                    self._orders.tell(forgot=order.number, **self._state())
-                case OrderKind.SUSPECT:
-                    self._half.suspect(order.number)
-                    self._orders.tell(suspected=order.number, **self._state())
+                case OrderKind.FORGET | OrderKind.ADMIT | OrderKind.SUSPECT:
+                    self._note_peer(order.what, order.number)
                 case OrderKind.SETTLE:
-                    self._orders.tell(settled=connections.settle())
+                    self._orders.tell(settled=connections.outgoing.settle())
                 case OrderKind.EVALUATE:
                     connections.evaluate(order.number, self._half.parameters)
                 case OrderKind.STOP:
                     return
+
+    def _note_peer(self, what: OrderKind, peer: int) -> None:
+        """Note what the coordinator says of another peer, and report that."""
+        if what is OrderKind.FORGET:
+            self._connections.forget(peer)
+            self._half.forget(peer)
+            self._orders.tell(forgot=peer, **self._state())
+        elif what is OrderKind.ADMIT:
+            self._connections.returned.remove(peer)
+            self._half.joined(peer)
+            self._orders.tell(admitted=peer, **self._state())
+        else:
+            self._half.suspect(peer)
+            self._orders.tell(suspected=peer, **self._state())
 
     def _claim_to_wait_for(self, sender: int) -> None:
         self._claim(sender, time.monotonic())
@@ -265,7 +299,7 @@ class Peer:
         if sender is not None and self._connections.has_from(sender):
             return
         self._claimed = looked
-        under_way = self._connections.under_way()
+        under_way = self._connections.outgoing.under_way()
         self._orders.claim(sender, orders=self._orders_taken, looked=looked, under_way=under_way)
 
     def _state(self) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class Connection:
         receiver: of the incoming frames.
         opened: when it was opened, in seconds of CLOCK_MONOTONIC.
         device: the other device's number; None before the greeting.
+        incarnation: how often the other device had been killed when the connection was made, if it is a
+            peer.
         received_bytes: bytes of all messages received.
         payload_bytes: bytes of the bodies of all pushes received.
         pushes: the number of pushes received.
@@ -58,6 +60,7 @@ class Connection:
     receiver: Receiver
     opened: float
     device: int | None = None
+    incarnation: int = 0
     received_bytes: int = 0
     payload_bytes: int = 0
     pushes: int = 0

@@ -287,7 +287,7 @@ def test_next_from_reads_from_no_other_peer(place: Place) -> None:
 
 def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
     peers = place.connected_peers(3)
-    assert peers[1].under_way() == []
+    assert peers[1].outgoing.under_way() == []
     assert not peers[0].has_from(1)
     messages = 50
     for number, other in ((0, 1), (1, 0)):
@@ -296,7 +296,7 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
     for number in range(messages):
         peers[1].send(0, push(number, 1.0))
     assert peers[1]._peers[0].pending
-    assert peers[1].under_way() == [0]
+    assert peers[1].outgoing.under_way() == [0]
     until_there(peers[0], 1)
     assert peers[0].has_from(1)
     assert not peers[0].has_from(2)
@@ -309,12 +309,12 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
     deadline = time.monotonic() + 10
     while taken < messages:
         assert time.monotonic() < deadline
-        assert peers[1].under_way() == [0] or peers[0].has_from(1)
+        assert peers[1].outgoing.under_way() == [0] or peers[0].has_from(1)
         peers[0].turn(0.01)
         if peers[0]._received:
             assert peers[0].has_from(1)
         taken += len(list(peers[0].frames()))
-    turned(peers[1], lambda: peers[1].under_way() == [])
+    turned(peers[1], lambda: peers[1].outgoing.under_way() == [])
     assert not peers[0].has_from(1)
     waited: list[bool] = []
 
@@ -390,7 +390,7 @@ def test_an_update_over_the_limit_closes_its_connection(place: Place) -> None:
     other.sendall(header(Kind.PUSH, 0, encoding=1, length=LONGEST + 1))
     (text,) = turned(peer, lambda: place.events(0))
     assert f"over the limit of {LONGEST}" in text
-    assert list(peer.lost()) == [1]
+    assert list(peer.lost()) == [(1, 0)]
 
 
 def test_a_peer_that_vanishes_is_lost_and_the_others_go_on(place: Place) -> None:
@@ -405,12 +405,12 @@ def test_a_peer_that_vanishes_is_lost_and_the_others_go_on(place: Place) -> None
     assert frame is not None
     assert frame.number == 7
     assert peers[0].next_from(2) is None
-    assert list(peers[0].lost()) == [2]
+    assert list(peers[0].lost()) == [(2, 0)]
     assert list(peers[0].lost()) == []
     assert any("it closed the connection" in text for text in place.events(0))
-    turned(peers[1], lambda: list(peers[1].lost()) == [2])
+    turned(peers[1], lambda: list(peers[1].lost()) == [(2, 0)])
     peers[0].send(2, push(0, 1.0))  # dropped: peer 2 is gone
-    assert not peers[0].unsent(peers[0].handed_over())
+    assert not peers[0].outgoing.unsent(peers[0].outgoing.handed_over())
     peers[0].send(1, push(8, 1.0))
     frame = peers[1].next_from(0)
     assert frame is not None
@@ -426,7 +426,7 @@ def test_a_peer_whose_connection_is_reset_in_mid_message_is_lost(place: Place) -
     other.sendall(push(0, 1.0)[0] + bytes(100))
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     other.close()
-    assert turned(peer, lambda: list(peer.lost())) == [1]
+    assert turned(peer, lambda: list(peer.lost())) == [(1, 0)]
     assert peer.payload_bytes == 0
 
 
@@ -462,7 +462,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     for step in range(count):
         peers[0].send(1, push(step, 1.0))
-    assert peers[0].unsent(peers[0].handed_over())
+    assert peers[0].outgoing.unsent(peers[0].outgoing.handed_over())
     numbers: list[int] = []
 
     def drain() -> None:
@@ -471,7 +471,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
             numbers.extend(frame.number for _, frame in peers[1].frames())
 
     def send() -> None:
-        while peers[0].unsent(peers[0].handed_over()):
+        while peers[0].outgoing.unsent(peers[0].outgoing.handed_over()):
             peers[0].turn(1.0)
 
     place.together(drain, send)
@@ -479,7 +479,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
     # ``part`` first sends the pending bytes.
     for step in range(count):
         peers[1].send(0, push(step, 1.0))
-    assert peers[1].unsent(peers[1].handed_over())
+    assert peers[1].outgoing.unsent(peers[1].outgoing.handed_over())
     place.connections[0].close()
     place.together(*(peer.disconnect for peer in peers))
     assert peers[0].payload_bytes == count * 4 * SIZE

@@ -1,0 +1,171 @@
+"""Killed peers that come back under the virtual clock: what every receiver gets of every gradient.
+
+Gradients are powers of two, one for each round of a peer's life, so that a sum tells what it contains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.algorithms.ako import AkoPeer
+from testbed.clock.mesh import MeshClock
+from testbed.clock.peer_faults import strike
+from testbed.clock.transfers import Line
+from testbed.learning.learner import Learner
+from testbed.simulation.mesh import SimulatedPeers
+from testbed.telemetry.records import UpdateRow
+from testbed.training.exchange import ExchangeService
+from testbed.training.peer_computation import PeerComputation, Sending, codecs
+from testbed.training.settings import FaultSettings
+from testbed.updates import FloatVector, Update
+from tests.algorithms.test_ako import LAYOUT, MOST, SIZE, Unit, added, powers
+from tests.clock.test_mesh import run_settings
+
+
+class Counting(PeerComputation):
+    """A peer that notes what it is sent."""
+
+    def __init__(self, half: AkoPeer, others: Sequence[int]) -> None:
+        super().__init__(half, None, codecs({}, LAYOUT.sizes), others)
+        self.own = half
+        self.got = {other: np.zeros(SIZE, np.float32) for other in others}
+        self.first = dict.fromkeys(others, 0)
+        """The sender's round from which on this peer is sent its gradients."""
+
+    def gradient(self, learner: Learner) -> tuple[FloatVector, float]:
+        self._base = self.half.version
+        return powers(self.own.t), 0.0
+
+    def receive(self, sender: int, update: Update) -> Sequence[Sending]:
+        added(self.got[sender], update)
+        return super().receive(sender, update)
+
+
+class Played:
+    """A run of counting peers with faults; the observer of its service."""
+
+    def __init__(
+        self, p: Sequence[int], tau: int | None, rules: list[dict[str, Any]], seconds: list[int]
+    ) -> None:
+        count = range(len(p))
+        self.neighbours = [[other for other in count if other != peer] for peer in count]
+        self.p, self.tau = p, tau
+        self.faults: list[dict[str, Any]] = []
+        told = replace(run_settings(len(p), MOST), faults=FaultSettings(rules))
+        self.service = ExchangeService(told, self.neighbours, self)
+        self.peers = [self.made(peer) for peer in count]
+        learner = cast("Learner", self)  # of which only the layout is used
+        self.stage = SimulatedPeers(
+            *(self.service, list(self.peers), self.neighbours, learner),
+            self.faults.append,
+            self.made_again,
+        )
+        self.clock = MeshClock(
+            self.service,
+            self.stage,
+            neighbours=self.neighbours,
+            computing=len(p),
+            busy=lambda peer, _: (seconds[peer] / 4, 0.0),
+            lines=lambda _: (Line(8192, 0.125), Line(None)),
+            patience=2.0,
+        )
+        strike(self.clock, self.stage, self.service, told)
+        self.clock.run()
+        for receiver, one in enumerate(self.stage._peers):
+            for sender, updates in one.under_way.items():
+                for _ in range(len(updates)):
+                    self.stage.arrive(receiver, sender)
+
+    layout = LAYOUT
+
+    def made(self, peer: int) -> Counting:
+        half = Unit(peer, len(self.p), self.p[peer], self.tau)
+        return Counting(half, self.neighbours[peer])
+
+    def made_again(self, peer: int, _: int) -> PeerComputation:
+        again = self.peers[peer] = self.made(peer)
+        for other in self.neighbours[peer]:
+            there = self.peers[other]
+            again.first[other] = there.own.t
+            there.got[peer], there.first[peer] = np.zeros(SIZE, np.float32), 0
+        return again
+
+    def check(self) -> None:
+        """Check that gradients have arrived once, as far as all of their parts were sent."""
+        for receiver in self.clock.peers:
+            for sender in self.neighbours[receiver]:
+                if sender not in self.clock.peers:
+                    continue
+                one, half = self.peers[receiver], self.peers[sender].own
+                first, whole = one.first[sender], half.t - half.p + 1
+                rest = one.got[sender] - sum(2.0**step for step in range(first, whole))
+                due = int(sum(2.0**step for step in range(max(first, whole), half.t)))
+                for coordinate in rest:
+                    assert coordinate == int(coordinate) >= 0
+                    assert int(coordinate) & ~due == 0
+
+    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+        pass
+
+    def welcomed(self, worker: int, time: float, version: int) -> None:
+        pass
+
+    def row(self, row: UpdateRow, version: int) -> None:
+        pass
+
+    def diagnosed(self, values: Sequence[float], version: int) -> None:
+        raise AssertionError("nothing is declared")
+
+    def evaluation_due(self) -> None:
+        pass
+
+
+@st.composite
+def faults(draw: st.DrawFn, peers: int) -> list[dict[str, Any]]:
+    rules = []
+    for number in range(draw(st.integers(1, 6))):
+        kind = draw(st.sampled_from(["kill", "kill", "kill", "freeze", "stop-network"]))
+        duration = draw(st.integers(1, 12)) / 4
+        rules.append(
+            {
+                "stream": f"faults {number}",
+                "fault": {"rule": number, "kind": kind, "duration": duration},
+                # Peer 0 stays, as the evaluated one does.
+                "devices": sorted(draw(st.sets(st.integers(1, peers - 1), min_size=1, max_size=2))),
+            }
+            | draw(
+                st.sampled_from(
+                    [
+                        {"time": draw(st.integers(0, 20)) / 4},
+                        {"iteration": draw(st.integers(1, MOST - 1))},
+                    ]
+                )
+            )
+        )
+    return rules
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.integers(2, 4), st.data())
+def test_whoever_is_there_gets_every_coordinate_of_every_gradient_once(
+    peers: int, data: st.DataObject
+) -> None:
+    p = data.draw(st.lists(st.integers(1, 5), min_size=peers, max_size=peers))
+    seconds = data.draw(st.lists(st.integers(1, 4), min_size=peers, max_size=peers))
+    tau = data.draw(st.none() | st.integers(0, 1))
+    rules = data.draw(faults(peers))
+    played = Played(p, tau, rules, seconds)
+    assert played.service.finished
+    played.check()
+    # A peer is killed and comes back in turn.
+    there = set(range(peers))
+    for record in played.faults:
+        if record["fault"] == "kill":
+            struck = set(record["devices"])
+            assert (struck <= there) is (record["phase"] == "begin")
+            there = there - struck if record["phase"] == "begin" else there | struck
+    assert there == set(played.clock.peers)
