@@ -1,8 +1,8 @@
 """Random faults against peers, for ``python -m bench.chaos --peers``, and what must hold of such a run.
 
-Each seed draws Ako or All-to-All with its options, the clock, a network, and two to five faults: kills
-for good, and freezes, outages, partitions and slow peers that pass. Peers are not suspected, so no peer
-is frozen or cut off for good: a bound would hold the others for good, too.
+Each seed draws Ako or All-to-All with its options, the clock, a network, and two to five faults: kills,
+for good or for a time, and freezes, outages, partitions and slow peers that pass. No peer is frozen or
+cut off for good.
 """
 
 import json
@@ -44,9 +44,20 @@ def experiment_of_peers(seed: int, peers: int, updates: int) -> dict[str, Any]:
         "evaluation": {"every": 50, "images": 100, "peer": evaluated},
         "faults": [_fault(draw, peers, evaluated) for _ in range(int(draw.integers(2, 6)))],
     }
+    _let_come_back(made, seed)
     kind = "star" if made["clock"] == "wall" else one("star", "clusters", "graph")
     made = with_network(made, seed, kind)
     return made | {"network": {k: v for k, v in made["network"].items() if k != "server"}}
+
+
+def _let_come_back(made: dict[str, Any], seed: int) -> None:
+    """Give two of three kills an end, and checkpoints; the draws are from a stream of their own."""
+    draw = np.random.default_rng([2021, seed])
+    kills = [fault for fault in made["faults"] if fault["how"] == "kill"]
+    for fault in kills:
+        if draw.random() < 2 / 3:
+            fault["lasting"] = f"{draw.uniform(0.1, 1):.3f}s"
+            made["checkpoints"] = {"every": int(draw.integers(1, 6))}
 
 
 def _fault(draw: np.random.Generator, peers: int, evaluated: int) -> dict[str, Any]:
@@ -92,13 +103,23 @@ def violations_among_peers(
         told, of_rows = summary["ingress"]["payload_bytes"], int(rows["payload_bytes"].sum())
         if told != of_rows:
             found.append(f"payload: {told} told, {of_rows} in the rows")
+    for name, (begin, end) in _absences(directory):
+        of_peer = rows["time"][rows["worker"] == int(name.removeprefix("peer-"))]
+        steps = int(np.sum((of_peer > begin) & (of_peer < end)))
+        # By the wall clock a report may have been under way.
+        if steps > (spec["clock"] == "wall"):
+            found.append(f"{name} took {steps} steps after it was killed, at {begin} s")
+    return found
+
+
+def _absences(directory: Path) -> list[tuple[str, tuple[float, float]]]:
+    """Return each killed peer of a run, with when it was killed and came back, in seconds."""
+    found, killed = [], {}
     for line in (directory / "faults.jsonl").read_text().splitlines():
         record = json.loads(line)
-        if record["fault"] != "kill":
-            continue
-        number = int(record["devices"][0].removeprefix("peer-"))
-        later = int(np.sum((rows["worker"] == number) & (rows["time"] > record["time"])))
-        # By the wall clock a report may have been under way.
-        if later > (spec["clock"] == "wall"):
-            found.append(f"peer-{number} took {later} steps after it was killed")
-    return found
+        for name in record["devices"] if record["fault"] == "kill" else ():
+            if record["phase"] == "begin":
+                killed[name] = record["time"]
+            else:
+                found.append((name, (killed.pop(name), record["time"])))
+    return found + [(name, (begin, np.inf)) for name, begin in killed.items()]

@@ -17,6 +17,7 @@ DEATHS: dict[str, Any] = SMALL | {
     "network": {"uplink": "100mbit", "downlink": "100mbit"},
     "waiting": {"distribution": "exponential", "mean": "30ms"},
     "evaluation": {"every": 30},
+    "checkpoints": {"every": 2},
     "faults": [
         {"who": {"devices": ["worker-1"]}, "how": "freeze", "when": {"time": "60ms"}}
         | {"lasting": "90ms"},
@@ -24,7 +25,8 @@ DEATHS: dict[str, Any] = SMALL | {
         | {"lasting": "80ms"},
         {"who": {"devices": ["worker-0"]}, "how": {"kind": "slow", "factor": 2}}
         | {"when": {"time": "110ms"}, "lasting": "70ms"},
-        {"who": {"devices": ["worker-2"]}, "how": "kill", "when": {"time": "200ms"}},
+        {"who": {"devices": ["worker-2"]}, "how": "kill", "when": {"time": "200ms"}}
+        | {"lasting": "100ms"},
         {"who": {"devices": ["worker-3"]}, "how": "kill", "when": {"iteration": 40}},
     ],
 }
@@ -38,7 +40,10 @@ def test_the_others_go_on_and_emulation_and_simulation_agree(command: CommandLin
         "simulated": ("virtual", "simulation"),
     }.items():
         command.out = command.folder / kind
-        started = command.start_run(DEATHS | {"clock": clock, "engine": engine})
+        # The host takes its time to start the process that comes back.
+        updates = 200 if kind == "wall" else 60
+        changes = {"clock": clock, "engine": engine, "training": {"updates": updates}}
+        started = command.start_run(DEATHS | changes)
         assert started.wait(200) == 0, started.said
         summary = json.loads((started.run_directory / "summary.json").read_text())
         faults = (started.run_directory / "faults.jsonl").read_text().splitlines()
@@ -47,7 +52,7 @@ def test_the_others_go_on_and_emulation_and_simulation_agree(command: CommandLin
             {key: value for key, value in json.loads(line).items() if key != "host_time"}
             for line in faults
         ]
-        assert summary["updates"] == 60
+        assert summary["updates"] == updates
         begun = [(one["fault"], *one["devices"]) for one in struck[kind] if one["phase"] == "begin"]
         assert begun == [
             ("freeze", "peer-1"),
@@ -56,9 +61,12 @@ def test_the_others_go_on_and_emulation_and_simulation_agree(command: CommandLin
             ("kill", "peer-2"),
             ("kill", "peer-3"),
         ]
-        assert len(struck[kind]) == len(begun) + 3
+        assert len(struck[kind]) == len(begun) + 4
+        texts = "goes on with its parameters", "begins with the initial parameters"
+        came_back = [one for one in started.events() if one["event"].startswith(texts)]
+        assert [one["device"] for one in came_back] == ["peer-2"]
         assert [event for event in started.events() if event["level"] == "warning"] == []
     assert Pair("namespaces", summaries["emulated"], summaries["simulated"]).differences() == []
     assert struck["emulated"] == struck["simulated"]
     assert summaries["wall"]["traffic"]["reconciled"], summaries["wall"]["traffic"]
-    assert summaries["wall"]["peers"].keys() == {"peer-0", "peer-1"}
+    assert summaries["wall"]["peers"].keys() == {"peer-0", "peer-1", "peer-2"}

@@ -55,6 +55,7 @@ class CheckpointSpec(Section):
         default=None,
         ge=1,
         description="Updates from one checkpoint to the next; default (null): none, and a run that is "
-        "continued starts from the beginning.",
+        "continued starts from the beginning. In a run of peers, a peer's own steps from one "
+        "checkpoint of its parameters to the next, from which it goes on after a kill.",
         examples=[1000],
     )

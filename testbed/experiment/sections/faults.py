@@ -215,8 +215,8 @@ class ClassFaultSpec(Section):
     )
     lasting: Duration | None = Field(
         default=None,
-        description="The time after which the device goes on; default (null): never. For the server, "
-        "the time after which it is started again; default: at once.",
+        description="The time after which the device goes on or, if it was killed, is started again; "
+        "default (null): never. For the server, the default is at once.",
         examples=["30s"],
     )
 

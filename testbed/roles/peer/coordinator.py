@@ -13,14 +13,12 @@ from testbed.channel import Channel
 from testbed.clock import device_use
 from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.clock.peer_faults import strike
-from testbed.device_names import peer_name
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import (
     DevicesConnected,
     FaultReported,
     FaultVersionReached,
     PeerReturned,
-    ServerFinished,
     ServerListening,
     TrainingBegun,
     TrainingEnded,
@@ -29,6 +27,7 @@ from testbed.messages.reports import (
 )
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
+from testbed.roles.peer.parting import part
 from testbed.roles.reporting import Report
 from testbed.telemetry.board import DeviceLine
 from testbed.telemetry.records import UpdateRow
@@ -38,8 +37,6 @@ from testbed.training.times import Times
 
 RETURN_TIMEOUT = 600.0
 """Seconds that a killed peer has to connect, once it is due back: a busy host must not decide it."""
-PARTING_TIMEOUT = 60.0
-"""Seconds that peers have to disconnect when training is over, including waits for each other."""
 
 
 class Coordinator:
@@ -111,7 +108,8 @@ class Coordinator:
         for peer in range(len(self._channels)):
             self._channels.give(peer, OrderKind.STOP)
         self._report.flush()
-        self._part()
+        ends = part(self._settings, self._channels, self._service, self._report, self._kills)
+        self._report.send(ends)
         self._line.done()
 
     def _end_faults(self) -> None:
@@ -133,36 +131,6 @@ class Coordinator:
             if peer not in self._channels.gone:
                 self._release(peer)
         self._channels.held.clear()
-
-    def _part(self) -> None:
-        peers: dict[str, Any] = {}
-        until = time.monotonic() + PARTING_TIMEOUT
-        evaluated = self._settings.network.evaluated_peer
-        others = [number for number in range(self._settings.workers) if number != evaluated]
-        for number in (*others, evaluated):
-            # The evaluated peer disconnects when the evaluator has finished, or gives up by itself.
-            told = self._channels.wait_for(number, "parted", None if number == evaluated else until)
-            if told is None and number not in self._channels.gone:
-                text = f"it has not disconnected within {PARTING_TIMEOUT:g} s after the end of training"
-                self._report.event("warning", text, number)
-            if told is not None:
-                peers[peer_name(told.pop("parted"))] = told
-        payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
-        message_bytes = sum(peer["message_bytes"] for peer in peers.values())
-        if self._clock is not None and (self._channels.gone or any(self._kills)):
-            # How much of a killed process's last messages still arrives is the host's chance.
-            self._service.part()
-            payload_bytes = sum(self._service.payload_bytes)
-            message_bytes = sum(self._service.message_bytes)
-            for number in range(self._settings.workers):
-                if peer_name(number) in peers:
-                    peers[peer_name(number)] |= {
-                        "payload_bytes": self._service.payload_bytes[number],
-                        "message_bytes": self._service.message_bytes[number],
-                    }
-        self._report.send(
-            ServerFinished(self._service.updates, payload_bytes, message_bytes, peers)
-        )
 
     # -- reports from peers
 

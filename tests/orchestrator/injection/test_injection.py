@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,13 @@ def rule(index: int, fault: Fault, time: float) -> dict[str, Any]:
 
 @pytest.fixture
 def make(tmp_path: Path, clock: Clock) -> Make:
-    def made(*rules: dict[str, Any]) -> tuple[Injection, list[Request]]:
+    def made(
+        *rules: dict[str, Any], names: Sequence[str] = ("worker-0", "worker-1"), **changes: Any
+    ) -> tuple[Injection, list[Request]]:
         asked: list[Request] = []
         injection = Injection(
-            settings(rules=rules),
-            {0: "worker-0", 1: "worker-1"},
+            settings(rules=rules, **changes),
+            dict(enumerate(names)),
             ask=asked.append,
             start=lambda device, role: asked.append(StartRole(device, role)),
             event=lambda level, text, device: None,
@@ -95,6 +97,60 @@ def test_a_worker_comes_back_when_its_last_connection_is_reported(make: Make, cl
     assert isinstance(asked[-1], StartRole)
     assert asked[-1].device == "worker-0" and asked[-1].role["incarnation"] == 1
     assert injection.patience == math.inf
+
+
+PEERS = ("peer-0", "peer-1", "peer-2", "peer-3")
+
+
+def starts(asked: Sequence[Request]) -> dict[str, tuple[int, list[tuple[int, int]]]]:
+    """Return the incarnation of each peer that is started again, and those that it calls."""
+    roles = {one.device: one.role for one in asked if isinstance(one, StartRole)}
+    assert all(role["role"] == "peer" for role in roles.values())
+    return {name: (role["incarnation"], list(role["others"])) for name, role in roles.items()}
+
+
+def test_peers_that_come_back_call_those_that_are_neither_dead_nor_lost(
+    make: Make, clock: Clock
+) -> None:
+    lost = rule(0, Fault(0, "freeze"), 0.1) | {"devices": [0]}
+    both = rule(1, Fault(1, "kill", 0.5), 0.2) | {"devices": [1, 2]}
+    injection, asked = make(lost, both, names=PEERS, workers=4, evaluated_peer=3)
+    injection.training(clock.now - 1)
+    injection.turn()
+    for name in ("peer-1", "peer-2"):
+        assert injection.exited(name)
+    for number in (1, 2):
+        injection.closed(number)
+    clock.now += 1
+    injection.turn()
+    # The one that is started first is there for the next one.
+    assert starts(asked) == {"peer-1": (1, [(3, 0)]), "peer-2": (1, [(1, 1), (3, 0)])}
+
+
+def test_a_peer_that_is_connected_again_is_not_killed_at_the_end(make: Make, clock: Clock) -> None:
+    killed = rule(0, Fault(0, "kill", 0.5), 0.2) | {"devices": [1, 2]}
+    injection, asked = make(killed, names=PEERS, workers=4, evaluated_peer=3)
+    injection.training(clock.now - 1)
+    injection.turn()
+    for number in (1, 2):
+        assert injection.exited(f"peer-{number}")
+        injection.closed(number)
+    clock.now += 1
+    injection.turn()
+    injection.connected(1)
+    del asked[:]
+    injection.release()
+    assert asked == [KillDevice("peer-2")]
+
+
+def test_under_the_virtual_clock_the_report_says_which_peers_are_called(make: Make) -> None:
+    kill = Fault(0, "kill", 0.5)
+    injection, asked = make(names=PEERS, workers=4, clock="virtual", evaluated_peer=3)
+    injection.training(0.0)
+    injection.reported(kill.record("begin", [1], 1.0, 5))
+    assert injection.exited("peer-1")
+    injection.reported(kill.record("end", [1], 1.5, 9) | {"others": [(0, 2), (3, 0)]})
+    assert starts(asked) == {"peer-1": (1, [(0, 2), (3, 0)])}
 
 
 def test_a_fault_that_is_not_due_by_a_moment_begins_in_a_later_turn(

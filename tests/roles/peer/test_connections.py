@@ -79,7 +79,9 @@ class Place:
         self.errors: list[BaseException] = []
         self.spill: int | None = None
 
-    def peer(self, number: int, peers: int, size: int = SIZE, **changes: Any) -> PeerConnections:
+    def peer(
+        self, number: int, peers: int, size: int = SIZE, *, incarnation: int = 0, **changes: Any
+    ) -> PeerConnections:
         """Make a peer that listens at its own address; in a run, it listens at all of its node's."""
         listen = socket.create_server
 
@@ -93,7 +95,10 @@ class Place:
             plan = settings(peers, **changes)
             neighbours = [other for other in range(peers) if other != number]
             peer = PeerConnections(
-                *(plan, number, neighbours, size, LONGEST), Report(theirs), spill=self.spill
+                *(plan, number, neighbours, size, LONGEST),
+                Report(theirs),
+                spill=self.spill,
+                incarnation=incarnation,
             )
         self.made.append(peer)
         return peer
@@ -156,7 +161,7 @@ class Place:
         for stranger in self.connections:
             stranger.close()
         for peer in self.made:
-            for connection in (*peer._peers.values(), *peer._unidentified):
+            for connection in (*peer._peers.values(), *peer._unidentified, *peer._forgotten):
                 connection.socket.close()
             if peer._evaluator.connection is not None:
                 peer._evaluator.connection.socket.close()

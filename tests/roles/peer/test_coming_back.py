@@ -1,0 +1,111 @@
+"""Peers whose process is killed and that connect again, over real sockets."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from testbed.roles.transport.greeting import Identity
+from testbed.wire.frames import Kind
+from tests.roles.peer.test_connections import SIZE, Place, hello, push, receive, turned
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    place = Place(monkeypatch)
+    yield place
+    place.close()
+    assert not place.errors
+
+
+def test_what_a_dead_process_sent_is_told_from_what_the_next_one_sends(place: Place) -> None:
+    peer = place.peer(0, 3)
+    before = place.greeted(0, 2)
+    turned(peer, lambda: 2 in peer._peers)
+    peer.forget(2)
+    assert peer.connected == []
+    assert peer.next_from(2) is None
+    before.sendall(b"".join(push(1, 1.0)))  # it was under way
+    after = place.connect(0, hello(int(Identity(2, 1))))
+    turned(peer, lambda: peer.returned == [2])
+    after.sendall(b"".join(push(1, 2.0)))
+    frame = peer.next_from(2)
+    assert frame is not None
+    assert np.frombuffer(frame.body, np.float32)[0] == 2.0
+    before.close()
+    turned(peer, lambda: not peer._forgotten)
+    # Its end is no loss, and the new connection stays.
+    assert list(peer.lost()) == []
+    assert peer.connected == [2]
+    assert receive(after)[:2] == (Kind.WELCOME, SIZE)
+
+
+def test_a_peer_may_be_back_before_its_end_is_noticed(place: Place) -> None:
+    peer = place.peer(1, 3)
+    place.greeted(1, 2)
+    turned(peer, lambda: 2 in peer._peers)
+    for incarnation in (1, 2):
+        place.connect(1, hello(int(Identity(2, incarnation))))
+        turned(peer, lambda: 2 in peer.returned)
+        assert peer.returned.pop() == 2
+        assert list(peer.lost()) == [(2, incarnation - 1)]
+        assert peer.connected == [2]
+    # One that is back calls peers with higher numbers, too.
+    place.connect(1, hello(int(Identity(0, 1))))
+    turned(peer, lambda: peer.returned == [0])
+    assert peer.message_bytes == 4 * 64
+
+
+@pytest.mark.parametrize("incarnation", [0, 1])
+def test_an_earlier_process_may_not_connect_any_more(place: Place, incarnation: int) -> None:
+    peer = place.peer(0, 2)
+    place.connect(0, hello(int(Identity(1, 1))))
+    turned(peer, lambda: 1 in peer._peers)
+    place.events(0)
+    place.connect(0, hello(int(Identity(1, incarnation))))
+    (text,) = turned(peer, lambda: place.events(0))
+    assert "must not connect here, or is connected already" in text
+    assert peer.connected == [1]
+
+
+def test_a_peer_that_is_back_calls_those_that_are_there(place: Place) -> None:
+    peers = place.connected_peers(4, evaluator=False, evaluated_peer=9)
+    dead = peers[1]
+    for connection in list(dead._peers.values()):
+        connection.socket.close()
+    dead._peers.clear()
+    dead._listener.close()
+    dead.selector.close()
+    for other in (0, 2):
+        peers[other].forget(1)
+    back = place.peer(1, 4, incarnation=1, evaluated_peer=9)
+    done: list[bool] = []
+
+    def accept(number: int) -> None:
+        turned(peers[number], lambda: peers[number].returned == [1] and done)
+
+    def call() -> None:
+        back.connect_again({0: 0, 2: 3})
+        done.append(True)
+
+    place.together(call, lambda: accept(0), lambda: accept(2))
+    assert back.connected == [0, 2]
+    assert back.message_bytes == 2 * 32
+    assert [back._peers[other].incarnation for other in (0, 2)] == [0, 3]
+    assert [peers[other]._peers[1].incarnation for other in (0, 2)] == [1, 1]
+    assert list(peers[2].lost()) == []
+
+
+@pytest.mark.parametrize("clock", ["wall", "virtual"])
+def test_a_peer_that_cannot_be_reached_is_left_out_by_the_wall_clock_only(
+    place: Place, clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.roles.peer.connections.CONNECTING_TIMEOUT", 0.2)
+    back = place.peer(1, 3, incarnation=1, clock=clock)
+    if clock == "virtual":
+        with pytest.raises(OSError, match="refused"):
+            back.connect_again({0: 0})
+    else:
+        back.connect_again({0: 0})
+        assert back.connected == []
+        assert "which is back, has not reached it" in place.events(1)[0]
