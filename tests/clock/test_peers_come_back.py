@@ -151,7 +151,7 @@ def faults(draw: st.DrawFn, peers: int) -> list[dict[str, Any]]:
 
 @settings(deadline=None, max_examples=80)
 @given(st.integers(2, 4), st.data())
-def test_whoever_is_there_gets_every_coordinate_of_every_gradient_once(
+def test_a_peer_that_is_there_gets_every_coordinate_of_every_gradient_once(
     peers: int, data: st.DataObject
 ) -> None:
     p = data.draw(st.lists(st.integers(1, 5), min_size=peers, max_size=peers))

@@ -147,10 +147,10 @@ def test_checkpoints_need_a_server_and_a_killed_server_needs_them() -> None:
         assert make(**emulated | one).checkpoints.every == 10
     assert make(checkpoints={"every": 10}).checkpoints.every == 10
     for changes, told in (
-        (simulated | {"algorithms": ["all-to-all"]}, "'all-to-all' has none"),
+        (simulated | {"algorithms": ["all-to-all"]}, "only after a kill with `lasting`"),
         (simulated | killed | {"checkpoints": {}}, r"add `checkpoints: \{every: 1000\}`"),
         (killed, r"add `checkpoints: \{every: 1000\}`"),
-        ({"checkpoints": {"every": 10}, "algorithms": ["all-to-all"]}, "'all-to-all' has none"),
+        ({"checkpoints": {"every": 10}, "algorithms": ["all-to-all"]}, "only after a kill"),
         (emulated | {"algorithms": [feedback]}, "error feedback"),
         (
             emulated | {"algorithms": [{"name": "downpour", "fetch_every": 2}]},

@@ -1,0 +1,37 @@
+"""The descriptors that a role in its own process is handed, one after the other."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.experiment.load import load
+from testbed.planning.plan import plan
+from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, Shared
+from tests.docs.blocks import REPOSITORY
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_path: Path) -> None:
+    path = REPOSITORY / "experiments" / "agree-peers-faults.yaml"
+    settings = plan(load(path))[0].settings
+    files = {key: os.open(tmp_path / key, os.O_RDWR | os.O_CREAT) for key in (MODELS, PACES, SPILL)}
+    os.truncate(files[PACES], 8 * settings.workers)
+    arguments = {SETTINGS: settings.to_json(), **files, SPILL: [files[SPILL]]}
+    shared = Shared.make(arguments)
+    role = {"role": "peer", "number": number}
+    sent = [os.dup(one) for one in shared.descriptors(role)]
+    handed = Shared.handed(arguments, role, sent)
+    assert handed.models is not None
+    assert os.fstat(handed.models).st_ino == os.fstat(files[MODELS]).st_ino
+    (spill,) = handed.spills
+    assert os.fstat(spill).st_ino == os.fstat(files[SPILL]).st_ino
+    assert handed.orders is not None
+    assert shared.orders is not None
+    channel = handed.orders.of_device(number)
+    channel.tell(met=number)
+    assert shared.orders.of_clock()[number].hear() == {"met": number}
+    # A role that keeps no models is not handed the file.
+    assert files[MODELS] not in shared.descriptors({"role": "evaluator", "number": 9})
+    for one in files.values():
+        os.close(one)
