@@ -34,6 +34,7 @@ class PeerConnections:
     Attributes:
         selector: what ``turn`` waits for; the peer may register more.
         report: to the orchestrator.
+        identity: this peer's.
         payload_bytes, message_bytes: received from other peers.
         outgoing: what has not reached the others yet.
         returned: peers that were killed, and have come back and connected; the peer empties it.
@@ -63,7 +64,7 @@ class PeerConnections:
         self.payload_bytes = 0
         self.message_bytes = 0
         self._settings = settings
-        self._identity = Identity(number, incarnation)
+        self.identity = Identity(number, incarnation)
         self._number = number
         self._neighbours = neighbours
         self._size = parameters
@@ -143,7 +144,7 @@ class PeerConnections:
         address = self._settings.network.peer_addresses[number]
         called = call(address, max(0.0, deadline - time.monotonic()))
         connection = self._add(called, address, {Kind.WELCOME: 0})
-        identity = int(self._identity)
+        identity = int(self.identity)
         hello = header(Kind.HELLO, identity, length=len(self._secret)) + self._secret
         connection.send([hello])
         while connection in self._unidentified:
@@ -194,7 +195,8 @@ class PeerConnections:
             if key.fileobj is self._listener:
                 self._accepting.accept(self._open)
             elif isinstance(key.data, Connection):
-                self._serve(key.data, events)
+                if key.data.socket.fileno() >= 0:  # no event before this one has closed it
+                    self._serve(key.data, events)
             else:
                 readable = orders is not None and key.fileobj is orders
         return readable

@@ -75,6 +75,8 @@ class Coordinator:
         self._waits_for: list[Sequence[int]] = [()] * settings.workers
         self._kills = [0] * settings.workers
         """How often each peer was killed; under the wall clock, of those that are back."""
+        self._lost = [-1] * settings.workers
+        """The last incarnation of each peer that another one has lost."""
         self._busy = times.busy()
         self._clock: MeshClock | None = None
         self._channels = PeerChannels(
@@ -151,6 +153,7 @@ class Coordinator:
 
     def _lose(self, peer: int, incarnation: int) -> None:
         """Note that a peer is lost to another one, unless that was an earlier process of it."""
+        self._lost[peer] = max(self._lost[peer], incarnation)
         if peer not in self._channels.gone and incarnation >= self._kills[peer]:
             self._channels.gone.add(peer)
             self._service.lose(peer)
@@ -173,7 +176,9 @@ class Coordinator:
     def _count(self, peer: int, told: dict[str, Any]) -> None:
         """Count the messages and the step that a peer reports; times of arrival are not known here."""
         if "met" in told:
-            self._kills[peer] += 1
+            if told["incarnation"] <= self._lost[peer]:
+                return  # it was killed again
+            self._kills[peer] = told["incarnation"]  # processes may have died before they connected
             self._channels.gone.discard(peer)
             self._service.returned(peer, told["others"])
             self._report.send(PeerReturned(peer, told["version"]))

@@ -84,6 +84,7 @@ class Peer:
                 self._half.forget(absent)
         self._orders.tell(
             met=self._number,
+            incarnation=self._connections.identity.incarnation,
             others=self._connections.connected,
             version=self._half.version,
             **self._state(),

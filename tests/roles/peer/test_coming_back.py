@@ -1,5 +1,6 @@
 """Peers whose process is killed and that connect again, over real sockets."""
 
+import select
 from collections.abc import Iterator
 
 import numpy as np
@@ -54,6 +55,25 @@ def test_a_peer_may_be_back_before_its_end_is_noticed(place: Place) -> None:
     place.connect(1, hello(int(Identity(0, 1))))
     turned(peer, lambda: peer.returned == [0])
     assert peer.message_bytes == 4 * 64
+
+
+def test_the_dead_process_is_heard_in_the_moment_in_which_the_next_one_greets(
+    place: Place,
+) -> None:
+    peer = place.peer(1, 3)
+    before = place.greeted(1, 2)
+    turned(peer, lambda: 2 in peer._peers)
+    after = place.connect(1, b"")
+    turned(peer, lambda: peer._unidentified)
+    (accepted,) = peer._unidentified
+    after.sendall(hello(int(Identity(2, 1))))
+    assert select.select([accepted.socket], [], [], 10)[0]
+    before.sendall(b"".join(push(1, 1.0)))
+    assert select.select([peer._peers[2].socket], [], [], 10)[0]
+    peer.turn(1.0)  # both are ready, the greeting first
+    assert peer.returned == [2]
+    assert list(peer.lost()) == [(2, 0)]
+    assert list(peer.frames()) == []
 
 
 @pytest.mark.parametrize("incarnation", [0, 1])
