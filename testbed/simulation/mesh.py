@@ -143,6 +143,8 @@ class SimulatedPeers:
             # Copied: its receivers share it, and need it longer than the gradient lasts.
             update = sending.encoded.received.copy()
             for receiver, size, _ in sending.messages:
+                if receiver in self._dead:
+                    continue  # a rule that forgets nothing sends to it on, over no connection
                 self._peers[receiver].under_way.setdefault(peer, deque()).append(update)
                 acknowledgements = self._acknowledgements.setdefault(
                     (peer, receiver), Acknowledgements()

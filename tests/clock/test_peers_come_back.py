@@ -49,8 +49,14 @@ class Played:
     """A run of counting peers with faults; the observer of its service."""
 
     def __init__(
-        self, p: Sequence[int], tau: int | None, rules: list[dict[str, Any]], seconds: list[int]
+        self,
+        p: Sequence[int],
+        tau: int | None,
+        rules: list[dict[str, Any]],
+        seconds: list[int],
+        half: type[Unit] = Unit,
     ) -> None:
+        self.half = half
         count = range(len(p))
         self.neighbours = [[other for other in count if other != peer] for peer in count]
         self.p, self.tau = p, tau
@@ -83,7 +89,7 @@ class Played:
     layout = LAYOUT
 
     def made(self, peer: int) -> Counting:
-        half = Unit(peer, len(self.p), self.p[peer], self.tau)
+        half = self.half(peer, len(self.p), self.p[peer], self.tau)
         return Counting(half, self.neighbours[peer])
 
     def made_again(self, peer: int, _: int) -> PeerComputation:
@@ -169,3 +175,22 @@ def test_a_peer_that_is_there_gets_every_coordinate_of_every_gradient_once(
             assert (struck <= there) is (record["phase"] == "begin")
             there = there - struck if record["phase"] == "begin" else there | struck
     assert there == set(played.clock.peers)
+
+
+class Remembering(Unit):
+    """A half that goes on sending to peers that are dead."""
+
+    def forget(self, peer: int) -> None:
+        pass
+
+
+def test_nothing_enters_a_dead_peer_whatever_a_half_sends() -> None:
+    rule = {"stream": "faults 0", "devices": [1], "time": 2.0}
+    for duration in (None, 1.5):
+        kill = rule | {"fault": {"rule": 0, "kind": "kill", "duration": duration}}
+        one, other = (
+            Played([1, 1, 1], None, [kill], [2, 2, 2], half) for half in (Unit, Remembering)
+        )
+        assert one.stage.wire_bytes == other.stage.wire_bytes
+        assert one.service.message_bytes == other.service.message_bytes
+        assert (1 in other.clock.peers) is (duration is not None)
