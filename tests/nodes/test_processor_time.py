@@ -34,8 +34,9 @@ def test_a_group_counts_its_processes_and_those_that_have_ended() -> None:
                 check=True,
             )
             own += float(done.stdout)
-            assert own <= device.processor_seconds() < own + 0.3
-        assert control_group.processor_seconds(Path(account.path)) >= own  # all of the run
+            # The process counts what the shell took before it joined, too.
+            assert own - 0.05 < device.processor_seconds() < own + 0.3
+        assert control_group.processor_seconds(Path(account.path)) > own - 0.05  # all of the run
     finally:
         for one in {group, account}:
             one.remove()
