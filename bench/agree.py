@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bench.command import execute
 from testbed.doctor import containers
+from testbed.doctor.requirements import starts_roles_again
+from testbed.errors import TestbedError
+from testbed.experiment.load import load
+from testbed.planning.plan import plan
 from testbed.quantities import as_bytes
 
 _EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -125,12 +127,6 @@ def usable() -> tuple[list[str], str]:
     return list(RUNTIMES), ""
 
 
-def brings_back(spec: Path) -> bool:
-    """Return True if an experiment has killed devices come back, which an image's roles cannot."""
-    faults = yaml.safe_load(spec.read_text(encoding="utf-8")).get("faults") or []
-    return any("kill" in str(one["how"]) and one.get("lasting") for one in faults)
-
-
 def show(name: str, found: Sequence[Pair]) -> bool:
     """Print the runs of an experiment, and what differs; return True if anything does."""
     differs = False
@@ -165,13 +161,17 @@ def main() -> int:
     runtimes, without = usable()
     status = 0
     for spec in specs:
-        possible = [one for one in runtimes if one != "docker/image" or not brings_back(spec)]
-        if possible != runtimes:
-            print(f"{spec.stem}: not in docker/image, whose killed containers do not come back")
         try:
+            returns = any(map(starts_roles_again, plan(load(spec, options.changes))))
+            possible = [one for one in runtimes if one != "docker/image" or not returns]
+            if possible != runtimes:
+                print(f"{spec.stem}: not in docker/image, whose killed containers do not come back")
             with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
                 made = pairs(spec, Path(folder), options.changes, possible)
-        except SystemExit as error:  # the other experiments are compared all the same
+        except (
+            SystemExit,
+            TestbedError,
+        ) as error:  # the other experiments are compared all the same
             print(f"{spec.stem}: {error}", flush=True)
             status = 1
             continue

@@ -5,13 +5,13 @@ for good or for a time, and freezes, outages, partitions and slow peers that pas
 cut off for good.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.networks import with_network
+from testbed.results.reading.faults import read_faults
 
 PEER_ALGORITHMS = ("ako", "all-to-all")
 
@@ -103,23 +103,11 @@ def violations_among_peers(
         told, of_rows = summary["ingress"]["payload_bytes"], int(rows["payload_bytes"].sum())
         if told != of_rows:
             found.append(f"payload: {told} told, {of_rows} in the rows")
-    for name, (begin, end) in _absences(directory):
-        of_peer = rows["time"][rows["worker"] == int(name.removeprefix("peer-"))]
+    for kill in (one for one in read_faults(directory) if one.kind == "kill"):
+        begin, end = kill.began.time, np.inf if kill.ended is None else kill.ended.time
+        of_peer = rows["time"][rows["worker"] == int(kill.device.removeprefix("peer-"))]
         steps = int(np.sum((of_peer > begin) & (of_peer < end)))
         # By the wall clock a report may have been under way.
         if steps > (spec["clock"] == "wall"):
-            found.append(f"{name} took {steps} steps after it was killed, at {begin} s")
+            found.append(f"{kill.device} took {steps} steps after it was killed, at {begin} s")
     return found
-
-
-def _absences(directory: Path) -> list[tuple[str, tuple[float, float]]]:
-    """Return each killed peer of a run, with when it was killed and came back, in seconds."""
-    found, killed = [], {}
-    for line in (directory / "faults.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        for name in record["devices"] if record["fault"] == "kill" else ():
-            if record["phase"] == "begin":
-                killed[name] = record["time"]
-            else:
-                found.append((name, (killed.pop(name), record["time"])))
-    return found + [(name, (begin, np.inf)) for name, begin in killed.items()]

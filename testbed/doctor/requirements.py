@@ -64,6 +64,13 @@ def _check_nodes(plans: list[Plan]) -> None:
             raise HostError(f"this host cannot capture packets: {problem}; {WITHOUT_CAPTURE}")
 
 
+def starts_roles_again(plan: Plan) -> bool:
+    """Return True if killed devices or servers of a run come back."""
+    settings = plan.settings
+    schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+    return schedule.longest_absence > 0 or settings.faults.server_absence is not None
+
+
 def _check_faults(plans: list[Plan]) -> None:
     """Check that this host can carry out every fault of the runs."""
     for plan in plans:
@@ -73,7 +80,7 @@ def _check_faults(plans: list[Plan]) -> None:
             _check_netem("faults that corrupt packets", "remove them from the experiment")
         devices = plan.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
-        if alone and (schedule.longest_absence or plan.settings.faults.server_absence is not None):
+        if alone and starts_roles_again(plan):
             raise HostError(
                 "devices.launch is image, and a container is removed when its role is killed, so that "
                 "it cannot be restarted: use `launch: fork`, or kill workers for good (without lasting)"

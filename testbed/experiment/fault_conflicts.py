@@ -122,9 +122,8 @@ def _unknown_devices(contents: Contents, fault: FaultSpec) -> list[Conflict]:
     return []
 
 
-def _unsupported_by_peers(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
+def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if a fault is not one that peers can have."""
-    name = contents.peers[0]
     if isinstance(fault, FaultSpec) and fault.of_server:
         return [(("who",), f"'{name}' has no server: name workers, which are its peers")]
     if isinstance(fault.when, AfterPushes | ByTrace):
@@ -135,7 +134,7 @@ def _unsupported_by_peers(contents: Contents, fault: ClassFaultSpec) -> list[Con
 
 def _unsupported(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if the run's peers, clock or devices cannot do what the fault asks for."""
-    if contents.peers and (found := _unsupported_by_peers(contents, fault)):
+    if contents.peers and (found := _unsupported_by_peers(contents.peers[0], fault)):
         return found
     virtual = contents.clock == "virtual"
     match fault.how:

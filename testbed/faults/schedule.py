@@ -146,17 +146,6 @@ class Schedule:
         return next((one for one in self._sorted if one > version), None)
 
 
-def killed_for_a_time(rules: Sequence[Mapping[str, Any]]) -> frozenset[int]:
-    """Return the devices that rules kill, and that come back; rules that are traces do not count."""
-    kills = [rule for rule in rules if rule["fault"]["kind"] == "kill"]
-    return frozenset(
-        device
-        for rule in kills
-        if rule["fault"]["duration"] is not None
-        for device in rule["devices"]
-    )
-
-
 class _Draw(NamedTuple):
     """The next push after which a rule's fault strikes a device; the first in order comes first."""
 

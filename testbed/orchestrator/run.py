@@ -80,7 +80,7 @@ class Run:
         self._setup = SetupProgress(host_seconds, len(plan.links) if alone else 0)
         self._store = CheckpointStores(
             directory,
-            plan.spec.checkpoints.every if plan.served else None,  # peers keep their own
+            plan.checkpoint_every,
             resumption,
             plan.servers,
             whole=plan.spec.clock == "virtual",

@@ -154,6 +154,14 @@ class Plan:
         return computation.computing(self.settings)
 
     @property
+    def checkpoint_every(self) -> int | None:
+        """Updates from one checkpoint of the run to the next; None if there are none.
+
+        Peers keep checkpoints of their own, from which no run goes on.
+        """
+        return self.spec.checkpoints.every if self.served else None
+
+    @property
     def memory(self) -> int:
         """Bytes of memory that the run may need."""
         return memory.needed(self.spec)

@@ -21,7 +21,7 @@ from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.errors import TestbedError
-from testbed.faults.schedule import Schedule, killed_for_a_time
+from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
@@ -270,15 +270,14 @@ class _Role:
         leave = self.shared.orders.of_device(number)
         incarnation = int(arguments.get("incarnation", 0))
         parameters, version = self.loaded.learner.parameters.copy(), 0
-        checkpoints, faults = None, settings.faults
-        if self.shared.models is not None and number in killed_for_a_time(faults.rules):
-            assert faults.checkpoint_every is not None
+        checkpoints, every = None, settings.faults.steps_to_checkpoint(number)
+        if every is not None:
+            assert self.shared.models is not None
             models = ModelFile(self.shared.models, number, layout.total)
-            checkpoints = PeerCheckpoints(faults.checkpoint_every, models.keep)
+            checkpoints = PeerCheckpoints(every, models.keep)
             if models.newest is not None:
                 version, parameters = models.newest
-        half = computation.peer_half(settings, layout, parameters, number)
-        half.version = version
+        half = computation.peer_half(settings, layout, parameters, number, version)
         computing = computation.computing(settings)
         part = self.loaded.parts[number] if number < computing else _NONE
         dataset = self.loaded.data.take(part, test=False)
@@ -299,9 +298,7 @@ class _Role:
             *(settings, number, neighbours, layout.total, longest), report, spill, incarnation
         )
         line = self.shared.board.device(number)
-        peer = Peer(
-            *(settings, number, neighbours, mine, self._learners(), leave, meeting, line),
-        )
+        peer = Peer(settings, number, mine, self._learners(), leave, meeting, line)
         peer.run(times, dict(arguments["others"]) if incarnation else None)
 
     def _evaluate(self) -> None:

@@ -213,8 +213,7 @@ class SimulatedRun:
         self._recording.back_to(state, name)
 
     def _prepare_checkpoints(self) -> None:
-        going_on, every = self._resumption, self._plan.spec.checkpoints.every
-        every = every if self._plan.served else None  # peers keep their own
+        going_on, every = self._resumption, self._plan.checkpoint_every
         files = next(iter(going_on.files), None) if going_on else None
         if every is not None:
             if files is None:

@@ -8,7 +8,6 @@ from testbed.clock.device_use import DeviceUse, of_peers
 from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.clock.peer_faults import strike
 from testbed.device_names import peer_name
-from testbed.faults.schedule import killed_for_a_time
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.simulation.mesh import SimulatedPeers
@@ -69,11 +68,11 @@ class MeshSystem(System):
     def _computation(self, number: int, begins: tuple[int, FloatVector]) -> PeerComputation:
         """Make a peer's computation, which begins with parameters of a version."""
         version, parameters = begins
-        half = computation.peer_half(self._settings, self._layout, parameters.copy(), number)
-        half.version = version
-        faults, checkpoints = self._settings.faults, None
-        every = faults.checkpoint_every
-        if every is not None and number in killed_for_a_time(faults.rules):
+        half = computation.peer_half(
+            self._settings, self._layout, parameters.copy(), number, version
+        )
+        every, checkpoints = self._settings.faults.steps_to_checkpoint(number), None
+        if every is not None:
             checkpoints = PeerCheckpoints(every, partial(self._keep, number))
         return PeerComputation(
             half,

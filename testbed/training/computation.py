@@ -172,10 +172,19 @@ def legs(settings: Settings) -> Sequence[Leg]:
     return algorithm.legs(options)
 
 
-def peer_half(settings: Settings, layout: Layout, parameters: FloatVector, number: int) -> PeerHalf:
-    """Make a peer's half of the run's algorithm; it takes ``parameters`` over."""
+def peer_half(
+    settings: Settings, layout: Layout, parameters: FloatVector, number: int, version: int = 0
+) -> PeerHalf:
+    """Make a peer's half of the run's algorithm.
+
+    Args:
+        parameters: the half takes them over.
+        version: theirs; greater than 0 if the peer was killed, and goes on from a checkpoint.
+    """
     algorithm, options = _algorithm(settings)
-    return algorithm.peer(options, layout, parameters, number, conditions(settings, number))
+    half = algorithm.peer(options, layout, parameters, number, conditions(settings, number))
+    half.version = version
+    return half
 
 
 def diagnostics(settings: Settings) -> list[str]:

@@ -41,7 +41,7 @@ class Sending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PeerCheckpoints:
-    """What a peer does to go on from its parameters after it was killed.
+    """The checkpoints of a peer, from which it goes on when it comes back after a kill.
 
     Attributes:
         every: its own steps, since it began or came back, from one checkpoint to the next.

@@ -219,6 +219,18 @@ class FaultSettings:
         ]
         return max(absences, default=None)
 
+    def steps_to_checkpoint(self, peer: int) -> int | None:
+        """Return a peer's own steps from one of its checkpoints to the next.
+
+        None: it keeps none, as no rule kills it for a time, or the run has no checkpoints.
+        """
+        comes_back = any(
+            peer in rule["devices"]
+            for rule in self.rules
+            if rule["fault"]["kind"] == "kill" and rule["fault"]["duration"] is not None
+        )
+        return self.checkpoint_every if comes_back else None
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceSettings:

@@ -1,4 +1,4 @@
-"""What faults have left of workers and peers: which of them can act, receive, and be struck."""
+"""Which workers and peers can send, receive and be struck, after the faults so far."""
 
 from collections.abc import Mapping, Sequence
 

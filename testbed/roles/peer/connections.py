@@ -140,6 +140,11 @@ class PeerConnections:
         """The peers that this one is connected to, in order."""
         return sorted(self._peers)
 
+    @property
+    def absent(self) -> list[int]:
+        """The peers that this one talks to and is not connected to, in order."""
+        return [number for number in self._neighbours if number not in self._peers]
+
     def _call(self, number: int, deadline: float) -> None:
         address = self._settings.network.peer_addresses[number]
         called = call(address, max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""What a peer has sent and others' kernels, or its own, have not taken yet."""
+"""The bytes of a peer's messages that its own kernel, or the receivers', have not taken yet."""
 
 import time
 from collections.abc import Callable, Collection, Mapping

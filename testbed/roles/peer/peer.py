@@ -41,7 +41,6 @@ class Peer:
         self,
         settings: Settings,
         number: int,
-        neighbours: Sequence[int],
         computation: PeerComputation,
         learners: TurnTaking,
         orders: OrderChannel,
@@ -61,7 +60,6 @@ class Peer:
         self._connections.selector.register(orders, selectors.EVENT_READ)
         self._stopped = False
         self._handed_over: Mapping[int, int] = {}
-        self._neighbours = frozenset(neighbours)
         self._orders_taken = 0
         self._claimed = 0.0
         self._silence = Silence(settings.timing.suspect_after)
@@ -80,7 +78,7 @@ class Peer:
         else:
             self._orders.forget()  # they were the killed process's
             self._connections.connect_again(others)
-            for absent in self._neighbours.difference(self._connections.connected):
+            for absent in self._connections.absent:
                 self._half.forget(absent)
         self._orders.tell(
             met=self._number,
