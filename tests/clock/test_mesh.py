@@ -21,6 +21,7 @@ from testbed.planning.plan import plan
 from testbed.telemetry.records import UpdateRow
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
+from tests.clock.observer import QuietObserver
 
 
 def run_settings(peers: int, updates: int) -> Settings:
@@ -69,7 +70,7 @@ class Case:
         return self.bound is None or all(steps - one <= self.bound for one in got)
 
 
-class Played:
+class Played(QuietObserver):
     """The clock under test; this object is its stage and the observer of its service."""
 
     def __init__(self, case: Case) -> None:
@@ -127,24 +128,12 @@ class Played:
     def suspect(self, peer: int, other: int) -> None:
         raise AssertionError("nobody is suspected")
 
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        raise AssertionError("nobody is suspected")
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        raise AssertionError("nobody is suspected")
-
     def host_time(self) -> float:
         return 0.0
 
     def row(self, row: UpdateRow, version: int) -> None:
         assert row.iteration == version == len(self.rows) + 1
         self.rows.append((row.time, row.worker))
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        raise AssertionError("nothing is declared")
-
-    def evaluation_due(self) -> None:
-        pass
 
 
 @dataclass

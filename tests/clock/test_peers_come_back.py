@@ -17,12 +17,12 @@ from testbed.clock.peer_faults import strike
 from testbed.clock.transfers import Line
 from testbed.learning.learner import Learner
 from testbed.simulation.mesh import SimulatedPeers
-from testbed.telemetry.records import UpdateRow
 from testbed.training.exchange import ExchangeService
 from testbed.training.peer_computation import PeerComputation, Sending, codecs
 from testbed.training.settings import FaultSettings
 from testbed.updates import FloatVector, Update
 from tests.algorithms.test_ako import LAYOUT, MOST, SIZE, Unit, added, powers
+from tests.clock.observer import QuietObserver
 from tests.clock.test_mesh import run_settings
 
 
@@ -45,7 +45,7 @@ class Counting(PeerComputation):
         return super().receive(sender, update)
 
 
-class Played:
+class Played(QuietObserver):
     """A run of counting peers with faults; the observer of its service."""
 
     def __init__(
@@ -118,15 +118,6 @@ class Played:
         pass
 
     def welcomed(self, worker: int, time: float, version: int) -> None:
-        pass
-
-    def row(self, row: UpdateRow, version: int) -> None:
-        pass
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        raise AssertionError("nothing is declared")
-
-    def evaluation_due(self) -> None:
         pass
 
 

@@ -19,10 +19,10 @@ from testbed.clock.mesh import mesh_clock
 from testbed.experiment.spec import Spec
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
-from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
+from tests.clock.observer import QuietObserver
 from tests.clock.test_flows import NaiveFlows
 
 
@@ -94,7 +94,7 @@ Coming = tuple[float, int, int, int, int]
 """When a message arrives, its receiver, its sender, its bytes, and 1 if it is a part of a step."""
 
 
-class Played:
+class Played(QuietObserver):
     """The clock under test; this object is its stage and the observer of its service."""
 
     def __init__(self, case: Case) -> None:
@@ -145,23 +145,8 @@ class Played:
     def suspect(self, peer: int, other: int) -> None:
         raise AssertionError("nobody is waited for")
 
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        raise AssertionError("nobody is suspected")
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        raise AssertionError("nobody is suspected")
-
     def host_time(self) -> float:
         return 0.0
-
-    def row(self, row: UpdateRow, version: int) -> None:
-        pass
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        raise AssertionError("nothing is declared")
-
-    def evaluation_due(self) -> None:
-        pass
 
 
 @dataclass

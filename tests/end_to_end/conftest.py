@@ -36,6 +36,12 @@ SMALL: dict[str, Any] = {
     "waiting": {"distribution": "constant", "mean": "10ms"},
     "evaluation": {"every": 50},
 }
+ENGINES: dict[str, dict[str, str]] = {
+    "wall": {"clock": "wall", "engine": "emulation"},
+    "emulated": {"clock": "virtual", "engine": "emulation"},
+    "simulated": {"clock": "virtual", "engine": "simulation"},
+}
+"""The ways to carry an experiment out, with their keys of the experiment file."""
 ENDLESS: dict[str, Any] = SMALL | {"training": {"updates": 100_000}}
 
 

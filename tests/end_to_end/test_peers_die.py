@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.agree import Pair
-from tests.end_to_end.conftest import SMALL, CommandLine
+from tests.end_to_end.conftest import ENGINES, SMALL, CommandLine
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
@@ -34,18 +34,13 @@ DEATHS: dict[str, Any] = SMALL | {
 
 def test_the_others_go_on_and_emulation_and_simulation_agree(command: CommandLine) -> None:
     summaries, struck = {}, {}
-    for kind, (clock, engine) in {
-        "wall": ("wall", "emulation"),
-        "emulated": ("virtual", "emulation"),
-        "simulated": ("virtual", "simulation"),
-    }.items():
+    for kind, engine in ENGINES.items():
         command.out = command.folder / kind
         # The host takes its time to start the process that comes back.
         updates = 200 if kind == "wall" else 60
-        changes = {"clock": clock, "engine": engine, "training": {"updates": updates}}
-        started = command.start_run(DEATHS | changes)
+        started = command.start_run(DEATHS | engine | {"training": {"updates": updates}})
         assert started.wait(200) == 0, started.said
-        summary = json.loads((started.run_directory / "summary.json").read_text())
+        summary = started.record("summary")
         faults = (started.run_directory / "faults.jsonl").read_text().splitlines()
         summaries[kind] = summary
         struck[kind] = [

@@ -1,12 +1,11 @@
 """Peers that are silent at a staleness bound: the others suspect them and go on, under both clocks."""
 
-import json
 from typing import Any
 
 import pytest
 
 from bench.agree import Pair
-from tests.end_to_end.conftest import SMALL, CommandLine
+from tests.end_to_end.conftest import ENGINES, SMALL, CommandLine
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
@@ -29,15 +28,11 @@ SILENT: dict[str, Any] = SMALL | {
 
 def test_nobody_waits_for_ever_and_emulation_and_simulation_agree(command: CommandLine) -> None:
     summaries = {}
-    for kind, (clock, engine) in {
-        "wall": ("wall", "emulation"),
-        "emulated": ("virtual", "emulation"),
-        "simulated": ("virtual", "simulation"),
-    }.items():
+    for kind, engine in ENGINES.items():
         command.out = command.folder / kind
-        started = command.start_run(SILENT | {"clock": clock, "engine": engine})
+        started = command.start_run(SILENT | engine)
         assert started.wait(200) == 0, started.said
-        summary = json.loads((started.run_directory / "summary.json").read_text())
+        summary = started.record("summary")
         summaries[kind] = summary
         assert summary["updates"] == 100
         assert not [one for one in started.events() if "has not disconnected" in one["event"]]

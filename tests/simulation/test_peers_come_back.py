@@ -5,10 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.experiment.spec import Spec
-from testbed.planning.plan import plan
 from testbed.wire.frames import HEADER, SECRET_SIZE
-from tests.simulation.test_peers_die import NETWORKS
+from tests.simulation.test_peers_die import NETWORKS, simulated
 from tests.simulation.test_simulated import Simulated
 
 UPDATES = 80
@@ -24,22 +22,14 @@ def run(
     algorithm: dict[str, Any] = AKO,
 ) -> Simulated:
     """Run four peers whose gradients take about 10 ms."""
-    spec = {
-        "name": "back",
-        "dataset": "digits",
-        "model": "mlp",
-        "training": {"updates": UPDATES, "learning_rate": 0.005},
-        "algorithms": [algorithm],
-        "devices": {"workers": 4},
-        "clock": "virtual",
-        "engine": "simulation",
-        "network": network or {"delay": "1ms"},
-        "compute": {"distribution": "uniform", "mean": "10ms"},
-        "evaluation": {"every": 20},
-        "checkpoints": {"every": every},
-        "faults": [{"who": {"devices": ["worker-3"]}} | fault for fault in faults],
-    }
-    return Simulated(plan(Spec.model_validate(spec))[0].settings)
+    return simulated(
+        training={"updates": UPDATES, "learning_rate": 0.005},
+        algorithms=[algorithm],
+        network=network or {"delay": "1ms"},
+        compute={"distribution": "uniform", "mean": "10ms"},
+        checkpoints={"every": every},
+        faults=[{"who": {"devices": ["worker-3"]}} | fault for fault in faults],
+    )
 
 
 def kill(at: int, lasting: int) -> dict[str, Any]:

@@ -19,26 +19,32 @@ NETWORKS: dict[str, Any] = {
 UPDATES = 60
 
 
-def run(algorithm: dict[str, Any], network: str, *when: dict[str, Any]) -> Simulated:
-    """Run four peers; each of the last ones is killed at one of the moments."""
+def simulated(**changes: Any) -> Simulated:
+    """Simulate four peers, with other keys of the experiment file."""
     spec = {
-        "name": "deaths",
+        "name": "peers",
         "dataset": "digits",
         "model": "mlp",
         "training": {"updates": UPDATES},
-        "algorithms": [algorithm],
         "devices": {"workers": 4},
         "clock": "virtual",
         "engine": "simulation",
-        "network": NETWORKS[network],
-        "compute": {"distribution": "exponential", "mean": "30ms"},
         "evaluation": {"every": 20},
-        "faults": [
+    }
+    return Simulated(plan(Spec.model_validate(spec | changes))[0].settings)
+
+
+def run(algorithm: dict[str, Any], network: str, *when: dict[str, Any]) -> Simulated:
+    """Run four peers; each of the last ones is killed at one of the moments."""
+    return simulated(
+        algorithms=[algorithm],
+        network=NETWORKS[network],
+        compute={"distribution": "exponential", "mean": "30ms"},
+        faults=[
             {"who": {"devices": [f"worker-{3 - i}"]}, "how": "kill", "when": one}
             for i, one in enumerate(when)
         ],
-    }
-    return Simulated(plan(Spec.model_validate(spec))[0].settings)
+    )
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.experiment.spec import Spec
-from testbed.planning.plan import plan
-from tests.simulation.test_peers_die import NETWORKS
+from tests.simulation.test_peers_die import NETWORKS, simulated
 from tests.simulation.test_simulated import Simulated
 
 FREE = {"delay": "1ms"}
@@ -21,21 +19,14 @@ def run(
     suspect_after: str | None = None,
 ) -> Simulated:
     """Run three peers whose gradients take 10 ms."""
-    spec = {
-        "name": "struck",
-        "dataset": "digits",
-        "model": "mlp",
-        "training": {"updates": UPDATES, "learning_rate": 0.005},
-        "algorithms": [{"name": "ako", "partitions": 2, "staleness_bound": tau or 60}],
-        "devices": {"workers": 3, "suspect_after": suspect_after},
-        "clock": "virtual",
-        "engine": "simulation",
-        "network": network,
-        "compute": {"distribution": "constant", "mean": "10ms"},
-        "evaluation": {"every": 20},
-        "faults": [{"who": {"devices": ["worker-2"]}} | fault for fault in faults],
-    }
-    return Simulated(plan(Spec.model_validate(spec))[0].settings)
+    return simulated(
+        training={"updates": UPDATES, "learning_rate": 0.005},
+        algorithms=[{"name": "ako", "partitions": 2, "staleness_bound": tau or 60}],
+        devices={"workers": 3, "suspect_after": suspect_after},
+        network=network,
+        compute={"distribution": "constant", "mean": "10ms"},
+        faults=[{"who": {"devices": ["worker-2"]}} | fault for fault in faults],
+    )
 
 
 def times_of(found: Simulated, peer: int) -> list[float]:

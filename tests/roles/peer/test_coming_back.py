@@ -1,7 +1,6 @@
 """Peers whose process is killed and that connect again, over real sockets."""
 
 import select
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -9,14 +8,6 @@ import pytest
 from testbed.roles.transport.greeting import Identity
 from testbed.wire.frames import Kind
 from tests.roles.peer.test_connections import SIZE, Place, hello, push, receive, turned
-
-
-@pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    place = Place(monkeypatch)
-    yield place
-    place.close()
-    assert not place.errors
 
 
 def test_what_a_dead_process_sent_is_told_from_what_the_next_one_sends(place: Place) -> None:

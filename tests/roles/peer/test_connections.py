@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +167,6 @@ class Place:
                 peer._evaluator.connection.socket.close()
             peer._listener.close()
             peer.selector.close()
-
-
-@pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    place = Place(monkeypatch)
-    yield place
-    place.close()
-    assert not place.errors
 
 
 def hello(number: int, secret: bytes = SECRET) -> bytes:
