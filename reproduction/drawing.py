@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _WIDTH = 3.2
 """Width of one of several panels, inches."""
 _GREY = "#777777"
+_FEW = 3
+"""The quotient of the ends of a logarithmic axis below which all its ticks have room for a number."""
 _LABELS = {
     "accuracy": "test accuracy (%)",
     "loss": "test loss",
@@ -154,7 +156,8 @@ class Against:
         else:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(_plain())
-            axes.yaxis.set_minor_formatter(_plain())
+            low, high = axes.get_ylim()
+            axes.yaxis.set_minor_formatter(_plain() if high < _FEW * low else _twos_and_fives())
         if self.y_label:
             axes.set_ylabel(_LABELS.get(self.measure, self.measure))
 
@@ -205,8 +208,10 @@ class Sweep:
 class Boxes:
     """A panel of box plots over seeds, and a point for each; infinite values are left out.
 
+    Groups stand apart, in a colour each, with their titles above them.
+
     Attributes:
-        groups: by title in the legend the lines of a group, by the titles of their boxes.
+        groups: by title the lines of a group, by the titles of their boxes.
         values: from a line to its value for each seed.
         y_label: that of the y axis.
     """
@@ -225,28 +230,30 @@ class Boxes:
 
     def draw(self, axes: "Axes", lines: Lines) -> None:
         """Draw a box for each line with values: quartiles and median, whiskers to the extremes."""
-        labels: list[str] = []
+        labels: dict[int, str] = {}
+        above = axes.get_xaxis_transform()
+        left = 0
         for place, (title, group) in enumerate(self.groups.items()):
             colour = style.COLOURS[place % len(style.COLOURS)]
-            names = ("boxprops", "whiskerprops", "capprops", "medianprops")
-            look: dict[str, Any] = {name: {"color": colour} for name in names}
             known = {box: self._known(lines[name]) for box, name in group.items()}
-            for box, values in known.items():
-                if values:
-                    axes.boxplot(
-                        [values],
-                        positions=[len(labels)],
-                        whis=(0, 100),
-                        widths=0.6,
-                        showfliers=False,
-                        **look,
-                    )
-                    at = [len(labels)] * len(values)
-                    axes.plot(at, values, ".", alpha=0.5, label=title or None, color=colour)
-                    labels.append(box)
-        axes.set_xticks(range(len(labels)), labels, rotation=90)
+            drawn = {box: values for box, values in known.items() if values}
+            for x, (box, values) in enumerate(drawn.items(), left):
+                labels[x] = box
+                self._box(axes, x, values, colour)
+            if drawn:
+                middle = left + (len(drawn) - 1) / 2
+                axes.text(middle, 1.02, title, transform=above, ha="center", color=colour)
+                left += len(drawn) + 1
+        axes.set_xticks(list(labels), list(labels.values()), rotation=90)
         axes.set_ylim(bottom=0)
         axes.set_ylabel(self.y_label)
+
+    @staticmethod
+    def _box(axes: "Axes", x: int, values: Sequence[float], colour: str) -> None:
+        parts = ("boxprops", "whiskerprops", "capprops", "medianprops")
+        look: dict[str, Any] = {part: {"color": colour} for part in parts}
+        axes.boxplot([values], positions=[x], whis=(0, 100), widths=0.6, showfliers=False, **look)
+        axes.plot([x] * len(values), values, ".", alpha=0.5, color=colour)
 
 
 def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
@@ -295,3 +302,10 @@ def _plain(form: str = "g") -> "FuncFormatter":
     from matplotlib.ticker import FuncFormatter
 
     return FuncFormatter(lambda x, _: format(x, form))
+
+
+def _twos_and_fives() -> "FuncFormatter":
+    """Return a formatter of the minor ticks of a logarithmic axis, of which few have room."""
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")

@@ -45,7 +45,7 @@ _OF_K = Section(
 )
 
 
-def _curves(series: tuple[Series, ...]) -> Mapping[str, Curve]:
+def _curves(series: Sequence[Series]) -> Mapping[str, Curve]:
     """Return the lines of a panel; those of one algorithm or k have one colour in all panels."""
     titles = [one.title.split(", α")[0].split(", B")[0] for one in series]
     k = [str(one.values.get("algorithms.wait_for", "")) for one in series]
@@ -104,11 +104,15 @@ def _seconds(line: Line) -> dict[int, float]:
 
 
 def _boxes(groups: Mapping[str, tuple[Series, ...]]) -> Boxes:
-    """Return the panel of the seconds to the loss, by group."""
+    """Return the panel of the seconds to the loss, by group; static lines come last, by k."""
+    ordered = {
+        group: sorted(series, key=lambda one: one.values.get("algorithms.wait_for", 0))
+        for group, series in groups.items()
+    }
     return Boxes(
         {
             group: {curve.title: name for name, curve in _curves(series).items()}
-            for group, series in groups.items()
+            for group, series in ordered.items()
         },
         _seconds,
         f"seconds to {LOSS}",
