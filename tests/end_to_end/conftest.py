@@ -224,7 +224,10 @@ class Started:
 
 
 def _is_agent(process: psutil.Process) -> bool:
-    return "testbed.orchestrator.agent.agent" in process.cmdline()
+    try:
+        return "testbed.orchestrator.agent.agent" in process.cmdline()
+    except psutil.NoSuchProcess:  # git, which tells the code's commit, has ended
+        return False
 
 
 def _id_for_fork_server(node: psutil.Process) -> int:

@@ -64,7 +64,12 @@ def test_a_guest_ends_with_its_starter(kernel: Unpacked, tmp_path: Path) -> None
         "ready = debian.unpacked(debian.KERNELS['debian12'], Path(sys.argv[1]));"
         "machine.boot(ready, 'sleep 1000', Path(sys.argv[2]), 1000.0, print)"
     )
-    starter = subprocess.Popen([sys.executable, "-c", code, str(CACHE), str(tmp_path)])
+    results = tmp_path / "results"
+    results.mkdir()
+    starter = subprocess.Popen(
+        [sys.executable, "-c", code, str(CACHE), str(results)],
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # a killed process leaves its temporary folder
+    )
     guests: list[int] = []
     deadline = time.monotonic() + 120
     while not guests:
