@@ -230,6 +230,7 @@ class _Role:
             computing=computation.computing(settings),
             tells=half.paced or half.answers,
             line=self.shared.board.device(hub_line(settings.workers)),
+            paces=self.shared.paces,
         ).run()
 
     def _drive(

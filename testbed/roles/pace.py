@@ -3,8 +3,12 @@
 Under the wall clock the orchestrator sets a device's factor when a slowdown begins and when it ends;
 the device reads it when it draws its next durations. A device that is slowed down after a push of its
 own sets the factor itself, because its very next computation must be slow.
+
+The factor of a device that was killed after training, because it could not learn of the end, is
+infinite: so the coordinator of peers knows whom not to wait for.
 """
 
+import math
 import mmap
 import os
 from typing import Protocol, Self
@@ -45,6 +49,14 @@ class Paces:
     def __setitem__(self, device: int, factor: float) -> None:
         # New memory is 0, which has to mean a factor of 1.
         self._excess[device] = factor - 1.0
+
+    def end(self, device: int) -> None:
+        """Note that a device's process was killed after training, and has ended."""
+        self[device] = math.inf
+
+    def has_ended(self, device: int) -> bool:
+        """Return True if a device's process was killed after training, and has ended."""
+        return math.isinf(self[device])
 
 
 class PacedTimes:

@@ -194,7 +194,11 @@ class Injection:
             if not self._wall:
                 self._end_all()
             return True
-        return self._workers.exited(self._numbers.get(device, SERVER_NUMBER))
+        number = self._numbers.get(device, SERVER_NUMBER)
+        killed = self._workers.exited(number)
+        if killed and self._over and self._are_peers and self.paces is not None:
+            self.paces.end(number)
+        return killed
 
     def closed(self, number: int | None, pushes: int = 0) -> None:
         """Note that the server has reported a connection's end, and with it all that came over it.

@@ -26,6 +26,7 @@ from testbed.messages.reports import (
     WorkerWelcomed,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.pace import Paces
 from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
 from testbed.roles.peer.parting import part
 from testbed.roles.reporting import Report
@@ -53,6 +54,7 @@ class Coordinator:
         computing: int,
         tells: bool,
         line: DeviceLine,
+        paces: Paces,
     ) -> None:
         """Make the coordinator of a run.
 
@@ -63,6 +65,7 @@ class Coordinator:
             tells: True if peers report the result of an arrival: they may not be ready to compute, or
                 they may answer.
             line: where to write its processor time.
+            paces: those of the peers, which tell who was killed after training.
         """
         self._settings = settings
         self._report = Report(channel)
@@ -70,7 +73,7 @@ class Coordinator:
         self._service = ExchangeService(settings, neighbours, self)
         self._computing = computing
         self._tells = tells
-        self._line = line
+        self._line, self._paces = line, paces
         self._ready = [True] * settings.workers
         self._waits_for: list[Sequence[int]] = [()] * settings.workers
         self._kills = [0] * settings.workers
@@ -367,3 +370,6 @@ class Coordinator:
             if self._clock is not None:
                 self._report.send(device_use.report(self._clock, self._settings))
             self._line.look()
+            for peer in range(self._settings.workers):
+                if self._paces.has_ended(peer):
+                    self._lose(peer, self._kills[peer])

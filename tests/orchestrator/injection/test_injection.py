@@ -257,3 +257,23 @@ def test_training_ends_while_tcp_suffers_from_an_outage(
     injection.release()
     link = [SetLink("worker-0", up) for up in (False, True)]
     assert asked == link + [KillDevice("worker-0")] * killed
+
+
+def test_the_coordinator_learns_which_peers_were_killed_after_training(
+    make: Make, clock: Clock
+) -> None:
+    names = ("peer-0", "peer-1", "peer-2")
+    outage, kill = rule(1, Fault(0, "stop-network", 1.0), 1.0), rule(2, Fault(0, "kill"), 1.5)
+    injection, asked = make(outage, kill, names=names, workers=3)
+    assert injection.paces is not None
+    injection.training(clock.now - 1)
+    injection.turn()
+    clock.now += 1.0
+    injection.turn()
+    injection.exited("peer-2")  # the others have lost it, and said so
+    injection.release()
+    assert asked[-1] == KillDevice("peer-1")
+    assert not any(map(injection.paces.has_ended, range(3)))
+    injection.exited("peer-0")  # by itself
+    injection.exited("peer-1")
+    assert [injection.paces.has_ended(number) for number in range(3)] == [False, True, False]
