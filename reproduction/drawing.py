@@ -5,7 +5,7 @@ A figure is data: its panels, and in each panel what the axes show and which lin
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -171,12 +171,15 @@ class Sweep:
         curves: by title the lines at the settings.
         values: from a line to its value for each seed.
         y_label: that of the y axis.
+        places: the curves' places among the colours, by title, where other panels of the figure show
+            some of them; empty: in their order.
     """
 
     label: str
     curves: Mapping[str, Mapping[float, str]]
     values: Callable[[Line], Mapping[int, float]]
     y_label: str
+    places: Mapping[str, int] = field(default_factory=dict)
 
     def has_points(self, lines: Lines) -> bool:
         """Return True if a line has a run."""
@@ -184,7 +187,8 @@ class Sweep:
 
     def draw(self, axes: "Axes", lines: Lines) -> None:
         """Draw the mean over seeds at each setting."""
-        for place, (title, points) in enumerate(self.curves.items()):
+        for order, (title, points) in enumerate(self.curves.items()):
+            place = self.places.get(title, order)
             spreads = {
                 x: Spread.of(self.values(lines[name]).values()) for x, name in points.items()
             }

@@ -35,6 +35,11 @@ FAILS = 10 ** (1 / _WORD)
 """By the character, what 10 times the perplexity is by the word; the paper has 39 to 62 times."""
 _PENALISED = ("dana-sa", "ga", "dana-ga")
 _GAPS = ("ga", "ga-layer", "ga-model")
+_PLACES = {
+    lines.ALL[label]: place
+    for place, label in enumerate(dict.fromkeys((*SEVEN, "ga-layer", "ga-model")))
+}
+"""The systems' places among the colours, in all panels of a figure."""
 _CAPTION = (
     "Final accuracy: that of the last evaluation. Points are means over seeds, bars deviations."
 )
@@ -63,7 +68,7 @@ def _against_workers(
     values: Callable[[Line], dict[int, float]] = Line.last,
     label: str = "final accuracy (%)",
 ) -> Sweep:
-    return Sweep("workers N", _across(labels, workers), values, label)
+    return Sweep("workers N", _across(labels, workers), values, label, _PLACES)
 
 
 def _over_training(
