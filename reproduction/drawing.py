@@ -148,18 +148,52 @@ class Against:
                 self.target.value, color=_GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=1
             )
         if self.measure not in _LABELS:
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(bottom=min(0.0, *(float(one.values.min()) for one in shown)))
         elif self.measure == "accuracy":
             # Nothing is seen of the first twentieth, in which accuracy climbs.
             lowest = min(float(one.values[:, len(one) // 20].min()) for one in shown)
             axes.set_ylim(max(0.0, lowest - 1), 100)
         else:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(_plain())
-            low, high = axes.get_ylim()
-            axes.yaxis.set_minor_formatter(_plain() if high < _FEW * low else _twos_and_fives())
+            _make_logarithmic(axes)
         if self.y_label:
             axes.set_ylabel(_LABELS.get(self.measure, self.measure))
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A panel of several measures of one line, over updates and on one logarithmic axis.
+
+    Attributes:
+        name: the line's.
+        measures: the curves, by what they show.
+        y_label: that of the y axis.
+    """
+
+    name: str
+    measures: Mapping[str, Curve]
+    y_label: str
+
+    def _averaged(self, lines: Lines) -> dict[str, Averaged]:
+        found = {measure: lines[self.name].averaged(1, measure) for measure in self.measures}
+        return {measure: averaged for measure, averaged in found.items() if len(averaged)}
+
+    def has_points(self, lines: Lines) -> bool:
+        """Return True if the line has an evaluation."""
+        return bool(self._averaged(lines))
+
+    def draw(self, axes: "Axes", lines: Lines) -> None:
+        """Draw the measures that the line has."""
+        drawn = self._averaged(lines)
+        for measure, averaged in drawn.items():
+            x = averaged.costs[UPDATES.name]
+            _band(axes, self.measures[measure], x, averaged, lines[self.name])
+        axes.set_xlim(left=0)
+        axes.set_xlabel(UPDATES.label)
+        axes.set_ylabel(self.y_label)
+        if drawn:
+            _make_logarithmic(axes)
+        else:
+            style.nothing_to_draw(axes, "no run yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +329,14 @@ def _band(axes: "Axes", curve: Curve, x: Any, averaged: Averaged, line: Line) ->
         low, high = values.min(axis=0), values.max(axis=0)
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.plot(x, values.mean(axis=0), label=curve.title + seeds, **style.line_style(curve.place))
+
+
+def _make_logarithmic(axes: "Axes") -> None:
+    """Give an axis of positive values a logarithmic scale, whose numbers do not overlap."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(_plain())
+    low, high = axes.get_ylim()
+    axes.yaxis.set_minor_formatter(_plain() if high < _FEW * low else _twos_and_fives())
 
 
 def _scaled(times: float) -> "Callable[[Any], Any]":

@@ -34,7 +34,9 @@ class Checked:
     def complete(self) -> str:
         """The number of lines that have runs, of all; of a measurement if its numbers are there."""
         if not self.part.series:
-            return "measured" if any(one.holds is not None for one in self.verdicts) else "no"
+            checked = any(one.holds is not None for one in self.verdicts)
+            drawn = any(panel.has_points(self.lines) for panel in self.part.panels)
+            return "measured" if checked or drawn else "no"
         return f"{sum(bool(line.runs) for line in self.lines.values())} of {len(self.lines)}"
 
 

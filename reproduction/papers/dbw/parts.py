@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from reproduction.claims import Claim
-from reproduction.drawing import SECONDS, UPDATES, WIRE, Against, Boxes, Curve, Panel, Sweep
+from reproduction.drawing import SECONDS, UPDATES, WIRE, Against, Beside, Boxes, Curve, Sweep
 from reproduction.measures import Line, Target
 from reproduction.paper import Measurement, Part, Section
 from reproduction.papers.dbw import knee, lines
@@ -119,14 +119,13 @@ def _boxes(groups: Mapping[str, tuple[Series, ...]]) -> Boxes:
     )
 
 
-def _beside(name: str, estimate: str, exact: str) -> tuple[Panel, Panel]:
-    """Return the panels of an estimate and of the exact value."""
-    return (
-        Against(UPDATES, curves={name: Curve("DBW's estimate", 0)}, measure=estimate),
-        Against(UPDATES, curves={name: Curve("exact", 1)}, measure=exact),
-    )
+def _beside(estimate: str, exact: str, y_label: str) -> Beside:
+    """Return the panel of an estimate and of the exact value."""
+    return Beside("dbw", {estimate: Curve("DBW's estimate", 0), exact: Curve("exact", 1)}, y_label)
 
 
+_NORM = _beside("norm", "gradient_norm", "‖∇F‖²")
+_VARIANCE = _beside("variance", "gradient_variance", "V(g)")
 _ESTIMATES = Section(
     "Estimates",
     (
@@ -154,9 +153,9 @@ FIG1 = Part(
     lines.FIG1,
     (_ESTIMATES,),
     (
-        *_beside("dbw", "norm", "gradient_norm"),
-        *_beside("dbw", "variance", "gradient_variance"),
-        Against(UPDATES, measure="gain"),
+        _NORM,
+        _VARIANCE,
+        Against(UPDATES, curves={"dbw": Curve("DBW's estimate", 0)}, measure="gain"),
     ),
     _FOLLOWS,
     caption=_CAPTION,
@@ -167,10 +166,7 @@ FIG2 = Part(
     "As Fig. 1. The variance is much greater than the norm here.",
     lines.FIG2,
     (_ESTIMATES,),
-    (
-        *_beside("dbw", "norm", "gradient_norm"),
-        *_beside("dbw", "variance", "gradient_variance"),
-    ),
+    (_NORM, _VARIANCE),
     _FOLLOWS,
     caption=_CAPTION,
 )

@@ -4,7 +4,7 @@ The learning rate of a static k is k / 16 of that of k = 16, and such a run is g
 updates: all take about the same number of gradients.
 """
 
-from reproduction.papers.dbw.knee import rate
+from reproduction.papers.dbw.knee import known, rate
 from reproduction.series import Scale
 from testbed.experiment.spec import Spec
 
@@ -34,11 +34,16 @@ def _updates(spec: Spec, updates: int) -> list[str]:
 
 
 def _by_knee(spec: Spec) -> list[str]:
-    """Return the learning rate that the knee rule gives, where the file is to be run by it."""
-    k = _wait_for(spec)
-    if spec.name != "dbw-static-batches" or k is None:
+    """Return the learning rate that the knee rule gives, where the file is to be run by it.
+
+    DBW and B-DBW have that of k = n (§4.1), or the file's until it is found.
+    """
+    if "batches" not in spec.name:
         return []
-    return [f"training.learning_rate={rate(spec.training.batch_size, k)}"]
+    batch, k = spec.training.batch_size, _wait_for(spec)
+    if k is None and not known(batch, spec.devices.workers):
+        return []
+    return [f"training.learning_rate={rate(batch, k or spec.devices.workers)}"]
 
 
 def _cpu(spec: Spec) -> list[str]:
