@@ -22,6 +22,10 @@ _WIDTH = 3.2
 _GREY = "#777777"
 _FEW = 3
 """The quotient of the ends of a logarithmic axis below which all its ticks have room for a number."""
+_COUNTS = 5
+"""The height of an axis of diagnostics above which its ticks are whole numbers."""
+_HALF = 50
+"""The accuracy, in percent, above which an axis ends at 100 %."""
 _LABELS = {
     "accuracy": "test accuracy (%)",
     "loss": "test loss",
@@ -143,16 +147,21 @@ class Against:
             axes.secondary_xaxis("top", functions=functions).set_xlabel(label)
 
     def _draw_y_axis(self, axes: "Axes", shown: list[Averaged]) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         if self.target:
             axes.axhline(
                 self.target.value, color=_GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=1
             )
         if self.measure not in _LABELS:
             axes.set_ylim(bottom=min(0.0, *(float(one.values.min()) for one in shown)))
+            if axes.get_ylim()[1] > _COUNTS:
+                axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         elif self.measure == "accuracy":
             # Nothing is seen of the first twentieth, in which accuracy climbs.
             lowest = min(float(one.values[:, len(one) // 20].min()) for one in shown)
-            axes.set_ylim(max(0.0, lowest - 1), 100)
+            highest = max(float(one.values.max()) for one in shown)
+            axes.set_ylim(max(0.0, lowest - 1), 100 if highest > _HALF else highest + 5)
         else:
             _make_logarithmic(axes)
         if self.y_label:
@@ -207,6 +216,7 @@ class Sweep:
         y_label: that of the y axis.
         places: the curves' places among the colours, by title, where other panels of the figure show
             some of them; empty: in their order.
+        logarithmic: True for a logarithmic x axis.
     """
 
     label: str
@@ -214,6 +224,7 @@ class Sweep:
     values: Callable[[Line], Mapping[int, float]]
     y_label: str
     places: Mapping[str, int] = field(default_factory=dict)
+    logarithmic: bool = False
 
     def has_points(self, lines: Lines) -> bool:
         """Return True if a line has a run."""
@@ -237,7 +248,11 @@ class Sweep:
                     capsize=2,
                     **style.line_style(place),
                 )
-        axes.set_xticks(sorted({x for points in self.curves.values() for x in points}))
+        ticks = sorted({x for points in self.curves.values() for x in points})
+        if self.logarithmic:
+            axes.set_xscale("log")
+            axes.minorticks_off()
+        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
         axes.set_xlabel(self.label)
         axes.set_ylabel(self.y_label)
 

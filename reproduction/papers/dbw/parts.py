@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from reproduction.claims import Claim
-from reproduction.drawing import SECONDS, UPDATES, WIRE, Against, Beside, Boxes, Curve, Sweep
+from reproduction.drawing import SECONDS, UPDATES, Against, Beside, Boxes, Cost, Curve, Sweep
 from reproduction.measures import Line, Target
 from reproduction.paper import Measurement, Part, Section
 from reproduction.papers.dbw import knee, lines
@@ -23,6 +23,7 @@ LOSS = Target(0.2, "training_loss")
 ACCURACY = Target(40.0)
 """The test accuracy to reach on CIFAR-10; the paper's is 80 %, with a larger network."""
 CIFAR_SECONDS = 200.0
+_WIRE = Cost("wire_bytes", "PS ingress on the wire (MB)", 1e6)
 _CAPTION = "Lines are means over seeds at equal times, bands go from the least to the greatest."
 
 
@@ -372,6 +373,7 @@ KNEE = Part(
             {f"k = {k}": lines.KNEES[batch, k] for k in knee.WAITED_FOR},
             lambda line: line.last("training_loss"),
             "training loss",
+            logarithmic=True,
         )
         for batch in knee.BATCHES
     ),
@@ -395,7 +397,14 @@ INGRESS = Part(
     ),
     (
         _loss(lines.INGRESS),
-        Against(WIRE, measure="training_loss", logarithmic=True, target=LOSS, y_label=False),
+        Against(
+            _WIRE,
+            curves=_curves(lines.INGRESS),
+            measure="training_loss",
+            logarithmic=True,
+            target=LOSS,
+            y_label=False,
+        ),
     ),
     caption=_CAPTION,
 )
