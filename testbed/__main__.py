@@ -19,7 +19,7 @@ while they were imported took a sixth of the time before an experiment begins.
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
+    gc.set_threshold(NEW_OBJECTS)
     try:
         from testbed.cli import main as command_line
 

@@ -35,10 +35,7 @@ FAILS = 10 ** (1 / _WORD)
 """By the character, what 10 times the perplexity is by the word; the paper has 39 to 62 times."""
 _PENALISED = ("dana-sa", "ga", "dana-ga")
 _GAPS = ("ga", "ga-layer", "ga-model")
-_PLACES = {
-    lines.ALL[label]: place
-    for place, label in enumerate(dict.fromkeys((*SEVEN, "ga-layer", "ga-model")))
-}
+_PLACES = {lines.ALL[label]: place for place, label in enumerate((*SEVEN, "ga-layer", "ga-model"))}
 """The systems' places among the colours, in all panels of a figure."""
 _CAPTION = (
     "Final accuracy: that of the last evaluation. Points are means over seeds, bars deviations."
@@ -74,10 +71,8 @@ def _against_workers(
 def _over_training(
     labels: Iterable[str], workers: int, measure: str = "accuracy", *, y_label: bool = True
 ) -> Against:
-    places = list(SEVEN)
-    curves = {
-        f"{label}-{workers}": Curve(lines.ALL[label], places.index(label)) for label in labels
-    }
+    titles = {f"{label}-{workers}": lines.ALL[label] for label in labels}
+    curves = {name: Curve(title, _PLACES[title]) for name, title in titles.items()}
     title = f"N = {workers}"
     return Against(UPDATES, curves=curves, measure=measure, title=title, y_label=y_label)
 

@@ -8,7 +8,7 @@ import pytest
 
 from reproduction.__main__ import main
 from reproduction.diagnosed import Diagnosed
-from reproduction.drawing import Boxes, draw
+from reproduction.drawing import Beside, Boxes, Curve, draw
 from reproduction.measures import Line, Target
 from reproduction.papers.dbw import knee, lines
 from reproduction.papers.dbw.claims import (
@@ -96,6 +96,30 @@ def test_the_knee_is_the_smallest_of_the_best_rates(
     monkeypatch.setattr(knee, "FILE", tmp_path / "knee.json")
     with pytest.raises(SpecError, match="run `make dbw-knee` first"):
         knee.rate(500, 16)
+
+
+def test_dbw_has_the_knee_of_waiting_for_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(knee, "FILE", tmp_path / "knee.json")
+
+    def rates() -> dict[str, float]:
+        dynamic = [one for one in lines.FIG8 if "wait_for" not in str(one.values)]
+        found = of_lines(dynamic, Setting(CPU, (1,)))
+        return {one.series.name: one.run.spec.training.learning_rate for one in found}
+
+    knee.FILE.write_text("{}")
+    assert set(rates().values()) == {0.08}
+    knee.FILE.write_text('{"500/16": 0.16, "500/1": 0.02}')
+    expected = {name: 0.16 if name.endswith("-500") else 0.08 for name in rates()}
+    assert rates() == expected and len(expected) == 6
+
+
+def test_an_estimate_is_drawn_beside_the_exact_value(fig6: dict[str, Line], tmp_path: Path) -> None:
+    panel = Beside("dbw-1", {"norm": Curve("estimate", 0), "gradient_norm": Curve("exact", 1)}, "")
+    assert draw((panel,), fig6, tmp_path / "beside") is not None
+    none = fig6 | {"dbw-1": replace(fig6["dbw-1"], runs=())}
+    assert draw((panel,), none, tmp_path / "none") is None
 
 
 def test_claims_hold_and_fail_seed_by_seed(fig6: dict[str, Line]) -> None:
