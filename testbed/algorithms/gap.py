@@ -5,10 +5,11 @@ the parameters on average:
 
     m ← β·m + (1 − β)·v²;   m̂ = m / (1 − β^k);   C = η_max·(√m̂ + ε),   β = 0.999, ε = 10⁻⁸.
 
-The paper leaves open which v enters m: Algorithm 4's v contains g/G, and G needs C. As in the group's
-own port, it is v *before* the new gradient enters it, that of the last update, with k = 1 for v = 0. So
-the first gradient meets m = 0, and a distance of 0: G = 1. Of DANA-GA, whose workers have a v each, one
-m takes that of the last update, whichever worker's it was. η_max is the run's learning rate before any
+Algorithm 14 takes v after the new gradient has entered it whole, Algorithm 4's v contains g/G, and G
+needs C: to the letter there would be two momenta. As in the group's own port, v is Algorithm 4's
+*before* the new gradient enters it, that of the last update, with k = 1 for v = 0. So the first
+gradient meets m = 0, and a distance of 0: G = 1. Of DANA-GA, whose workers have a v each, one m takes
+that of the last update, whichever worker's it was. η_max is the run's learning rate before any
 schedule.
 
 There are three versions (§5.3): a number for each parameter (the paper's choice), for each layer, and

@@ -2,19 +2,20 @@
 
 G = |θ − θ^i| / C + 1; v ← γ·v + g/G; θ ← θ − η·v, with θ^i what worker i was last sent. How C is found,
 and the gap's three versions: ``testbed.algorithms.gap``. A gap of 0 gives G = 1: with one worker GA is
-Momentum-ASGD. Weight decay is part of the gradient, and is divided with it (C.5).
+Momentum-ASGD. Weight decay is part of the gradient, and is divided with it (C.5). With ``nesterov``, as
+in the paper's experiments (§6), θ ← θ − η·(g/G + γ·v); C still comes from v, as in the group's port.
 """
 
 from typing import Literal
 
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
-from testbed.algorithms.rule import GapOptions, GapRule, MomentumOptions
+from testbed.algorithms.rule import GapOptions, GapRule, NesterovOptions
 from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import FloatVector, Layout
 
 
-class GaOptions(GapOptions, MomentumOptions):
+class GaOptions(GapOptions, NesterovOptions):
     """GA's parameters; by default the paper's: a gap for each parameter."""
 
     name: Literal["ga"] = "ga"
@@ -30,4 +31,6 @@ class Ga(GapRule):
         options: GaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
         penalty = options.penalty(layout, conditions)
-        return Momentum(parameters, layout, conditions, options.gamma, penalty)
+        return Momentum(
+            parameters, layout, conditions, options.gamma, penalty, nesterov=options.nesterov
+        )

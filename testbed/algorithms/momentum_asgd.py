@@ -51,7 +51,10 @@ class WholeStep(RuleServer):
 
 
 class Momentum(RuleServer):
-    """v ← γ·v + g / penalty; θ ← θ − η·v, or with Nesterov's momentum θ ← θ − η·(g / penalty + γ·v)."""
+    """v ← γ·v + g / penalty; θ ← θ − η·v, or with Nesterov's momentum θ ← θ − η·(g / penalty + γ·v).
+
+    A penalty is told of v in both cases.
+    """
 
     def __init__(
         self,
@@ -60,27 +63,27 @@ class Momentum(RuleServer):
         conditions: Conditions,
         gamma: float,
         penalty: Penalty | None = None,
+        *,
+        nesterov: bool = False,
     ) -> None:
         super().__init__(parameters, layout, conditions, penalty)
-        self._gamma = gamma
+        self._gamma, self._nesterov = gamma, nesterov
         self._v = zeros(layout.parameters)
 
     def _step(self, worker: int, g: "Tensor", tau: int, eta: float) -> Divisor:
         v = self._torch.from_numpy(self._v)
         divisor = self._divisor(worker, tau)
         accumulate(v, self._gamma, g, divisor)
-        self._move(v, eta)
+        if not self._nesterov:
+            self._move(v, eta)
+            return divisor
+        if isinstance(divisor, float):
+            self._theta.sub_(g, alpha=eta / divisor)
+        else:
+            self._theta.addcdiv_(g, divisor, value=-eta)
+        self._theta.sub_(v, alpha=eta * self._gamma)
+        self.penalty.moved(v, 1)
         return divisor
-
-
-class Nesterov(Momentum):
-    """v ← γ·v + g; θ ← θ − η·(g + γ·v)."""
-
-    def _step(self, worker: int, g: "Tensor", tau: int, eta: float) -> Divisor:
-        v = self._torch.from_numpy(self._v)
-        accumulate(v, self._gamma, g, 1.0)
-        self._theta.sub_(g, alpha=eta).sub_(v, alpha=eta * self._gamma)
-        return 1.0
 
 
 class MomentumAsgd(Rule):
@@ -109,4 +112,4 @@ class NagAsgd(Rule):
     def server(
         options: NagAsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return Nesterov(parameters, layout, conditions, options.gamma)
+        return Momentum(parameters, layout, conditions, options.gamma, nesterov=True)

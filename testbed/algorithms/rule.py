@@ -58,6 +58,16 @@ class MomentumOptions(RuleOptions):
         return MOMENTUM if self.momentum is None else self.momentum
 
 
+class NesterovOptions(MomentumOptions):
+    """The options of a rule whose momentum may be Nesterov's."""
+
+    nesterov: bool = Field(
+        default=False,
+        description="Step along g/P + γ·v in place of v, as torch's SGD with nesterov=True. The "
+        "paper's experiments have it (§6), its algorithms do not. Default: false.",
+    )
+
+
 class GapOptions(RuleOptions):
     """The options of a rule that measures the gap; by default the paper's: one for each parameter."""
 

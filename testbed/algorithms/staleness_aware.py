@@ -2,7 +2,8 @@
 
 SA (after Zhang et al. 2015) divides the step: v ← γ·v + g; θ ← θ − (η/τ)·v. SA-gradient divides the
 gradient: v ← γ·v + g/τ; θ ← θ − η·v, so that a stale gradient stays small also in later steps. τ counts
-from 1: with one worker both are Momentum-ASGD.
+from 1: with one worker both are Momentum-ASGD. With ``nesterov`` the step is along g + γ·v, or along
+g/τ + γ·v.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
 from testbed.algorithms.penalties import DelayPenalty, Divisor
-from testbed.algorithms.rule import MomentumOptions, Rule
+from testbed.algorithms.rule import NesterovOptions, Rule
 from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import FloatVector, Layout
 
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class SaOptions(MomentumOptions):
+class SaOptions(NesterovOptions):
     """SA's parameters."""
 
     name: Literal["sa"] = "sa"
 
 
-class SaGradientOptions(MomentumOptions):
+class SaGradientOptions(NesterovOptions):
     """SA-gradient's parameters."""
 
     name: Literal["sa-gradient"] = "sa-gradient"
 
 
 class DividedStep(Momentum):
-    """v ← γ·v + g; θ ← θ − (η/τ)·v."""
+    """v ← γ·v + g; θ ← θ − (η/τ)·v, or with Nesterov's momentum θ ← θ − (η/τ)·(g + γ·v)."""
 
     def _step(self, worker: int, g: "Tensor", tau: int, eta: float) -> Divisor:
         super()._step(worker, g, tau, eta / tau)
@@ -47,7 +48,7 @@ class Sa(Rule):
     def server(
         options: SaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return DividedStep(parameters, layout, conditions, options.gamma)
+        return DividedStep(parameters, layout, conditions, options.gamma, nesterov=options.nesterov)
 
 
 class SaGradient(Rule):
@@ -59,4 +60,7 @@ class SaGradient(Rule):
     def server(
         options: SaGradientOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return Momentum(parameters, layout, conditions, options.gamma, DelayPenalty())
+        penalty = DelayPenalty()
+        return Momentum(
+            parameters, layout, conditions, options.gamma, penalty, nesterov=options.nesterov
+        )

@@ -39,9 +39,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("nag-asgd", {"momentum": 0.5}),
     ("nag-asgd", {"momentum": 0}),
     ("sa", {}),
+    ("sa", {"momentum": 0.5, "nesterov": True}),
     ("sa-gradient", {}),
     ("sa-gradient", {"momentum": 0}),
+    ("sa-gradient", {"momentum": 0.5, "nesterov": True}),
     *(("ga", {"gap": gap, "momentum": 0.5}) for gap in ("parameter", "layer", "model")),
+    *(("ga", {"gap": gap, "momentum": 0.5, "nesterov": True}) for gap in ("parameter", "model")),
     ("ga", {"momentum": 0}),
     ("ga", {"momentum": 0.5, "gap_decay": 0, "gap": "model"}),
     ("dana", {"momentum": 0.5}),
@@ -167,13 +170,13 @@ class Naive:
             after = g + self.option("compensation", 2) * g * g * (theta - version[1])
         self.pushed.append((worker, g, after))
         v = self.momentum(own)
-        if self.name == "nag-asgd":
-            v = g + self.gamma * v
-        elif self.name.startswith("adam"):
+        if self.name.startswith("adam"):
             v = self.adam_step()
-        elif self.name == "sa":
-            v, penalty = v / tau, penalty * tau
         self.averaged.append(v)
+        if self.name == "nag-asgd" or self.options.get("nesterov"):
+            v = after + self.gamma * v
+        if self.name == "sa":
+            v, penalty = v / tau, penalty * tau
         self.theta.append(theta - eta * v)
         del self.sent[worker]
         return tau, penalty
@@ -273,6 +276,7 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
     ("ga", {"gap": "model"}),
     ("dc-asgd", {}),
     ("nag-asgd", {}),
+    *((name, {"nesterov": True}) for name in ("sa", "sa-gradient", "ga")),
     ("dana", {}),
     ("dana-sa", {}),
     ("adam", {}),
@@ -286,7 +290,7 @@ def test_one_worker_equals_torch_s_optimiser(name: str, options: dict[str, Any])
     """With DANA the worker computes at an estimate, and it is this that goes Nesterov's way."""
     server = half(name, options, Conditions(0.1, 1, 10, 100))
     theta = torch.zeros(SIZE, requires_grad=True)
-    nesterov = name in ("nag-asgd", "dana", "dana-sa")
+    nesterov = name in ("nag-asgd", "dana", "dana-sa") or "nesterov" in options
     optimiser: torch.optim.Optimizer = torch.optim.SGD(
         [theta], lr=0.1, momentum=0.9, nesterov=nesterov
     )
