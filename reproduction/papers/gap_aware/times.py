@@ -1,10 +1,10 @@
 """Figures 3 and 12: gamma-distributed execution times, and speed-ups, by the virtual clock alone.
 
 Gradients take the times of ``compute: {distribution: cvb}`` (Ali et al. 2000), of machines that are
-alike or differ by V_mach = 0.6, and nothing else takes any time. Speed-ups are against one machine of
-mean speed: how many times as many gradients n workers make if each is an update (``momentum-asgd``),
-and if each update waits for all of them (``sync-sgd``). Heterogeneous machines are drawn anew for each
-seed.
+alike or differ by V_mach = 0.6, and nothing else takes any time. Speed-ups are against one machine that
+takes the mean time: how many times as many gradients n workers make if each is an update
+(``momentum-asgd``), and if each update waits for all of them (``sync-sgd``). Heterogeneous machines are
+drawn anew for each seed; the mean of their speeds is 1.56 times the speed of that machine.
 """
 
 import statistics
@@ -235,7 +235,6 @@ def _fig12(rows: Sequence[Row]) -> Part:
     }
     advantage = {name: _quotients(rows, name) for name in VARIATIONS}
     greatest = {name: max(found.values()) for name, found in advantage.items() if found}
-    up_to_32 = [ratio for n, ratio in advantage["homogeneous"].items() if n <= 32]
     headings = [f"{name}: {what}" for name in VARIATIONS for what in (*KINDS, "quotient")]
     return Part(
         "fig12",
@@ -256,12 +255,15 @@ def _fig12(rows: Sequence[Row]) -> Part:
         ),
         (
             _linear(rows),
-            _near(
-                "the greatest advantage of asynchronous over synchronous up to N = 32, alike machines",
-                max(up_to_32, default=None),
-                1.21,
-                0.03,
-                "{:.2f} times",
+            *(
+                _near(
+                    f"the advantage of asynchronous over synchronous at N = {n}, alike machines",
+                    advantage["homogeneous"].get(n),
+                    1.21,
+                    0.03,
+                    "{:.2f} times",
+                )
+                for n in (32, 128)
             ),
             _near(
                 "the greatest advantage up to N = 128, machines that differ",

@@ -17,7 +17,16 @@ from reproduction.drawing import Panel
 from reproduction.driver import Order
 from reproduction.measures import Line, Lines
 from reproduction.papers.gap_aware import PAPER
-from reproduction.papers.gap_aware.claims import Below, Best, Ends, Falls, LosesMost, Times, Within
+from reproduction.papers.gap_aware.claims import (
+    Above,
+    Below,
+    Best,
+    Ends,
+    Falls,
+    LosesMost,
+    Times,
+    Within,
+)
 from reproduction.papers.gap_aware.parts import TABLE5
 from reproduction.papers.gap_aware.published import TABLE4
 from reproduction.papers.gap_aware.published import TABLE5 as PUBLISHED5
@@ -146,6 +155,10 @@ SEEDS = _lines(a_8=[80.0, 80.0], b_8=[70.0, 81.0], a_32=[60.0, 60.0], b_32=[55.0
         (Best("a-8", ("a-8", "a-32", "b-32")), True),
         (Best("a-8", ("a-8", "b-8")), False),
         (Best("a-8", ("b-8", "none")), None),
+        (Best("a-8", ("b-8",), slack=1.0), True),
+        (Above("a-8", "a-32"), True),
+        (Above("a-8", "b-8"), False),
+        (Above("a-8", "none"), None),
         (LosesMost("a", ("b",), 8, 32), True),
         (LosesMost("b", ("a",), 8, 32), False),
         # Perplexities: e to the power of 8, and of 7 and 8.1.
