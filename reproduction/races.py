@@ -2,7 +2,7 @@
 
 A claim about an order holds if it holds with most of the seeds that all of its lines have, and their
 number is told. A claim about a factor holds if the median factor over the seeds is the paper's, up or
-down to ``FACTOR`` times.
+down to ``FACTOR`` times, and if the line is the faster one at all.
 """
 
 import math
@@ -99,7 +99,7 @@ class TimesFaster:
         if len(ratios) < len(ours) or not (self.at_least or all(map(math.isfinite, ratios))):
             return Verdict(self.text, False, "not reached")
         median = float(np.median(ratios))
-        low = median / self.factor >= (1 if self.at_least else 1 / FACTOR)
+        low = median > 1 and median / self.factor >= (1 if self.at_least else 1 / FACTOR)
         holds = low and (self.at_least or median / self.factor <= FACTOR)
         if not math.isfinite(median):
             return Verdict(self.text, holds, f"{mean_seconds(ours)}, no other reaches it")

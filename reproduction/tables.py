@@ -168,6 +168,19 @@ def as_deviation(spread: Spread | None) -> str:
     return f"{spread.mean:.2f} ± {spread.deviation:.2f} ({spread.count} seeds)"
 
 
+def of_reaching(values: Mapping[int, float]) -> str:
+    """Return mean and deviation of the seeds that reach a target, and how many do not.
+
+    Args:
+        values: by seed what it takes; infinite where it is not reached.
+    """
+    known = [value for value in values.values() if math.isfinite(value)]
+    if not known:
+        return f"none of {len(values)} seeds" if values else UNKNOWN
+    few = f"; {len(known)} of {len(values)} seeds reach it" * (len(known) < len(values))
+    return as_deviation(Spread.of(known)) + few
+
+
 def reached(target: Target, window: int = 1) -> Column:
     """Make a column of the number of runs that reach a target."""
 
@@ -191,15 +204,7 @@ def spent(cost: str, target: Target, window: int = 1) -> Column:
 def seconds_to(target: Target) -> Column:
     """Make a column of the seconds to a target: mean and deviation of the seeds that reach it."""
 
-    def cell(line: Line, _: Lines) -> str:
-        found = line.seconds_to(target)
-        known = [value for value in found.values() if math.isfinite(value)]
-        if not known:
-            return f"none of {len(found)} seeds" if found else UNKNOWN
-        few = f"; {len(known)} of {len(found)} seeds reach it" * (len(known) < len(found))
-        return as_deviation(Spread.of(known)) + few
-
-    return Column(f"seconds to {target}", cell)
+    return Column(f"seconds to {target}", lambda line, _: of_reaching(line.seconds_to(target)))
 
 
 def share_of(

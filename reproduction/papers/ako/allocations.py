@@ -18,10 +18,9 @@ from reproduction.papers.ako.claims import (
 from reproduction.papers.ako.mnist import (
     CAPTION,
     accuracy_at,
-    spread,
 )
 from reproduction.papers.ako.scales import HOUR
-from reproduction.tables import Column, Grid, LineTable
+from reproduction.tables import Column, Grid, LineTable, of_reaching
 
 Points: TypeAlias = dict[float, str]
 """The lines of a curve by their values on the x axis."""
@@ -38,7 +37,7 @@ def _group(allocations: tuple[tuple[int, int], ...], mean: str = lines.USUAL) ->
 
 def measured(heading: str, measure: Measure) -> Column:
     """Return the column of a measure: mean and deviation over the seeds."""
-    return Column(heading, lambda line, _: spread(measure(line)))
+    return Column(heading, lambda line, _: of_reaching(measure(line)))
 
 
 _RATE = measured("updates in a second", updates_per_second)
@@ -84,7 +83,7 @@ _WORKLOADS = {
 
 
 def _accuracy(line: Line, _: Lines) -> str:
-    return spread(at(HOUR)(line))
+    return of_reaching(at(HOUR)(line))
 
 
 def _grid(heading: str, groups: dict[str, dict[str, str]]) -> Grid:

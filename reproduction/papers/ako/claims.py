@@ -6,7 +6,7 @@ evaluations. An order has to hold with every seed that all of its lines have.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -60,6 +60,14 @@ def epochs_to(target: Target) -> Measure:
         }
 
     return measure
+
+
+def epochs_in_all(line: Line) -> dict[int, float]:
+    """Return by seed the epochs of all devices together by the last evaluation."""
+    return {
+        run.seed: int(run.evaluations.iteration[-1]) * run.spec.training.batch_size / IMAGES
+        for run in line.runs
+    }
 
 
 def epoch_seconds(line: Line) -> dict[int, float]:
@@ -133,8 +141,11 @@ def predicted(spec: Spec, p: float) -> float:
 
 
 def _told(values: Mapping[int, float], form: str) -> str:
-    average = mean(dict(values))
-    return format(average, form) if math.isfinite(average) else "not reached"
+    known = {seed: value for seed, value in values.items() if math.isfinite(value)}
+    if not known:
+        return "not reached"
+    few = f" with {len(known)} of {len(values)} seeds" * (len(known) < len(values))
+    return format(mean(known), form) + few
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,33 +155,80 @@ class Ascending:
     Attributes:
         names: from the line of the least value to that of the greatest.
         form: the format of a value.
-        slack: two neighbours may be the other way round by this share.
+        least: of a run whose value is infinite, as it has not come to it, what that value exceeds.
     """
 
     names: tuple[str, ...]
     measure: Measure
     text: str
     form: str = ".2f"
-    slack: float = 0.0
+    least: Measure | None = None
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare neighbours with each seed that all lines have."""
-        values = common(*(self.measure(lines[name]) for name in self.names))
+        """Compare neighbours with each seed that all lines have; runs may be too short to tell."""
+        of_names = [lines[name] for name in self.names]
+        values = common(*(self.measure(line) for line in of_names))
         if not values[0]:
             return Verdict(self.text)
+        least = [self.least(line) for line in of_names] if self.least else values
         each = [
-            math.isfinite(values[0][seed])
-            and all(
-                a[seed] < b[seed] * (1 + self.slack) or b[seed] == math.inf
-                for a, b in itertools.pairwise(values)
+            _ascend(
+                [(one[seed], at_least[seed]) for one, at_least in zip(values, least, strict=True)]
             )
             for seed in values[0]
         ]
         told = ", ".join(
-            f"{lines[name].series.title}: {_told(one, self.form)}"
-            for name, one in zip(self.names, values, strict=True)
+            f"{line.series.title}: {_told(one, self.form)}"
+            for line, one in zip(of_names, values, strict=True)
         )
-        return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+        told += f"; in {each.count(True)} of {len(each)} seeds"
+        if short := each.count(None):
+            told += f", with {short} a run is too short to tell"
+        return Verdict(self.text, _all(each), told)
+
+
+def _ascend(values: Sequence[tuple[float, float]]) -> bool | None:
+    """Return whether values ascend; None if that is not known.
+
+    Args:
+        values: each with what it is more than, where it is infinite.
+    """
+    found: list[bool | None] = []
+    for (a, a_least), (b, b_least) in itertools.pairwise(values):
+        if math.isfinite(a) and math.isfinite(b):
+            found.append(a < b)
+        elif math.isfinite(a):
+            found.append(True if a <= b_least else None)
+        else:
+            found.append(False if b <= a_least else None)
+    return _all(found)
+
+
+def _all(found: Sequence[bool | None]) -> bool | None:
+    """Return False if one is, else None if one is not known."""
+    return False if False in found else None if None in found else True
+
+
+@dataclass(frozen=True, slots=True)
+class NoBetter:
+    """None of the lines is more accurate than the first, up to two errors, with every seed."""
+
+    names: tuple[str, ...]
+    measure: Measure
+    text: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare each with the first, with each seed that all lines have."""
+        text = f"{self.text}, up to {2 * ERROR:g} points"
+        first, *others = common(*(self.measure(lines[name]) for name in self.names))
+        if not first:
+            return Verdict(text)
+        each = [all(one[seed] <= first[seed] + 2 * ERROR for one in others) for seed in first]
+        told = ", ".join(
+            f"{lines[name].series.title}: {mean(one):.2f}"
+            for name, one in zip(self.names, (first, *others), strict=True)
+        )
+        return Verdict(text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
 
 
 @dataclass(frozen=True, slots=True)

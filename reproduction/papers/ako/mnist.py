@@ -1,17 +1,15 @@
 """Fig. 8 and Table 1: MNIST on 2, 4 and 8 machines, and both rows of the times to a target."""
 
-from collections.abc import Mapping
-
 from reproduction.claims import Exceeds
 from reproduction.drawing import SECONDS, Against, Curve, Sweep
-from reproduction.measures import Line, Lines, Spread, Target
+from reproduction.measures import Line, Lines, Target
 from reproduction.paper import Part, Section
 from reproduction.papers.ako import lines
 from reproduction.papers.ako.claims import Ascending, Factor, OneIsFaster, at
 from reproduction.papers.ako.scales import MNIST_SECONDS, WALL_SECONDS
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.series import Series
-from reproduction.tables import Column, Grid, LineTable, as_deviation, reached, seconds_to, spent
+from reproduction.tables import Column, Grid, LineTable, of_reaching, reached, seconds_to, spent
 from testbed.quantities import UNKNOWN
 
 MNIST = Target(95.0)
@@ -26,14 +24,9 @@ def accuracy_at(seconds: float) -> Column:
     """Return the column of the accuracies at a moment: mean and deviation over the seeds."""
 
     def cell(line: Line, _: Lines) -> str:
-        return spread(at(seconds)(line))
+        return of_reaching(at(seconds)(line))
 
     return Column(f"accuracy at {seconds:g} s, %", cell)
-
-
-def spread(values: Mapping[int, float]) -> str:
-    """Return mean and deviation over the seeds."""
-    return as_deviation(Spread.of(values.values())) if values else UNKNOWN
 
 
 def times(target: Target, *more: Column) -> Section:
@@ -71,7 +64,7 @@ FIG8 = Part(
     (
         Section(
             f"Accuracy at {HALF:g} s, %",
-            (Grid.of(_GROUPS, "machines", lambda line, _: spread(at(HALF)(line))),),
+            (Grid.of(_GROUPS, "machines", lambda line, _: of_reaching(at(HALF)(line))),),
         ),
         times(MNIST, accuracy_at(MNIST_SECONDS)),
     ),

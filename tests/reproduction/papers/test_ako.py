@@ -18,10 +18,12 @@ from reproduction.papers.ako.claims import (
     ComputesLonger,
     Factor,
     FollowsPrediction,
+    NoBetter,
     OneIsFaster,
     at,
     bandwidth,
     epoch_seconds,
+    epochs_in_all,
     epochs_to,
     predicted,
     processors,
@@ -32,6 +34,7 @@ from reproduction.races import TimesFaster
 from reproduction.records import Evaluated, Record, Records, Result
 from reproduction.runs import Needed, Setting, of_lines
 from reproduction.series import Series
+from reproduction.tables import of_reaching
 from testbed.algorithms.ako import partitions
 from testbed.experiment.spec import Spec
 from testbed.results.reading.records import PartUse, Spread
@@ -152,6 +155,8 @@ def test_claims_of_accuracies_hold_and_fail(eight: dict[str, Line]) -> None:
     rising = tuple(reversed(titles.values()))
     assert Ascending(rising, measure, "").check(eight).holds is True
     assert Ascending(tuple(titles.values()), measure, "").check(eight).holds is False
+    assert NoBetter(tuple(titles.values()), measure, "").check(eight).holds is True
+    assert NoBetter(rising, measure, "").check(eight).holds is False
     # A factor is two-sided: 80 is twice 40, and neither as much as it nor four times.
     for factor, holds in ((2, True), (1, False), (4, False)):
         claim = Factor("ako-8", "all-to-all-8", Line.greatest, factor, "")
@@ -168,8 +173,21 @@ def test_claims_of_epochs_and_times_hold_and_fail(eight: dict[str, Line]) -> Non
     assert epochs(eight["ako-8"])[1] == pytest.approx(800 * 10 / 60_000)
     assert epochs(eight["all-to-all-8"]) == {1: np.inf, 2: np.inf}
     order = ("ako-8", "ps-7+1", "all-to-all-8")
-    assert Ascending(order, epochs, "").check(eight).holds is True
-    assert Ascending(("all-to-all-8", "ako-8"), epochs, "").check(eight).holds is False
+    # All-to-All has not come there in 1,000 updates: more epochs than Ako's, or too short to tell.
+    in_all = {name: epochs_in_all(line)[1] for name, line in eight.items()}
+    assert in_all["ako-8"] == pytest.approx(1000 * 10 / 60_000)
+    long_enough = Ascending(order, epochs, "", least=epochs_in_all).check(eight)
+    assert long_enough.holds is True and "All-to-All" in long_enough.measured
+    reverse = Ascending(("all-to-all-8", "ako-8"), epochs, "", least=epochs_in_all)
+    assert reverse.check(eight).holds is False
+
+    def short(line: Line) -> dict[int, float]:
+        return dict.fromkeys(epochs_in_all(line), 0.01)
+
+    unknown = Ascending(order, epochs, "", least=short).check(eight)
+    assert unknown.holds is None and "with 2 a run is too short to tell" in unknown.measured
+    assert Ascending(("all-to-all-8", "ako-8"), epochs, "", least=short).check(eight).holds is None
+    assert of_reaching({1: 0.5, 2: np.inf}) == "0.50 (1 seed); 1 of 2 seeds reach it"
     # 10 s for 1,000 gradients of 10 images.
     assert epoch_seconds(eight["ako-8"])[1] == pytest.approx(60)
     # 6,000 gradients of 0.1 s on 7 workers take 86 s.
