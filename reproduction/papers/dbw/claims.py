@@ -1,5 +1,6 @@
 """Claims of DBW's paper beside ``reproduction.races``, compared seed by seed as those are."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,6 +47,60 @@ class BestStatic:
             f"{k}: {mean_seconds(one)}" for k, one in zip(there, times, strict=True)
         )
         return of_most_seeds(text, [k == self.k for k in best], of_each)
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """A line takes at most so many times as long to a target as the fastest of others.
+
+    Attributes:
+        times: what is close.
+    """
+
+    name: str
+    others: tuple[str, ...]
+    target: Target
+    times: float
+    text: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare with each seed that all lines have."""
+        text = f"{self.text}: at most {self.times:g} times as long"
+        ours, *theirs = common(
+            *(lines[name].seconds_to(self.target) for name in (self.name, *self.others))
+        )
+        if not ours:
+            return Verdict(text)
+        best = {seed: min(one[seed] for one in theirs) for seed in ours}
+        each = [ours[seed] <= self.times * best[seed] < math.inf for seed in ours]
+        return of_most_seeds(text, each, f"{mean_seconds(ours)} and {mean_seconds(best)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outweighs:
+    """The mean of one exact value over a run is at least so many times that of another.
+
+    Attributes:
+        greater, lesser: names of exact values.
+    """
+
+    name: str
+    greater: str
+    lesser: str
+    times: float
+    text: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare with each seed."""
+        ratios = [
+            float(np.nanmean(exact[self.greater]) / np.nanmean(exact[self.lesser]))
+            for run in lines[self.name].runs
+            if {self.greater, self.lesser} <= set(exact := run.evaluations.exact)
+        ]
+        if not ratios:
+            return Verdict(self.text)
+        told = "ratio " + ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        return of_most_seeds(self.text, [ratio >= self.times for ratio in ratios], told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from reproduction.series import Scale
 from testbed.experiment.spec import Spec
 
 _REMARK = (
-    "**This is not the paper's scale**: five seeds in place of twenty, runs that end soon after the "
-    "loss is reached, and a network whose widths the paper does not give. CIFAR-10 is its JPEG variant "
-    "here, with a small network: no result on CIFAR-10."
+    "**This is not the paper's scale**: at most five seeds in place of twenty, runs that end soon "
+    "after the loss is reached, and a network whose widths the paper does not give. CIFAR-10 is its "
+    "JPEG variant here, with a small network: no result on CIFAR-10."
 )
 _TINY = "**A scale for tests**: the bundled digits, and a few updates."
 _SHORTER = {16: 400, 128: 300}

@@ -1,0 +1,105 @@
+"""The decrease of the loss, expected and seen: Figs. 1(c) and 2(c), and what the paper says of them.
+
+DBW's diagnostics are means over some updates each; the exact loss is that of evaluations. Both are
+compared over the same updates, which are those of a mean.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from reproduction.claims import Verdict
+from reproduction.measures import Lines
+from reproduction.races import of_most_seeds
+from reproduction.records import Record
+from testbed.results.figures import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = npt.NDArray[np.float64]
+BOUND = 0.9
+"""The least share of comparisons in which a lower bound has to be one; the loss is noisy."""
+PROPORTIONAL = 0.8
+"""The least correlation of what is almost proportional."""
+_TITLES = ("DBW's estimate", "exact")
+
+
+def decreases(run: Record) -> tuple[Floats, Floats, Floats] | None:
+    """Return the last update of each mean, and the decreases per update: expected and seen.
+
+    Returns:
+        Each float64, (means,), without those of the updates before there was an estimate; None if the
+        run has no exact loss or no estimates.
+    """
+    loss, gain = run.evaluations.exact.get("training_loss"), run.diagnostics.values.get("gain")
+    if loss is None or gain is None:
+        return None
+    ends = run.diagnostics.iteration.astype(np.float64)
+    starts = np.concatenate([[0.0], ends[:-1]])
+    at = run.evaluations.iteration.astype(np.float64)
+    seen = (np.interp(starts, at, loss) - np.interp(ends, at, loss)) / (ends - starts)
+    known = np.isfinite(gain) & np.isfinite(seen)
+    return (ends[known], gain[known], seen[known]) if known.any() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The expected decrease is a lower bound of the one that is seen, in a share of ``BOUND``."""
+
+    name: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Count with each seed."""
+        text = f"Ĝ is a lower bound for the decrease of the loss, in {100 * BOUND:g} % of the comparisons"
+        found = [both for run in lines[self.name].runs if (both := decreases(run))]
+        if not found:
+            return Verdict(text)
+        shares = [float(np.mean(expected <= seen)) for _, expected, seen in found]
+        told = ", ".join(f"{share:.0%}" for share in shares)
+        return of_most_seeds(text, [share >= BOUND for share in shares], told)
+
+
+@dataclass(frozen=True, slots=True)
+class Proportional:
+    """The expected decrease and the one that is seen are almost proportional: they are correlated."""
+
+    name: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Correlate with each seed."""
+        text = "Ĝ and the decrease of the loss are almost proportional: a correlation of at least "
+        text += f"{PROPORTIONAL:g}"
+        found = [both for run in lines[self.name].runs if (both := decreases(run))]
+        if not found:
+            return Verdict(text)
+        each = [float(np.corrcoef(expected, seen)[0, 1]) for _, expected, seen in found]
+        told = ", ".join(f"{one:.2f}" for one in each)
+        return of_most_seeds(text, [one >= PROPORTIONAL for one in each], told)
+
+
+@dataclass(frozen=True, slots=True)
+class Decreases:
+    """The panel of both, over the updates, of a line's first run."""
+
+    name: str
+
+    def has_points(self, lines: Lines) -> bool:
+        """Return True if a run has both."""
+        return any(decreases(run) for run in lines[self.name].runs)
+
+    def draw(self, axes: "Axes", lines: Lines) -> None:
+        """Draw both."""
+        axes.set_xlabel("updates")
+        axes.set_ylabel("decrease of the loss in an update")
+        found = [both for run in lines[self.name].runs if (both := decreases(run))]
+        if not found:
+            style.nothing_to_draw(axes, "no run yet")
+            return
+        updates, *curves = found[0]
+        for place, (title, values) in enumerate(zip(_TITLES, curves, strict=True)):
+            axes.plot(updates, values, label=title, **style.line_style(place))
+        axes.axhline(0, color="#777777", linewidth=0.6)
+        axes.set_xlim(left=0)
