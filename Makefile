@@ -28,7 +28,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
 	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
-agree: install ## run one experiment in namespaces, Docker and the simulator, and compare the results to the bit
+agree: install ## run 13 experiments in namespaces, Docker and the simulator, and compare the results to the bit
 	$(BIN)/python -m bench.agree
 
 PAPER ?= adacomp
@@ -67,14 +67,14 @@ $(ADACOMP:%=adacomp-%): adacomp-%: install
 
 DBW := $(foreach n,1 2 3 4 5 6 7 8 9 10,fig$(n)) ingress
 .PHONY: dbw dbw-pages dbw-knee $(DBW:%=dbw-%)
-dbw: ## reproduce the DBW paper: SCALE=cpu SEEDS=1,2
+dbw: ## reproduce the DBW paper: SCALE=cpu SEEDS=1,2; parts: dbw-fig1 to dbw-fig10, dbw-ingress
 	$(MAKE) reproduce PAPER=dbw PART=all ENGINE=simulation
 dbw-pages: ## write its pages into docs/reproduction
 	$(MAKE) reproduce-pages PAPER=dbw
 dbw-knee: install ## find the learning rates of the knee rule, by a sweep; Fig. 8's static lines read them
 	$(MAKE) reproduce PAPER=dbw PART=knee ENGINE=simulation
 	$(BIN)/python -m reproduction.papers.dbw $(or $(OUT),runs/dbw)/pages/$(or $(SCALE),cpu) $(or $(SCALE),cpu)
-$(DBW:%=dbw-%): dbw-%: install ## a figure of it: dbw-fig1 to dbw-fig10, and dbw-ingress, beyond the paper
+$(DBW:%=dbw-%): dbw-%: install
 	$(MAKE) reproduce PAPER=dbw PART=$* ENGINE=simulation
 
 GAP_AWARE := fig2 fig3 fig4 fig12 fig13 table2 table4 table5

@@ -6,7 +6,7 @@ Xu, Neglia, Sebastianelli: *Dynamic backup workers for parallel machine learning
 
 from reproduction.paper import Paper
 from reproduction.papers.dbw.lines import REPOSITORY
-from reproduction.papers.dbw.parts import FIG7, PARTS
+from reproduction.papers.dbw.parts import AT_CPU, AT_PAPER, FIG7
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 
 PAPER = Paper(
@@ -14,7 +14,8 @@ PAPER = Paper(
     title="The DBW paper, reproduced",
     reference="Xu, Neglia, Sebastianelli: *Dynamic backup workers for parallel machine learning*, "
     "2021.",
-    parts=PARTS,
+    parts=AT_CPU,
+    parts_at={PAPER_SCALE.name: AT_PAPER},
     scales=(CPU, PAPER_SCALE, TINY),
     measurements=(FIG7,),
     pages=REPOSITORY / "docs" / "reproduction" / "dbw",

@@ -53,7 +53,7 @@ class Bounds:
 
     def check(self, lines: Lines) -> Verdict:
         """Count with each seed."""
-        text = f"Ĝ is a lower bound for the decrease of the loss, in {100 * BOUND:g} % of the comparisons"
+        text = f"Ĝ is a lower bound for the decrease of the loss, in {100 * BOUND:g} % of all cases"
         found = [both for run in lines[self.name].runs if (both := decreases(run))]
         if not found:
             return Verdict(text)

@@ -15,10 +15,10 @@ from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.series import Series
 from reproduction.tables import Column, LineTable, average, last, reached, seconds_to, spent, total
 
-LOSS = Target(0.2, "training_loss")
-"""The training loss to reach in Figs. 6 and 8; the paper's Fig. 10 has 0.07."""
-ACCURACY = Target(40.0)
-"""The test accuracy to reach on CIFAR-10; the paper's is 80 %, with a larger network."""
+LOSS, PAPERS_LOSS = Target(0.2, "training_loss"), Target(0.07, "training_loss")
+"""The training loss to reach, at scale cpu in Fig. 10 as well; that of the paper's Fig. 10."""
+ACCURACY, PAPERS_ACCURACY = Target(40.0), Target(80.0)
+"""The test accuracy to reach on CIFAR-10: at scale cpu, and the paper's, with a larger network."""
 CIFAR_SECONDS = 200.0
 CLOSE = 1.25
 """Times of the fastest static setting that count as "quite close" (§4.2)."""
@@ -61,13 +61,15 @@ def _curves(series: Sequence[Series]) -> Mapping[str, Curve]:
     }
 
 
-def _loss(series: tuple[Series, ...], title: str = "", y_label: bool = True) -> Against:
+def _loss(
+    series: tuple[Series, ...], title: str = "", y_label: bool = True, target: Target = LOSS
+) -> Against:
     return Against(
         SECONDS,
         curves=_curves(series),
         measure="training_loss",
         title=title,
-        target=LOSS,
+        target=target,
         y_label=y_label,
     )
 
@@ -218,39 +220,46 @@ FIG4 = Part(
     ),
     caption=_CAPTION,
 )
-FIG5 = Part(
-    "fig5",
-    "Fig. 5: training on CIFAR-10",
-    "Loss, k and test accuracy over time; the distributions of the time to 80 % test accuracy and of "
-    "the accuracy after 200 s. Here the accuracy to reach is 40 %.",
-    lines.FIG5,
-    (_table(ACCURACY), _OF_K),
-    (
-        Against(SECONDS, measure="training_loss"),
-        Against(SECONDS, measure="k"),
-        Against(SECONDS, target=ACCURACY),
-        Boxes(
-            {"": {one.title: one.name for one in lines.FIG5}},
-            lambda line: line.seconds_to(ACCURACY),
-            f"seconds to {ACCURACY}",
+
+
+def _fig5(target: Target) -> Part:
+    here = f" Here the accuracy to reach is {target}."
+    return Part(
+        "fig5",
+        "Fig. 5: training on CIFAR-10",
+        "Loss, k and test accuracy over time; the distributions of the time to 80 % test accuracy and "
+        f"of the accuracy after 200 s.{here * (target != PAPERS_ACCURACY)}",
+        lines.FIG5,
+        (_table(target), _OF_K),
+        (
+            Against(SECONDS, measure="training_loss"),
+            Against(SECONDS, measure="k"),
+            Against(SECONDS, target=target),
+            Boxes(
+                {"": {one.title: one.name for one in lines.FIG5}},
+                lambda line: line.seconds_to(target),
+                f"seconds to {target}",
+            ),
+            Boxes(
+                {"": {one.title: one.name for one in lines.FIG5}},
+                lambda line: line.within("accuracy", CIFAR_SECONDS - 10, CIFAR_SECONDS + 10),
+                f"test accuracy (%) at {CIFAR_SECONDS:g} s",
+            ),
         ),
-        Boxes(
-            {"": {one.title: one.name for one in lines.FIG5}},
-            lambda line: line.within("accuracy", CIFAR_SECONDS - 10, CIFAR_SECONDS + 10),
-            f"test accuracy (%) at {CIFAR_SECONDS:g} s",
+        (
+            AtLeastAsFast(
+                "dbw",
+                ("static-8", "static-16"),
+                target,
+                f"DBW is as fast to {target} as each static k",
+            ),
+            AtLeastAsFast("dbw", ("b-dbw",), target, f"B-DBW is not faster than DBW to {target}"),
         ),
-    ),
-    (
-        AtLeastAsFast(
-            "dbw",
-            ("static-8", "static-16"),
-            ACCURACY,
-            f"DBW is as fast to {ACCURACY} as each static k",
-        ),
-        AtLeastAsFast("dbw", ("b-dbw",), ACCURACY, f"B-DBW is not faster than DBW to {ACCURACY}"),
-    ),
-    caption=_CAPTION,
-)
+        caption=_CAPTION,
+    )
+
+
+FIG5, FIG5_WHOLE = _fig5(ACCURACY), _fig5(PAPERS_ACCURACY)
 FIG6 = Part(
     "fig6",
     "Fig. 6: the effect of the round-trip times",
@@ -344,41 +353,53 @@ FIG9 = Part(
     caption=_CAPTION,
 )
 _FOR_ALPHA = {alpha: (f"dbw-{alpha:g}", f"adasync-{alpha:g}") for alpha in lines.ADASYNC_ALPHAS}
-FIG10 = Part(
-    "fig10",
-    "Fig. 10: DBW and AdaSync",
-    "By Push & Interrupt, η = 0.08: loss and k over time for α = 0.1, and the time to a training loss "
-    "of 0.07 for several α; DBW is faster for α below 0.3, AdaSync above. Here it is the time to 0.2.",
-    lines.FIG10,
-    (_table(LOSS), _OF_K),
-    (
-        _loss(tuple(one for one in lines.FIG10 if one.values["compute.alpha"] == 0.1), "α = 0.1"),
-        Against(
-            SECONDS,
-            curves={"dbw-0.1": Curve("DBW", 0), "adasync-0.1": Curve("AdaSync", 1)},
-            measure="k",
+
+
+def _fig10(target: Target) -> Part:
+    here = f" Here it is the time to {target.value:g}."
+    return Part(
+        "fig10",
+        "Fig. 10: DBW and AdaSync",
+        "By Push & Interrupt, η = 0.08: loss and k over time for α = 0.1, and the time to a training "
+        "loss of 0.07 for several α; DBW is faster for α below 0.3, AdaSync above."
+        f"{here * (target != PAPERS_LOSS)}",
+        lines.FIG10,
+        (_table(target), _OF_K),
+        (
+            _loss(
+                tuple(one for one in lines.FIG10 if one.values["compute.alpha"] == 0.1),
+                "α = 0.1",
+                target=target,
+            ),
+            Against(
+                SECONDS,
+                curves={"dbw-0.1": Curve("DBW", 0), "adasync-0.1": Curve("AdaSync", 1)},
+                measure="k",
+            ),
+            Sweep(
+                "α",
+                {
+                    title: {alpha: names[place] for alpha, names in sorted(_FOR_ALPHA.items())}
+                    for place, title in enumerate(("DBW", "AdaSync"))
+                },
+                lambda line: line.seconds_to(target),
+                f"seconds to {target}",
+            ),
         ),
-        Sweep(
-            "α",
-            {
-                title: {alpha: names[place] for alpha, names in sorted(_FOR_ALPHA.items())}
-                for place, title in enumerate(("DBW", "AdaSync"))
-            },
-            _seconds,
-            f"seconds to {LOSS}",
+        tuple(
+            AtLeastAsFast(
+                names[alpha > 0.3],
+                (names[alpha < 0.3],),
+                target,
+                f"α = {alpha:g}: {'AdaSync' if alpha > 0.3 else 'DBW'} is the faster to {target}",
+            )
+            for alpha, names in sorted(_FOR_ALPHA.items())
         ),
-    ),
-    tuple(
-        AtLeastAsFast(
-            names[alpha > 0.3],
-            (names[alpha < 0.3],),
-            LOSS,
-            f"α = {alpha:g}: {'AdaSync' if alpha > 0.3 else 'DBW'} is the faster to {LOSS}",
-        )
-        for alpha, names in sorted(_FOR_ALPHA.items())
-    ),
-    caption=_CAPTION,
-)
+        caption=_CAPTION,
+    )
+
+
+FIG10, FIG10_WHOLE = _fig10(LOSS), _fig10(PAPERS_LOSS)
 KNEE = Part(
     "knee",
     "The knee rule of the learning rate",
@@ -428,4 +449,6 @@ INGRESS = Part(
     ),
     caption=_CAPTION,
 )
-PARTS = (FIG1, FIG2, FIG3, FIG4, FIG5, FIG6, FIG8, FIG9, FIG10, KNEE, INGRESS)
+AT_CPU = (FIG1, FIG2, FIG3, FIG4, FIG5, FIG6, FIG8, FIG9, FIG10, KNEE, INGRESS)
+AT_PAPER = (FIG1, FIG2, FIG3, FIG4, FIG5_WHOLE, FIG6, FIG8, FIG9, FIG10_WHOLE, KNEE, INGRESS)
+"""At the paper's scale runs are long enough for its targets."""

@@ -10,10 +10,10 @@ from reproduction.__main__ import main
 from reproduction.diagnosed import Diagnosed
 from reproduction.drawing import Beside, Boxes, Curve, draw
 from reproduction.measures import Line, Target
-from reproduction.papers.dbw import knee, lines
+from reproduction.papers.dbw import PAPER, knee, lines
 from reproduction.papers.dbw.claims import BestStatic, Close, Follows, Outweighs, WithinTime
 from reproduction.papers.dbw.decrease import Bounds, Decreases, Proportional, decreases
-from reproduction.papers.dbw.scales import CPU, TINY
+from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.records import Evaluated, Record, Records, Result
 from reproduction.runs import Setting, identity, of_lines
@@ -168,6 +168,19 @@ def test_an_expected_decrease_is_compared_with_that_of_the_same_updates(
     none = {"dbw": replace(half["dbw"], runs=())}
     assert Bounds("dbw").check(none).holds is Proportional("dbw").check(none).holds is None
     assert draw((Decreases("dbw"),), none, tmp_path / "none") is None
+
+
+def test_the_papers_scale_has_the_papers_targets() -> None:
+    at_cpu, at_paper = (
+        {one.name: one for one in PAPER.parts_of(scale)} for scale in (CPU, PAPER_SCALE)
+    )
+    assert list(at_cpu) == list(at_paper)
+    for name, here, theirs in (("fig5", "40 %", "80 %"), ("fig10", "loss 0.2", "loss 0.07")):
+        for part, target in ((at_cpu[name], here), (at_paper[name], theirs)):
+            none = {one.name: Line(one, ()) for one in part.series}
+            texts = [verdict.text for verdict in part.check(none, CPU)]
+            assert texts and all(target in text for text in texts)
+        assert "Here" in at_cpu[name].shows and "Here" not in at_paper[name].shows
 
 
 def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None:
