@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reproduction.claims import Verdict
+from reproduction.drawing import UPDATES
 from reproduction.measures import Lines
 from reproduction.races import of_most_seeds
 from reproduction.records import Record
@@ -92,7 +93,7 @@ class Decreases:
 
     def draw(self, axes: "Axes", lines: Lines) -> None:
         """Draw both."""
-        axes.set_xlabel("updates")
+        axes.set_xlabel(UPDATES.label)
         axes.set_ylabel("decrease of the loss in an update")
         found = [both for run in lines[self.name].runs if (both := decreases(run))]
         if not found:

@@ -63,7 +63,7 @@ class DynamicOptions(SelectionOptions):
     clip_smoothness: bool = Field(
         default=True,
         description="Whether a negative estimate of the smoothness L counts as 0, as no such constant "
-        "is negative. The paper does not say.",
+        "is negative; their mean is greater then. The paper does not say.",
     )
     untried: Untried = Field(
         default="middle",
