@@ -23,7 +23,7 @@ def _warm_up(spec: Spec) -> list[str]:
 def _cpu(spec: Spec) -> list[str]:
     if spec.model.name != "resnet20":
         return _warm_up(spec)
-    # The warm-up keeps the paper's five epochs: it has to be long beside the delay, and the delay is not
+    # The warm-up keeps the paper's five epochs: it has to be long beside the delay, and that is not
     # a tenth.
     return [
         *_warm_up(spec),
