@@ -53,12 +53,17 @@ def _beside_fastest(
 
 @dataclass(frozen=True, slots=True)
 class AtLeastAsFast:
-    """A line reaches a target no later than each of others; 5 % count as nothing."""
+    """A line reaches a target no later than each of others; 5 % count as nothing.
+
+    Attributes:
+        times: it may take so many times as long.
+    """
 
     fast: str
     others: tuple[str, ...]
     target: Target
     text: str
+    times: float = _ALMOST
 
     def check(self, lines: Lines) -> Verdict:
         """Compare with the fastest of the others that have runs, on the seeds that all of them have."""
@@ -67,7 +72,7 @@ class AtLeastAsFast:
             return Verdict(self.text)
         ours, fastest = found
         each = [
-            math.isfinite(ours[seed]) and ours[seed] <= _ALMOST * fastest[seed] for seed in ours
+            math.isfinite(ours[seed]) and ours[seed] <= self.times * fastest[seed] for seed in ours
         ]
         measured = f"{mean_seconds(ours)}, the fastest other {mean_seconds(fastest)}"
         return of_most_seeds(self.text, each, measured)

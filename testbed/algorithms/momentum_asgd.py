@@ -53,7 +53,7 @@ class WholeStep(RuleServer):
 class Momentum(RuleServer):
     """v ← γ·v + g / penalty; θ ← θ − η·v, or with Nesterov's momentum θ ← θ − η·(g / penalty + γ·v).
 
-    A penalty is told of v in both cases.
+    With both kinds of momentum the penalty is given v itself (``Penalty.moved``).
     """
 
     def __init__(

@@ -1,6 +1,5 @@
 """Claims of DBW's paper beside ``reproduction.races``, compared seed by seed as those are."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -47,33 +46,6 @@ class BestStatic:
             f"{k}: {mean_seconds(one)}" for k, one in zip(there, times, strict=True)
         )
         return of_most_seeds(text, [k == self.k for k in best], of_each)
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """A line takes at most so many times as long to a target as the fastest of others.
-
-    Attributes:
-        times: what is close.
-    """
-
-    name: str
-    others: tuple[str, ...]
-    target: Target
-    times: float
-    text: str
-
-    def check(self, lines: Lines) -> Verdict:
-        """Compare with each seed that all lines have."""
-        text = f"{self.text}: at most {self.times:g} times as long"
-        ours, *theirs = common(
-            *(lines[name].seconds_to(self.target) for name in (self.name, *self.others))
-        )
-        if not ours:
-            return Verdict(text)
-        best = {seed: min(one[seed] for one in theirs) for seed in ours}
-        each = [ours[seed] <= self.times * best[seed] < math.inf for seed in ours]
-        return of_most_seeds(text, each, f"{mean_seconds(ours)} and {mean_seconds(best)}")
 
 
 @dataclass(frozen=True, slots=True)

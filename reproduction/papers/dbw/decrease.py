@@ -4,15 +4,15 @@ DBW's diagnostics are means over some updates each; the exact loss is that of ev
 compared over the same updates, which are those of a mean.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from reproduction.claims import Verdict
 from reproduction.drawing import UPDATES
-from reproduction.measures import Lines
+from reproduction.measures import Floats, Line, Lines
 from reproduction.races import of_most_seeds
 from reproduction.records import Record
 from testbed.results.figures import style
@@ -20,7 +20,6 @@ from testbed.results.figures import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = npt.NDArray[np.float64]
 BOUND = 0.9
 """The least share of comparisons in which a lower bound has to be one; the loss is noisy."""
 PROPORTIONAL = 0.8
@@ -46,39 +45,47 @@ def decreases(run: Record) -> tuple[Floats, Floats, Floats] | None:
     return (ends[known], gain[known], seen[known]) if known.any() else None
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The expected decrease is a lower bound of the one that is seen, in a share of ``BOUND``."""
-
-    name: str
-
-    def check(self, lines: Lines) -> Verdict:
-        """Count with each seed."""
-        text = f"Ĝ is a lower bound for the decrease of the loss, in {100 * BOUND:g} % of all cases"
-        found = [both for run in lines[self.name].runs if (both := decreases(run))]
-        if not found:
-            return Verdict(text)
-        shares = [float(np.mean(expected <= seen)) for _, expected, seen in found]
-        told = ", ".join(f"{share:.0%}" for share in shares)
-        return of_most_seeds(text, [share >= BOUND for share in shares], told)
+def _found(line: Line) -> list[tuple[Floats, Floats, Floats]]:
+    return [both for run in line.runs if (both := decreases(run))]
 
 
 @dataclass(frozen=True, slots=True)
-class Proportional:
-    """The expected decrease and the one that is seen are almost proportional: they are correlated."""
+class Agree:
+    """The expected decreases agree with those that are seen, by a number for each seed.
+
+    Attributes:
+        agreement: of the expected and the seen ones.
+        least: of the number.
+        form: the number's format.
+    """
 
     name: str
+    text: str
+    agreement: Callable[[Floats, Floats], float]
+    least: float
+    form: str
 
     def check(self, lines: Lines) -> Verdict:
-        """Correlate with each seed."""
-        text = "Ĝ and the decrease of the loss are almost proportional: a correlation of at least "
-        text += f"{PROPORTIONAL:g}"
-        found = [both for run in lines[self.name].runs if (both := decreases(run))]
+        """Compare with each seed."""
+        found = _found(lines[self.name])
         if not found:
-            return Verdict(text)
-        each = [float(np.corrcoef(expected, seen)[0, 1]) for _, expected, seen in found]
-        told = ", ".join(f"{one:.2f}" for one in each)
-        return of_most_seeds(text, [one >= PROPORTIONAL for one in each], told)
+            return Verdict(self.text)
+        each = [self.agreement(expected, seen) for _, expected, seen in found]
+        told = ", ".join(format(one, self.form) for one in each)
+        return of_most_seeds(self.text, [one >= self.least for one in each], told)
+
+
+def bounds(name: str) -> Agree:
+    """Return the claim that the expected decrease is a lower bound, in a share of ``BOUND``."""
+    text = f"Ĝ is a lower bound for the decrease of the loss, in {100 * BOUND:g} % of all cases"
+    return Agree(name, text, lambda a, b: float(np.mean(a <= b)), BOUND, ".0%")
+
+
+def proportional(name: str) -> Agree:
+    """Return the claim that both are almost proportional: that they are correlated."""
+    text = "Ĝ and the decrease of the loss are almost proportional: a correlation of at least "
+    text += f"{PROPORTIONAL:g}"
+    return Agree(name, text, lambda a, b: float(np.corrcoef(a, b)[0, 1]), PROPORTIONAL, ".2f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +96,13 @@ class Decreases:
 
     def has_points(self, lines: Lines) -> bool:
         """Return True if a run has both."""
-        return any(decreases(run) for run in lines[self.name].runs)
+        return bool(_found(lines[self.name]))
 
     def draw(self, axes: "Axes", lines: Lines) -> None:
         """Draw both."""
         axes.set_xlabel(UPDATES.label)
         axes.set_ylabel("decrease of the loss in an update")
-        found = [both for run in lines[self.name].runs if (both := decreases(run))]
+        found = _found(lines[self.name])
         if not found:
             style.nothing_to_draw(axes, "no run yet")
             return

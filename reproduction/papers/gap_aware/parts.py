@@ -25,6 +25,7 @@ from reproduction.tables import Column, Grid, LineTable, Table, as_deviation, av
 from testbed.quantities import UNKNOWN
 
 CHANCE_OF_TEN = 10.0
+"""Percent: the accuracy of a guess among ten classes."""
 CHANCE = 15.0
 """Percent: a run that ends below it has learnt nothing of ten classes."""
 LEARNT = 50.0

@@ -11,8 +11,8 @@ from reproduction.diagnosed import Diagnosed
 from reproduction.drawing import Beside, Boxes, Curve, draw
 from reproduction.measures import Line, Target
 from reproduction.papers.dbw import PAPER, knee, lines
-from reproduction.papers.dbw.claims import BestStatic, Close, Follows, Outweighs, WithinTime
-from reproduction.papers.dbw.decrease import Bounds, Decreases, Proportional, decreases
+from reproduction.papers.dbw.claims import BestStatic, Follows, Outweighs, WithinTime
+from reproduction.papers.dbw.decrease import Decreases, bounds, decreases, proportional
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.records import Evaluated, Record, Records, Result
@@ -133,9 +133,9 @@ def test_claims_hold_and_fail_seed_by_seed(fig6: dict[str, Line]) -> None:
     assert WithinTime("dbw-1", "k", 0, 15, 7.5, 8.5, "").check(fig6).holds is False
     assert Follows("dbw-1", "norm", "gradient_norm", "").check(fig6).holds is True
     # 20 s, and 60 s of the best static one.
-    assert Close("dbw-1", others, LOSS, 1.25, "").check(fig6).holds is True
-    assert Close("static-1-12", ("static-1-8",), LOSS, 1.25, "").check(fig6).holds is False
-    assert Close("static-1-12", ("static-1-8",), LOSS, 1.4, "").check(fig6).holds is True
+    assert AtLeastAsFast("dbw-1", others, LOSS, "", 1.25).check(fig6).holds is True
+    assert AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, "", 1.25).check(fig6).holds is False
+    assert AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, "", 1.4).check(fig6).holds is True
     same = ("gradient_norm", "training_loss")
     assert Outweighs("dbw-1", *same, 1, "").check(fig6).holds is True
     assert Outweighs("dbw-1", *same, 2, "").check(fig6).holds is False
@@ -159,14 +159,14 @@ def test_an_expected_decrease_is_compared_with_that_of_the_same_updates(
     updates, expected, seen = found
     assert updates.tolist() == [1, 2, 3] and expected.tolist() == [0.05, 0.05, 0.075]
     assert seen == pytest.approx([0.1, 0.1, 0.15])
-    assert Bounds("dbw").check(half).holds is True
-    assert Proportional("dbw").check(half).holds is True
+    assert bounds("dbw").check(half).holds is True
+    assert proportional("dbw").check(half).holds is True
     reverse = with_gain(np.nan, 0.2, 0.1)
-    assert Bounds("dbw").check(reverse).holds is False
-    assert Proportional("dbw").check(reverse).holds is False
+    assert bounds("dbw").check(reverse).holds is False
+    assert proportional("dbw").check(reverse).holds is False
     assert draw((Decreases("dbw"),), half, tmp_path / "decreases") is not None
     none = {"dbw": replace(half["dbw"], runs=())}
-    assert Bounds("dbw").check(none).holds is Proportional("dbw").check(none).holds is None
+    assert bounds("dbw").check(none).holds is proportional("dbw").check(none).holds is None
     assert draw((Decreases("dbw"),), none, tmp_path / "none") is None
 
 
@@ -189,7 +189,7 @@ def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None
     assert BestStatic(8, STATIC, LOSS, "").check(few).holds is None
     assert AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "").check(few).holds is None
     assert WithinTime("dbw-1", "k", 0, 15, 1, 2, "").check(none).holds is None
-    assert Close("dbw-1", tuple(STATIC.values()), LOSS, 1.25, "").check(few).holds is None
+    assert AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "", 1.25).check(few).holds is None
     assert Outweighs("dbw-1", "gradient_norm", "training_loss", 1, "").check(none).holds is None
 
 
