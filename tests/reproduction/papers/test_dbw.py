@@ -129,6 +129,9 @@ def test_claims_hold_and_fail_seed_by_seed(fig6: dict[str, Line]) -> None:
     # A factor is two-sided: 3 times faster is near 3, and neither near 1.5 nor near 9.
     for factor, holds in ((3, True), (1.5, False), (9, False)):
         assert TimesFaster("dbw-1", others, LOSS, factor, text).check(fig6).holds is holds
+    # 80 and 60 s: 1.1 times is near, and yet the line is not the faster one.
+    slower = TimesFaster("static-1-12", ("static-1-8",), LOSS, 1.1, text)
+    assert slower.check(fig6).holds is False
     assert WithinTime("dbw-1", "k", 0, 15, 3.5, 4.5, "").check(fig6).holds is True
     assert WithinTime("dbw-1", "k", 0, 15, 7.5, 8.5, "").check(fig6).holds is False
     assert Follows("dbw-1", "norm", "gradient_norm", "").check(fig6).holds is True
