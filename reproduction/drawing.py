@@ -4,6 +4,7 @@ A figure is data: its panels, and in each panel what the axes show and which lin
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,10 @@ _COUNTS = 5
 """The height of an axis of diagnostics above which its ticks are whole numbers."""
 _HALF = 50
 """The accuracy, in percent, above which an axis ends at 100 %."""
+_MARGIN = 0.05
+"""The share of an axis that is empty at each of its ends."""
+_SEEDS = re.compile(r" \(\d+ seeds\)$")
+"""The end of a curve's title in the legend, if the curve is the mean of several."""
 _LABELS = {
     "accuracy": "test accuracy (%)",
     "loss": "test loss",
@@ -217,6 +222,8 @@ class Sweep:
         places: the curves' places among the colours, by title, where other panels of the figure show
             some of them; empty: in their order.
         logarithmic: True for a logarithmic x axis.
+        chance: means below it are of runs that learnt nothing. The y axis does not reach them, so that
+            the others are told apart, unless there are no others.
     """
 
     label: str
@@ -225,6 +232,7 @@ class Sweep:
     y_label: str
     places: Mapping[str, int] = field(default_factory=dict)
     logarithmic: bool = False
+    chance: float = -math.inf
 
     def has_points(self, lines: Lines) -> bool:
         """Return True if a line has a run."""
@@ -232,6 +240,8 @@ class Sweep:
 
     def draw(self, axes: "Axes", lines: Lines) -> None:
         """Draw the mean over seeds at each setting."""
+        learnt: list[float] = []
+        collapsed = False
         for order, (title, points) in enumerate(self.curves.items()):
             place = self.places.get(title, order)
             spreads = {
@@ -248,6 +258,14 @@ class Sweep:
                     capsize=2,
                     **style.line_style(place),
                 )
+            for mean, deviation in ((one.mean, one.deviation or 0.0) for one in found.values()):
+                if mean < self.chance:
+                    collapsed = True
+                else:
+                    learnt += [mean - deviation, mean + deviation]
+        if learnt and collapsed:
+            margin = _MARGIN * (max(learnt) - min(learnt))
+            axes.set_ylim(min(learnt) - margin, max(learnt) + margin)
         ticks = sorted({x for points in self.curves.values() for x in points})
         if self.logarithmic:
             axes.set_xscale("log")
@@ -327,12 +345,19 @@ def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
             panel.draw(axes, lines)
             handles, names = axes.get_legend_handles_labels()
             legend |= dict(zip(names, handles, strict=True))
+        # A system that has both a curve and points, which say nothing of seeds, has one entry.
+        legend = {name: one for name, one in legend.items() if _titled_once(name, legend)}
         if len(lines) > 1 or len(legend) > 1:
             style.legend_above(canvas, list(legend.values()), list(legend))
 
     paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("png", "svg")]
     style.write(into, paths)
     return paths[0]
+
+
+def _titled_once(name: str, legend: Mapping[str, object]) -> bool:
+    title = _SEEDS.sub("", name)
+    return title == name or title not in legend
 
 
 def _band(axes: "Axes", curve: Curve, x: Any, averaged: Averaged, line: Line) -> None:

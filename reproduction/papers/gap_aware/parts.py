@@ -1,6 +1,6 @@
 """Gap-Aware's figures and tables: what is shown of each, and what the paper says of it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from reproduction.claims import Claim, Near
 from reproduction.drawing import UPDATES, Against, Curve, Panel, Sweep
@@ -47,7 +47,8 @@ _GAPS = ("ga", "ga-layer", "ga-model")
 _PLACES = {lines.ALL[label]: place for place, label in enumerate((*SEVEN, "ga-layer", "ga-model"))}
 """The systems' places among the colours, in all panels of a figure."""
 _CAPTION = (
-    "Final accuracy: that of the last evaluation. Points are means over seeds, bars deviations."
+    "Final accuracy: that of the last evaluation. Points are means over seeds, bars deviations. Points "
+    f"below {CHANCE:g} % are left out: lines to them leave the panel."
 )
 
 
@@ -68,13 +69,12 @@ def _across(labels: Iterable[str], workers: Sequence[int]) -> dict[str, dict[flo
     return {lines.ALL[label]: {n: f"{label}-{n}" for n in workers} for label in labels}
 
 
-def _against_workers(
-    labels: Iterable[str],
-    workers: Sequence[int],
-    values: Callable[[Line], dict[int, float]] = Line.last,
-    label: str = "final accuracy (%)",
-) -> Sweep:
-    return Sweep("workers N", _across(labels, workers), values, label, _PLACES)
+def _against_workers(labels: Iterable[str], workers: Sequence[int]) -> Sweep:
+    return _accuracies_drawn("workers N", _across(labels, workers))
+
+
+def _accuracies_drawn(label: str, curves: Mapping[str, Mapping[float, str]]) -> Sweep:
+    return Sweep(label, curves, Line.last, "final accuracy (%)", _PLACES, chance=CHANCE)
 
 
 def _over_training(
@@ -287,8 +287,8 @@ def _fig13(series: tuple[Series, ...], workers: Sequence[int]) -> Part:
         series,
         (Section("Final accuracy, %", (Grid("", tuple(SEVEN.values()), both, _plain),)),),
         (
-            Sweep("workers N, differing", differing, Line.last, "final accuracy (%)"),
-            Sweep("workers N, alike", alike, Line.last, "final accuracy (%)"),
+            _accuracies_drawn("workers N, differing", differing),
+            _accuracies_drawn("workers N, alike", alike),
         ),
         tuple(claim for n in workers for claim in _of_differing(n, workers[0])),
         caption=_CAPTION,

@@ -1,0 +1,65 @@
+"""Figures: the legend that panels share, and axes that leave out runs that learnt nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reproduction.drawing import UPDATES, Against, Curve, Sweep, draw
+from reproduction.measures import Line, lines_of
+from reproduction.papers.gap_aware.lines import FIG2
+from reproduction.papers.gap_aware.scales import TINY
+from reproduction.records import Records
+from reproduction.runs import Folder, Setting, of_lines
+from testbed.results.figures import style
+from tests.reproduction.conftest import WriteRun, spec_of
+
+FINAL = {"ga-8": 87.0, "ga-16": 85.0, "dana-8": 89.0, "dana-16": 10.0}
+CURVES: dict[str, dict[float, str]] = {
+    "GA": {8: "ga-8", 16: "ga-16"},
+    "DANA": {8: "dana-8", 16: "dana-16"},
+}
+SEEDS = (1, 2)
+
+
+@pytest.fixture
+def lines(tmp_path: Path, write_run: WriteRun) -> dict[str, Line]:
+    """Two seeds of GA and DANA, the second one higher by a point."""
+    series = [one for one in FIG2 if one.name in FINAL]
+    for one in series:
+        for seed in SEEDS:
+            spec = spec_of(one, TINY, seed).model_copy(update={"engine": "simulation"})
+            write_run(spec, [10.0, FINAL[one.name] + seed - 1])
+    records = Records(tmp_path / "recorded")
+    records.take(of_lines(series, Setting(TINY, SEEDS)), Folder(tmp_path / "runs"))
+    return lines_of(series, TINY, SEEDS, records)
+
+
+def drawn(curves: dict[str, dict[float, str]], lines: dict[str, Line], chance: float) -> Axes:
+    axes: Axes = Figure().subplots()
+    Sweep("N", curves, Line.last, "accuracy (%)", chance=chance).draw(axes, lines)
+    return axes
+
+
+def test_runs_that_learnt_nothing_do_not_stretch_the_axis(lines: dict[str, Line]) -> None:
+    low, high = drawn(CURVES, lines, chance=15).get_ylim()
+    assert 84 < low < 85 and 89.5 < high < 91
+    low, _ = drawn(CURVES, lines, chance=0).get_ylim()
+    assert low < 11
+    collapsed = drawn({"DANA": {16: "dana-16"}}, lines, chance=15)
+    low, high = collapsed.get_ylim()
+    assert low < 10.5 < high, "where nothing has learnt, the axis shows it"
+
+
+def test_a_system_is_in_the_legend_once(
+    lines: dict[str, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Sequence[str]] = []
+    monkeypatch.setattr(style, "legend_above", lambda figure, handles, names: found.append(names))
+    sweep = Sweep("N", {"GA": CURVES["GA"]}, Line.last, "accuracy (%)")
+    against = Against(UPDATES, curves={"ga-16": Curve("GA", 0), "dana-16": Curve("DANA", 1)})
+    assert draw((sweep, against), lines, tmp_path / "both") is not None
+    assert draw((against,), lines, tmp_path / "curves") is not None
+    assert found == [["GA", "DANA (2 seeds)"], ["GA (2 seeds)", "DANA (2 seeds)"]]
