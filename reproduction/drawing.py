@@ -27,8 +27,6 @@ _COUNTS = 5
 """The height of an axis of diagnostics above which its ticks are whole numbers."""
 _HALF = 50
 """The accuracy, in percent, above which an axis ends at 100 %."""
-_MARGIN = 0.05
-"""The share of an axis that is empty at each of its ends."""
 _SEEDS = re.compile(r" \(\d+ seeds\)$")
 """The end of a curve's title in the legend, if the curve is the mean of several."""
 _LABELS = {
@@ -240,8 +238,7 @@ class Sweep:
 
     def draw(self, axes: "Axes", lines: Lines) -> None:
         """Draw the mean over seeds at each setting."""
-        learnt: list[float] = []
-        collapsed = False
+        drawn: list[Spread] = []
         for order, (title, points) in enumerate(self.curves.items()):
             place = self.places.get(title, order)
             spreads = {
@@ -258,14 +255,10 @@ class Sweep:
                     capsize=2,
                     **style.line_style(place),
                 )
-            for mean, deviation in ((one.mean, one.deviation or 0.0) for one in found.values()):
-                if mean < self.chance:
-                    collapsed = True
-                else:
-                    learnt += [mean - deviation, mean + deviation]
-        if learnt and collapsed:
-            margin = _MARGIN * (max(learnt) - min(learnt))
-            axes.set_ylim(min(learnt) - margin, max(learnt) + margin)
+            drawn += found.values()
+        learnt = [one for one in drawn if one.mean >= self.chance]
+        if 0 < len(learnt) < len(drawn):
+            _fit(axes, learnt)
         ticks = sorted({x for points in self.curves.values() for x in points})
         if self.logarithmic:
             axes.set_xscale("log")
@@ -353,6 +346,16 @@ def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
     paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("png", "svg")]
     style.write(into, paths)
     return paths[0]
+
+
+def _fit(axes: "Axes", spreads: Sequence[Spread]) -> None:
+    """Let the y axis show these means and their bars, and nothing beyond its usual margin."""
+    from matplotlib import rcParams
+
+    low = min(one.mean - (one.deviation or 0.0) for one in spreads)
+    high = max(one.mean + (one.deviation or 0.0) for one in spreads)
+    margin = rcParams["axes.ymargin"] * (high - low)
+    axes.set_ylim(low - margin, high + margin)
 
 
 def _titled_once(name: str, legend: Mapping[str, object]) -> bool:
