@@ -42,7 +42,10 @@ def describe(plan: "Plan", shared: Shared | DataError) -> list[str]:
     spread = f"{title}; each worker has {_spread(shared.images)}"
     if shared.by_label is None:
         return [spread]
-    lines = [f"{spread}, of {_spread((shared.by_label > 0).sum(axis=1))} labels"]
+    most = 100 * shared.by_label.max(axis=1) / np.maximum(shared.images, 1)
+    of = f"{_spread((shared.by_label > 0).sum(axis=1))} labels"
+    top = f"{most.min():.0f} to {most.max():.0f} % (median {np.median(most):.0f} %)"
+    lines = [f"{spread}, of {of}; its most frequent label has {top} of its images"]
     count = shared.by_label.shape[1]
     if len(shared.images) <= MOST_ROWS and count <= MOST_ROWS:
         headings = ["  worker", "images", *map(str, range(count))]

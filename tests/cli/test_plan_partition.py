@@ -56,10 +56,14 @@ def test_the_plan_shows_the_partition_of_the_run() -> None:
         assert row.split()[1:] == [str(len(part)), *(str(count) for count in counts if count)]
     sizes = [len(part) for part in parts]
     labels = [len(set(dataset.train_labels[part].tolist())) for part in parts]
+    most = np.array(
+        [100 * np.bincount(dataset.train_labels[part]).max() / len(part) for part in parts]
+    )
     assert title == (
         f"images: dirichlet, alpha 0.5; each worker has {min(sizes)} to {max(sizes)} "
         f"(median {np.median(sizes):.10g}), of {min(labels)} to {max(labels)} "
-        f"(median {np.median(labels):.10g}) labels"
+        f"(median {np.median(labels):.10g}) labels; its most frequent label has {most.min():.0f} to "
+        f"{most.max():.0f} % (median {np.median(most):.0f} %) of its images"
     )
 
 
@@ -109,4 +113,6 @@ def test_a_worker_that_cannot_draw_a_mini_batch_is_named() -> None:
         check_data(one)
     with pytest.raises(SpecError, match="1442 training images cannot be split among 145 workers"):
         check_data(planned(145, partition=DIRICHLET))
-    check_data(planned(144, partition=DIRICHLET))
+    with pytest.raises(SpecError, match=r"over 144 workers .*: use \d+ workers"):
+        lines(planned(144, partition=DIRICHLET))
+    check_data(planned(144, partition="equal"))

@@ -5,8 +5,9 @@ and ``stream``, disjoint. Each kind draws from its own random stream, so that a 
 changes no other random number of the experiment.
 """
 
-import heapq
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ Indices: TypeAlias = npt.NDArray[np.int64]
 
 BY_LABEL = ("dirichlet", "shards")
 """The kinds of partition that depend on labels."""
-REDRAWS = 10
+DRAWS = 10
 """The most draws of Dirichlet shares, which are repeated until every worker has enough images."""
 
 
@@ -45,7 +46,7 @@ def parts(
         all of them.
 
     Raises:
-        SpecError: there are not enough images.
+        SpecError: there are not enough images, or no draw of ``dirichlet`` gives each device enough.
     """
     images = len(labels)
     if partition["kind"] in BY_LABEL and (labels.ndim != 1 or labels.dtype.kind == "f"):
@@ -125,16 +126,16 @@ def dirichlet(
     Hsu et al. 2019 draw each device's labels by Dirichlet(α) and give all devices the same number of
     images. Drawing over the devices, label by label, is the form of Yurochkin et al. 2019 and of
     NIID-Bench (Li et al. 2022), whose code draws again while a device has too few images. This
-    function does so too, with at most ``REDRAWS`` draws, because with hundreds of devices and a small
-    α no draw gives every device enough. After the last draw, images of the largest part are moved,
-    one by one, to the devices that have too few.
+    function does so too, with at most ``DRAWS`` draws, as Flower's partitioner. Parts are never filled
+    up afterwards: with many devices and a small α the images of other devices would be most of what a
+    device has, and the smaller α, the more alike the devices would be.
 
     Args:
         alpha: α > 0; the smaller, the fewer labels a device has; as α → ∞ all devices have all labels.
         least: the least number of images per device.
 
     Raises:
-        SpecError: there are fewer images than ``devices · least``.
+        SpecError: no draw gives every device enough images; the message says what would.
     """
     _check(len(labels), devices, least)
     generator = stream(seed, "partition dirichlet")
@@ -142,34 +143,70 @@ def dirichlet(
         generator.permutation(np.flatnonzero(labels == label)).astype(np.int64)
         for label in np.unique(labels)
     ]
-    shared: list[Indices] = []
-    for _ in range(REDRAWS):
-        pieces: list[list[Indices]] = [[] for _ in range(devices)]
-        for of_label in by_label:
-            drawn = generator.dirichlet(np.full(devices, alpha))
-            ends = (np.cumsum(drawn)[:-1] * len(of_label)).astype(int)
-            for own, piece in zip(pieces, np.split(of_label, ends), strict=True):
-                own.append(piece)
-        shared = [np.concatenate(own) for own in pieces]
-        if min(map(len, shared)) >= least:
-            return shared
-    return _topped_up([generator.permutation(part) for part in shared], least)
+    draw = _Draw([len(one) for one in by_label], least, generator)
+    ends, fewest = draw(devices, alpha)
+    if fewest < least:
+        raise SpecError(
+            f"partition: none of {DRAWS} draws of Dirichlet({alpha:g}) over {devices} workers gives "
+            f"each of them {least} of {len(labels)} training images, a mini-batch: use "
+            f"{draw.remedies(devices, alpha, fewest)}"
+        )
+    pieces = [np.split(of_label, end) for of_label, end in zip(by_label, ends, strict=True)]
+    return [np.concatenate(own) for own in zip(*pieces, strict=True)]
 
 
-def _topped_up(shared: Sequence[Indices], least: int) -> list[Indices]:
-    """Move the last images of the largest parts to the parts with fewer than ``least``."""
-    found = [part.tolist() for part in shared]
-    largest = [(-len(part), device) for device, part in enumerate(found)]
-    heapq.heapify(largest)
-    for part in found:
-        while len(part) < least:
-            size, giver = largest[0]
-            if -size != len(found[giver]):  # the heap is out of date: this part has grown
-                heapq.heapreplace(largest, (-len(found[giver]), giver))
-                continue
-            part.append(found[giver].pop())
-            heapq.heapreplace(largest, (size + 1, giver))
-    return [np.array(part, np.int64) for part in found]
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """Draws of Dirichlet shares, always from the same state of the random stream.
+
+    Attributes:
+        images: the number of images of each label.
+        least: images that each device needs.
+        generator: the stream, which is copied for each call.
+    """
+
+    images: Sequence[int]
+    least: int
+    generator: np.random.Generator
+
+    def __call__(self, devices: int, alpha: float) -> tuple[Indices, int]:
+        """Draw until each device has enough images, ``DRAWS`` times at most.
+
+        Returns:
+            For each label the ends of the devices' pieces but the last, (labels, devices - 1); and the
+            fewest images of a device. If no draw gives enough, the most that a draw gives.
+        """
+        generator = copy.deepcopy(self.generator)
+        most = 0
+        for _ in range(DRAWS):
+            drawn = [
+                np.cumsum(generator.dirichlet(np.full(devices, alpha)))[:-1] * images
+                for images in self.images
+            ]
+            ends = np.minimum(np.array(drawn).astype(np.int64), np.array(self.images)[:, None])
+            total = np.array([0, *ends.sum(axis=0), sum(self.images)])
+            fewest = int(np.diff(total).min())
+            most = max(most, fewest)
+            if fewest >= self.least:
+                break
+        return ends, most
+
+    def remedies(self, devices: int, alpha: float, fewest: int) -> str:
+        """Return what gives each device enough images; each remedy is tried."""
+        found = []
+        larger = (step * 10.0**power for power in range(-3, 7) for step in (1, 2, 5))
+        for one in larger:
+            if alpha < one <= 1e6 and self(devices, one)[1] >= self.least:
+                found.append(f"alpha {one:.10g}")
+                break
+        low, high = 1, devices  # one device has all images, and with this many one has too few
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self(middle, alpha)[1] >= self.least else (low, middle)
+        found.append(f"{low} {'workers' if low > 1 else 'worker'} (devices.workers)")
+        if fewest:
+            found.append(f"training.batch_size {fewest}")
+        return ", or ".join(found)
 
 
 def _check(images: int, devices: int, each: int) -> None:
