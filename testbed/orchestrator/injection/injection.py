@@ -124,10 +124,13 @@ class Injection:
             self._servers[self._server_numbers[name]].kills = (
                 kills if self._wall else sum(earlier.server_kills.values())
             )
-        # Under the virtual clock the server reports which workers are dead and which faults active.
+        # Under the virtual clock the server reports which workers are dead and which faults active:
+        # none may be started before, with which the server would go on in place of the right one.
         self._workers.resume(rows, earlier.incarnations, earlier.dead if self._wall else ())
         if self._wall:
             self._earlier = earlier
+        else:
+            self._servers[SERVER_NUMBER].restoring = True
 
     def training(self, when: float) -> None:
         """Note that training has begun, at a moment of CLOCK_MONOTONIC."""

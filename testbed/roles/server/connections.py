@@ -178,6 +178,8 @@ class Connections:
                         if connection.arrived and frame.kind is Kind.PUSH:
                             self._line.queued(time.time_ns() - connection.arrived)
                         self._driver.handle(connection, frame)
+                        if connection not in self.open:  # it was turned away
+                            break
                 if events & selectors.EVENT_WRITE and connection in self.open:
                     self._send_pending(connection)
             except EOFError:

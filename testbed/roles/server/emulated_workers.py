@@ -143,8 +143,7 @@ class EmulatedWorkers:
         number, killed = identity.number, self.killed_workers
         if number in self.awaited and identity.incarnation == killed.incarnations[number]:
             self._bring_back(connection, number)
-        elif self._restart and identity.kills < self._restart.kills:
-            # It came back after the checkpoint, and is to be killed.
+        elif self._is_outdated(identity):
             self._connections.close(connection, None)
         elif number not in killed:
             raise WireError(f"worker {number} comes when training has begun without it")
@@ -152,6 +151,13 @@ class EmulatedWorkers:
             self._connections.welcome(connection)
             self._connections.is_worker(connection, number)
             killed.greeted(number, connection, size)
+
+    def _is_outdated(self, identity: Identity) -> bool:
+        """Return True for a process that is to be killed: its successor is what the clock waits for."""
+        if self._restart and identity.kills < self._restart.kills:
+            return True  # it came back after the checkpoint
+        killed, number = self.killed_workers, identity.number
+        return number in killed and identity.incarnation < killed.incarnations[number]
 
     def _bring_back(self, connection: Connection, number: int) -> None:
         """Bring a worker back to where it was at the checkpoint."""

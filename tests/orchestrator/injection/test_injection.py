@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed.device_names import SERVER_NUMBER
@@ -22,6 +23,7 @@ from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.workers import CLOSING_TIMEOUT
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 from testbed.runs.deduplication import Deduplication
+from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from tests.roles.server.test_server import settings
 
@@ -277,3 +279,23 @@ def test_the_coordinator_learns_which_peers_were_killed_after_training(
     injection.exited("peer-0")  # by itself
     injection.exited("peer-1")
     assert [injection.paces.has_ended(number) for number in range(3)] == [False, True, False]
+
+
+def test_a_resumed_run_starts_only_the_workers_that_the_server_expects(
+    make: Make, clock: Clock
+) -> None:
+    """One that was away at the checkpoint would greet the server, and count as the one that returns."""
+    injection, asked = make(clock="virtual")
+    away = Fault(0, "kill", 5.0, away="left").record("begin", [0], 1.0, 3)
+    injection.resume(np.empty(0, UPDATE), [away | {"devices": ["worker-0"]}], 4, 0.0)
+    injection.turn()
+    assert asked == []
+    injection.restored(0, 4, [1], [1, 0])
+    injection.turn()
+    (started,) = asked
+    assert isinstance(started, StartRole)
+    assert started.device == "worker-1" and started.role["incarnation"] == 0
+    end = Fault(0, "kill", 5.0, away="left").record("end", [0], 6.0, 8)
+    injection.reported(end)
+    assert isinstance(asked[-1], StartRole)
+    assert asked[-1].device == "worker-0" and asked[-1].role["incarnation"] == 1

@@ -216,9 +216,29 @@ def test_a_worker_killed_only_by_the_clock_is_ignored_if_it_reconnects(
         worker = Worker(first, theirs[0])
         assert "no worker is left" in running.until(EventReported).text
         worker.end()
-        again = running.connect(0)
-        again.sendall(header(Kind.PULL))
-        again.shutdown(socket.SHUT_WR)
+        again = running.connect()
+        again.sendall(hello(0) + header(Kind.PULL))
         assert again.recv(1) == b""
         evaluator.close()
         running.finished()
+
+
+def test_a_killed_worker_comes_back_as_its_next_incarnation_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An earlier process may connect again before it is killed, and is not the one that returns."""
+    killed = (Fault(0, "kill", 0.5), 0.15)
+    with virtual(monkeypatch, killed, updates=30) as (running, theirs):
+        connections = [running.connect(number) for number in (0, 1)]
+        first, other = map(Worker, connections, theirs)
+        assert running.until(FaultReported, "kill").record["phase"] == "begin"
+        connections[0].shutdown(socket.SHUT_RDWR)
+        first.end()
+        earlier = running.connect()
+        earlier.sendall(hello(int(Identity(0, 0))) + header(Kind.PULL))
+        assert earlier.recv(1) == b""
+        assert running.until(FaultReported, "kill").record["phase"] == "end"
+        second = Worker(running.connect(int(Identity(0, 1))), theirs[0])
+        for worker in (second, other):
+            worker.end()
+            assert worker.stopped
