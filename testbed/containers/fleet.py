@@ -25,6 +25,7 @@ from docker.types import LogConfig, Mount
 
 from testbed.containers import engine, out_of_memory
 from testbed.errors import HostError
+from testbed.nodes import etc_files
 from testbed.nodes.interface import Device
 
 RUN_LABEL = "io.testbed.run"
@@ -67,6 +68,7 @@ class Fleet:
         client: docker.DockerClient,
         run: str,
         image: str,
+        files: Mapping[str, str],
         *,
         command: Sequence[str] | None = None,
         mounts: Mapping[str, str] | None = None,
@@ -77,6 +79,7 @@ class Fleet:
         Args:
             run: the run's name.
             image: id of the image.
+            files: contents of the files in /etc that the containers share, by their names there.
             command: the containers' first process; None for one that only waits for the run's end.
             mounts: paths of the host, with their paths inside, read-only.
             environment: environment variables of the command.
@@ -96,6 +99,10 @@ class Fleet:
         self.folder.mkdir()
         self.folder.chmod(0o755)
         self._mounts = {str(self.folder): INSIDE} | dict(mounts or {})
+        shared = etc_files.write(private, files)
+        self._mounts |= {str(path): place for place, path in shared.items()}
+        self._names = private / "names"
+        self._names.mkdir()
         os.mkfifo(self.folder / LIFELINE)
         (self.folder / LIFELINE).chmod(0o444)
         # Opened for reading, too, so that opening does not wait for a reader.
@@ -139,6 +146,10 @@ class Fleet:
                     future.cancel()
 
     def _create(self, device: Device) -> Container:
+        own = self._names / device.name
+        own.mkdir()
+        files = etc_files.write(own, etc_files.own(device.name))
+        mounts = self._mounts | {str(path): place for place, path in files.items()}
         limits: dict[str, Any] = {}
         if device.memory is not None:
             limits |= {"mem_limit": device.memory, "memswap_limit": device.memory}
@@ -154,8 +165,7 @@ class Fleet:
             pids_limit=256,
             # Not as bind strings, which a colon in a path would break.
             mounts=[
-                Mount(inside, path, type="bind", read_only=True)
-                for path, inside in self._mounts.items()
+                Mount(inside, path, type="bind", read_only=True) for path, inside in mounts.items()
             ],
             log_config=LogConfig(type="none"),
             **limits,

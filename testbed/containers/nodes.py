@@ -12,7 +12,7 @@ from testbed.containers import engine, processors
 from testbed.containers.fleet import Fleet
 from testbed.containers.gate import Gate
 from testbed.messages.events import NodeEvent, ProcessExited, ProcessStarted
-from testbed.nodes import entry_point, run_names
+from testbed.nodes import entry_point, etc_files, run_names
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device, Nodes
 
@@ -23,20 +23,24 @@ def container_nodes(
     """Make the nodes of a run, which have no containers yet.
 
     Args:
-        chosen: ``launch``, ``image`` (its id), ``mounts`` and ``environment`` of the run's plan.
+        chosen: ``launch``, ``image`` (its id), ``mounts``, ``environment`` and ``addresses`` of the
+            run's plan.
         load: what roles load: ``entry``, ``entry_inside``, ``shared`` and ``arguments``.
 
     Raises:
         HostError: there is no usable engine.
     """
+    files = etc_files.shared(chosen["addresses"])
     if chosen["launch"] == "fork":
         # Forked first: it must not inherit anything that is made below.
         fork_server = ForkServer(load, report, not_theirs, apart=False)
-        return ForkedNodes(Fleet(engine.connect(), run_names.new(), chosen["image"]), fork_server)
+        fleet = Fleet(engine.connect(), run_names.new(), chosen["image"], files)
+        return ForkedNodes(fleet, fork_server)
     fleet = Fleet(
         engine.connect(),
         run_names.new(),
         chosen["image"],
+        files,
         command=["python", "-m", "testbed.containers.inside"],
         mounts=chosen["mounts"],
         environment=chosen["environment"],

@@ -34,18 +34,23 @@ from testbed.channel import Channel
 from testbed.messages.codec import send
 from testbed.messages.events import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
 from testbed.messages.processes import FORK_REQUESTS, ForkRole, SignalRole
-from testbed.nodes import entering, linux
+from testbed.nodes import entering, etc_files, linux
 from testbed.nodes.child_exits import ChildExits
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 """A node's function: takes its arguments and the channel for reports; returns the exit status."""
 
 
-def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
+def serve(
+    control: Channel, report: Channel, load: Callable[[], Role], files: Mapping[str, str]
+) -> None:
     """Serve requests until the other end of ``control`` closes.
 
     It answers with events of nodes, in which process ids are as seen from here; either
     ``LibrariesLoaded`` or ``RunFailed`` comes once.
+
+    Args:
+        files: contents of the files in /etc that nodes made here share, by their names there.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     if os.getpid() == 1:
@@ -59,6 +64,7 @@ def serve(control: Channel, report: Channel, load: Callable[[], Role]) -> None:
         traceback.print_exc()
         send(control, RunFailed(f"{type(error).__name__}: {error}"[:2000]))
         return
+    etc_files.cover(files)
     # Objects made so far are shared by all children; a collection in a child would write to each of
     # them and so copy their pages.
     gc.freeze()
@@ -188,3 +194,4 @@ def _contain(device: str, descriptors: Sequence[int]) -> None:
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     linux.mount_proc()
     socket.sethostname(device)
+    etc_files.cover(etc_files.own(device))

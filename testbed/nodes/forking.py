@@ -23,7 +23,13 @@ class ForkServer:
     """
 
     def __init__(
-        self, load: Mapping[str, Any], report: Channel, own: Channel, *, apart: bool
+        self,
+        load: Mapping[str, Any],
+        report: Channel,
+        own: Channel,
+        *,
+        apart: bool,
+        files: Mapping[str, str] | None = None,
     ) -> None:
         """Fork the server; the calling process must have one thread.
 
@@ -32,6 +38,7 @@ class ForkServer:
             report: the channel on which roles report.
             own: the caller's own channel, closed in the server so that it ends with the caller.
             apart: True for a pid namespace of its own, so that the kernel ends all nodes with it.
+            files: see ``fork_server.serve``.
         """
         self.channel, theirs = Channel.pair()
         self._apart = apart
@@ -48,7 +55,10 @@ class ForkServer:
             own.close()
             linux.unshare(linux.CLONE_NEWNS)
             fork_server.serve(
-                theirs, report, lambda: entry_point.resolve(load["entry"])(load["arguments"])
+                theirs,
+                report,
+                lambda: entry_point.resolve(load["entry"])(load["arguments"]),
+                files or {},
             )
         except BaseException:
             traceback.print_exc()

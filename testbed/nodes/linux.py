@@ -1,7 +1,10 @@
 """Linux system calls that Python's standard library lacks; their errors name the call."""
 
 import ctypes
+import fcntl
 import os
+import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +22,11 @@ MS_NODEV = 0x4
 MS_NOEXEC = 0x8
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
+MS_BIND = 0x1000
+
+_MNT_DETACH = 2
+_SET_INTERFACE_FLAGS = 0x8914
+_INTERFACE_UP = 0x1
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -53,6 +61,11 @@ def mount(source: str, target: str, filesystem: str, flags: int = 0) -> None:
         ),
         f"mount {filesystem or source} on {target}",
     )
+
+
+def unmount(target: str) -> None:
+    """Take a file system off its folder; what was mounted from it elsewhere stays there."""
+    _checked(_libc.umount2(target.encode(), ctypes.c_int(_MNT_DETACH)), f"umount {target}")
 
 
 def die_with_parent(signal_number: int, parent: int | None = None) -> None:
@@ -114,9 +127,15 @@ def inside_network(namespace: int) -> Iterator[None]:
 
 
 def new_network() -> int:
-    """Make a network namespace and return its descriptor; the caller stays in its own."""
+    """Make a network namespace, whose loopback is up, and return its descriptor.
+
+    The caller stays in its own.
+    """
     with _away_from_home():
         unshare(CLONE_NEWNET)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            request = struct.pack("16sH14x", b"lo", _INTERFACE_UP)
+            fcntl.ioctl(any_socket, _SET_INTERFACE_FLAGS, request)
         return own_network()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from testbed.channel import Channel
 from testbed.errors import HostError
 from testbed.messages.events import NodeEvent
-from testbed.nodes import control_group, linux
+from testbed.nodes import control_group, etc_files, linux
 from testbed.nodes.control_group import ControlGroup
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device
@@ -20,9 +20,20 @@ NODES_PER_CHECK = 100
 class NamespaceNodes:
     """Nodes made of namespaces; see ``testbed.nodes.interface.Nodes``."""
 
-    def __init__(self, load: Mapping[str, Any], report: Channel, not_theirs: Channel) -> None:
-        """Fork the fork server, which gets the arguments, and make the run's control group."""
-        self._fork_server = ForkServer(load, report, not_theirs, apart=True)
+    def __init__(
+        self,
+        load: Mapping[str, Any],
+        report: Channel,
+        not_theirs: Channel,
+        addresses: Mapping[str, str],
+    ) -> None:
+        """Fork the fork server, which gets the arguments, and make the run's control group.
+
+        Args:
+            addresses: of the devices, by their names, for their /etc/hosts.
+        """
+        files = etc_files.shared(addresses)
+        self._fork_server = ForkServer(load, report, not_theirs, apart=True, files=files)
         self._group = control_group.create()
         self._account = control_group.create_account(self._group)
         self._networks: dict[str, int] = {}

@@ -27,18 +27,29 @@ def image_name(plan: Plan) -> str:
 
 
 def chosen(plan: Plan) -> dict[str, Any]:
-    """Return the runtime of the nodes and, for Docker, image, mounts and environment."""
+    """Return the nodes' runtime and addresses and, for Docker, image, mounts and environment."""
     devices = plan.spec.devices
+    common = {"runtime": devices.runtime, "addresses": addresses(plan)}
     if devices.runtime == "namespaces":
-        return {"runtime": devices.runtime}
+        return common
     known, mounts = _mounts(plan)
     return {
-        "runtime": devices.runtime,
+        **common,
         "launch": devices.launched,
         "image": image_name(plan),
         "mounts": mounts,
         "environment": _ENVIRONMENT | ({"TESTBED_DATA": DATA} if known else {}),
     }
+
+
+def addresses(plan: Plan) -> dict[str, str]:
+    """Return the address of each device that has one, by all its names.
+
+    An only server is ``server`` as well as ``server-0``; a co-located server has its machine's address.
+    """
+    found = {device: plan.network.link(device).address for device in plan.network.devices}
+    servers = dict(enumerate(plan.servers))
+    return found | {f"{SERVER_NAME}-{i}": plan.settings.address(i) for i in servers}
 
 
 def devices(plan: Plan) -> list[dict[str, Any]]:

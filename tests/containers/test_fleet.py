@@ -34,7 +34,7 @@ def test_a_folder_whose_path_has_a_colon_is_seen_inside(
     trace = tmp_path / "12:30.csv"
     trace.write_text("0.5")
     mounts = {str(folder): "/data", str(trace): str(trace)}
-    fleet = Fleet(engine.client, run_names.new(), TINY, mounts=mounts)
+    fleet = Fleet(engine.client, run_names.new(), TINY, {}, mounts=mounts)
     try:
         fleet.create([Device("worker-0")], lambda made: False)
         process = Path(f"/proc/{fleet['worker-0'].first}")
@@ -65,7 +65,7 @@ def eat(container: int) -> int:
 
 
 def test_a_container_that_ran_out_of_memory_is_noticed(engine: PrivateEngine) -> None:
-    fleet = Fleet(engine.client, run_names.new(), TINY)
+    fleet = Fleet(engine.client, run_names.new(), TINY, {})
     try:
         devices = [Device("worker-0", memory=LIMIT), Device("worker-1", memory=LIMIT), Device("w")]
         fleet.create(devices, lambda made: False)
@@ -93,7 +93,7 @@ def test_a_container_that_ran_out_of_memory_is_noticed(engine: PrivateEngine) ->
 def test_a_container_that_was_killed_did_not_run_out_of_memory(
     engine: PrivateEngine,
 ) -> None:
-    fleet = Fleet(engine.client, run_names.new(), TINY)
+    fleet = Fleet(engine.client, run_names.new(), TINY, {})
     try:
         fleet.create([Device("worker-0", memory=LIMIT)], lambda made: False)
         fleet.kill("worker-0")

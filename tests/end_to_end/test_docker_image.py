@@ -16,6 +16,7 @@ from testbed.containers import left_over
 from testbed.containers.fleet import RUN_LABEL
 from testbed.learning.data.sources import FILES
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
+from tests.end_to_end.test_exec import LOOK_UP
 
 pytestmark = [
     pytest.mark.real,
@@ -82,6 +83,9 @@ def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     (victim,) = (one for one in own if one.attrs["Config"]["Hostname"] == "worker-1")
     (process, *others) = victim.top()["Processes"]
     assert not others and "testbed.containers.inside" in process[-1]
+    entering = ("exec", "--run", started.run_directory, "worker-2", "--", "python", "-c", LOOK_UP)
+    server, again, _, _, seconds, own_name = command.do(*entering).stdout.split()
+    assert server == again and float(seconds) < 0.1 and own_name == "worker-2"
     victim.kill()
     started.until(lambda: "worker-1 died: killed by SIGKILL" in started.said, "it is noticed")
     evaluations = len(started.curve().splitlines())

@@ -78,6 +78,33 @@ def test_a_command_runs_inside_a_device(command: CommandLine, shared: Started) -
     assert inside(command, shared, "evaluator", "hostname").stdout == "evaluator\n"
 
 
+LOOK_UP = """
+import socket, time
+with socket.create_server(("127.0.0.1", 7000)) as here, socket.create_connection(("localhost", 7000)):
+    print(*(socket.gethostbyname(name) for name in ("server", "server-0", "worker-4", "worker-3")))
+began = time.monotonic()
+try:
+    print(socket.getaddrinfo("nosuch.example", 80))
+except socket.gaierror:
+    print(time.monotonic() - began)
+print(open("/etc/hostname").read())
+"""
+
+
+def test_a_device_has_a_loopback_and_knows_the_devices_by_name(
+    command: CommandLine, shared: Started
+) -> None:
+    done = inside(command, shared, "worker-3", sys.executable, "-c", LOOK_UP)
+    assert done.returncode == 0, done.stderr
+    server, again, *others, seconds, own_name = done.stdout.split()
+    assert server == again
+    routes = inside(command, shared, "worker-3", "ip", "-br", "address").stdout
+    assert f" {others[1]}/31 " in routes and len({server, *others}) == 3
+    assert float(seconds) < 0.1 and own_name == "worker-3"
+    known = inside(command, shared, "core", "getent", "hosts", "worker-3")
+    assert known.stdout.split() == [others[1], "worker-3"]
+
+
 def test_a_command_runs_inside_routers_which_have_no_process(
     command: CommandLine, shared: Started
 ) -> None:

@@ -100,6 +100,8 @@ def test_devices_are_entered_by_their_user_and_by_root_only(nobody: CommandLine)
             assert shown.returncode == 0, shown.stderr
             assert shown.stdout.split()[:2] == ["0", device]  # root of the user's namespace
             assert f"{link}@" in shown.stdout
+        known = line.do(*entering, "worker-1", "--", "getent", "hosts", "server", "worker-1")
+        assert [entry.split()[1] for entry in known.stdout.splitlines()] == ["server", "worker-1"]
         shown = line.do("top", "--once")
         assert f"{run.process.pid}" in shown.stdout and shown.returncode == 0
     other = CommandLine(folders[1], user=OTHER, group=OTHER, extra_groups=[])

@@ -304,7 +304,7 @@ def _make_nodes(first: Request, control: Channel, report: Channel) -> Nodes:
     """Make nodes of the kind that the run's plan asks for."""
     assert isinstance(first, LoadRoles)
     if first.nodes["runtime"] == "namespaces":
-        return NamespaceNodes(first.load, report, control)
+        return NamespaceNodes(first.load, report, control, first.nodes["addresses"])
     # Imported only here: the other runtime must work without the Docker library.
     from testbed.containers.nodes import container_nodes
 

@@ -6,7 +6,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from testbed.channel import Channel
@@ -34,6 +35,8 @@ def role(arguments: Mapping[str, Any], report: Channel) -> int:
                 "threads": threading.active_count(),
             }
         )
+    elif what == "look up":
+        report.send(look_up(arguments["names"]))
     elif what == "listen":
         with socket.create_server(("", 7000)) as server:
             report.send({"listening": True})
@@ -52,6 +55,30 @@ def role(arguments: Mapping[str, Any], report: Channel) -> int:
         os.kill(os.getpid(), signal.SIGKILL)  # not delivered to a namespace's first process
         os._exit(arguments["status"])
     return 0
+
+
+def look_up(names: Sequence[str]) -> dict[str, Any]:
+    """Return each name's address, the seconds of the longest look-up, and the bytes sent to itself."""
+    found: dict[str, str | None] = {}
+    longest = 0.0
+    for name in names:
+        began = time.monotonic()
+        try:
+            found[name] = str(socket.getaddrinfo(name, 7000)[0][4][0])
+        except socket.gaierror:
+            found[name] = None
+        longest = max(longest, time.monotonic() - began)
+    with (
+        socket.create_server(("127.0.0.1", 7000)) as server,
+        socket.create_connection(("localhost", 7000), timeout=10) as sender,
+    ):
+        threading.Thread(target=sender.sendall, args=(bytes(1_000_000),)).start()
+        connection, _ = server.accept()
+        total = 0
+        while total < 1_000_000:
+            total += len(connection.recv(1 << 20))
+    own_name = Path("/etc/hostname").read_text()
+    return {"found": found, "longest": longest, "to itself": total, "own name": own_name}
 
 
 def tick(_: Mapping[str, Any], report: Channel) -> None:

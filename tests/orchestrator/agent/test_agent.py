@@ -56,6 +56,7 @@ pytestmark = [
 ]
 
 E = TypeVar("E", bound=Event)
+ADDRESSES = {"server": "10.77.0.1", "evaluator": "10.77.0.3", "worker-0": "10.77.0.5"}
 
 
 class Harness:
@@ -90,7 +91,7 @@ class Harness:
         theirs.close()
         roles.close()
         load = {"entry": "sample_roles:load", "arguments": arguments}
-        self.ask(LoadRoles(load, nodes or {"runtime": "namespaces"}))
+        self.ask(LoadRoles(load, {"addresses": ADDRESSES} | (nodes or {"runtime": "namespaces"})))
 
     def ask(self, request: Request) -> None:
         send(self.control, request)
@@ -212,6 +213,19 @@ def test_a_node_sees_only_itself(agent: Harness) -> None:
     assert seen["interfaces"] == ["eth0", "lo"]
     assert seen["open"] <= 5  # the standard three, the report channel, the listing itself
     assert agent.event(ProcessExited) == ProcessExited("worker-0", 0)
+
+
+def test_a_node_knows_the_others_by_name_and_nobody_else(agent: Harness) -> None:
+    agent.network("server", "evaluator", "worker-0")
+    before = agent.counter()
+    agent.start("worker-0", what="look up", names=[*ADDRESSES, "localhost", "nosuch.example"])
+    seen = agent.until(agent.report, lambda m: "found" in m.fields)
+    assert seen["found"] == {**ADDRESSES, "localhost": "127.0.0.1", "nosuch.example": None}
+    assert seen["longest"] < 0.1
+    assert seen["to itself"] == 1_000_000
+    assert seen["own name"] == "worker-0\n"
+    assert agent.event(ProcessExited) == ProcessExited("worker-0", 0)
+    assert agent.counter()["bytes"] == before["bytes"]  # the loopback is in no count
 
 
 def test_bytes_are_counted_at_mtu_1500_without_the_observers(agent: Harness) -> None:
@@ -457,7 +471,7 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
     """Orchestrator and agent do not wait for each other at once: 3,000 requests, 1,500 answers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     agent = AgentProcess(tmp_path / "log", ())
-    nodes: dict[str, Any] = {"runtime": "namespaces"}
+    nodes: dict[str, Any] = {"runtime": "namespaces", "addresses": {}}
     agent.ask(LoadRoles({"entry": "sample_roles:load", "arguments": {}}, nodes))
     names = ["server", "evaluator", "worker-0"]
     traffic = {"directory": "", "capture": False, "period": 1000.0}

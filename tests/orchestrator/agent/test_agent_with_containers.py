@@ -11,6 +11,7 @@ from testbed.messages.requests import FreezeDevice, KillDevice, LimitProcessors
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.orchestrator.agent.test_agent import (
     Harness,
+    test_a_node_knows_the_others_by_name_and_nobody_else,
     test_bytes_are_counted_at_mtu_1500_without_the_observers,
     test_frozen_stands_still_and_killed_is_reported,
 )
@@ -21,6 +22,7 @@ from tests.orchestrator.agent.test_probing import (
 
 __all__ = [
     "test_a_link_that_is_built_otherwise_than_planned_is_seen",
+    "test_a_node_knows_the_others_by_name_and_nobody_else",
     "test_bytes_are_counted_at_mtu_1500_without_the_observers",
     "test_frozen_stands_still_and_killed_is_reported",
     "test_the_probe_is_in_no_count",
