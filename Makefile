@@ -7,11 +7,12 @@ SPEC ?= experiments/quickstart.yaml
 RUNTIME ?=
 CHAOS ?= 1-10
 MIXTURES ?= 1-100
+RESUMPTIONS ?= 1-10
 KERNELS ?= debian12,backports
 ROWS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench shards chaos mixtures kernels links traffic images base-image clean
+.PHONY: help install run agree test lint format bench shards chaos mixtures resumptions kernels links traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +29,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
 	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
-agree: install ## run 13 experiments in namespaces, Docker and the simulator, and compare the results to the bit
+agree: install ## run 14 experiments in namespaces, Docker and the simulator, and compare the results to the bit
 	$(BIN)/python -m bench.agree
 
 PAPER ?= adacomp
@@ -193,6 +194,9 @@ chaos: install ## strike 50 workers, then 8 peers, with random faults, and check
 
 mixtures: install ## simulate random faults that overlap, emulate half of them, and compare to the bit: MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)
+
+resumptions: install ## end emulations at random moments, resume them, and compare with the simulator: RESUMPTIONS=1-30
+	$(BIN)/python -m bench.resumptions --seeds $(RESUMPTIONS)
 
 kernels: install ## boot Debian's kernels in QEMU for the tests that need netem and cgroup v2: KERNELS=backports
 	$(BIN)/python -m kernels test $(KERNELS)

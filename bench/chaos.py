@@ -29,6 +29,7 @@ from bench.agree import Pair
 from bench.command import execute
 from bench.networks import KINDS, network_kinds, with_network, write_graph
 from bench.peer_chaos import PEER_ALGORITHMS, experiment_of_peers, violations_among_peers
+from bench.presence import with_presence
 from testbed.device_names import is_server
 from testbed.nodes.run_names import PREFIX, is_over
 from testbed.results.reading.faults import CRASHES
@@ -40,6 +41,8 @@ UPDATES = 300
 PEERS = 8
 """Peers are fewer than workers: each sends to all others."""
 PEER_UPDATES = 150
+HORIZON = 3.0
+"""Seconds of the run's clock after which devices have arrived and left for the first time."""
 TIMEOUT = 300.0
 """Seconds after which a run counts as hung and gets SIGTERM, on a host with nothing else to do."""
 _ASYNCHRONOUS = ("asgd", "comp-asgd", "adacomp")
@@ -90,7 +93,7 @@ def experiment(
         wanted = made["training"]["updates"]
         made["checkpoints"] = {"every": max(1, wanted // int(draw.integers(4, 12)))}
         made["faults"] += [_of_server(draw, wanted) for _ in range(int(draw.integers(1, 4)))]
-    return with_network(made, seed, network_kind)
+    return with_presence(with_network(made, seed, network_kind), seed, HORIZON)
 
 
 def _of_server(draw: np.random.Generator, updates: int) -> dict[str, Any]:

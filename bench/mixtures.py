@@ -36,6 +36,7 @@ from bench.agree import Pair
 from bench.chaos import seeds_of
 from bench.networks import KINDS, with_network, write_graph
 from bench.peer_mixtures import of_peers
+from bench.presence import SHARE, with_presence
 from testbed import execution
 from testbed.device_names import is_server
 from testbed.errors import InterruptedRunError, TestbedError
@@ -88,11 +89,12 @@ class _Unwatched:
         """Ignore the event."""
 
 
-def mixture(seed: int, network_kind: str | None = None) -> dict[str, Any]:
+def mixture(seed: int, network_kind: str | None = None, presence: float = SHARE) -> dict[str, Any]:
     """Draw the experiment of a seed, with the keys of an experiment file.
 
     Args:
         network_kind: one of ``networks.KINDS``; None for what the seed draws.
+        presence: the part of the experiments whose devices arrive and leave.
     """
     draw = np.random.default_rng([1414, seed])
 
@@ -137,7 +139,9 @@ def mixture(seed: int, network_kind: str | None = None) -> dict[str, Any]:
             {"iteration": int(draw.integers(1, updates))},
         )
         made["faults"].append({"who": "server", "how": "kill", "when": when, "lasting": "100ms"})
-    return with_network(made, seed, network_kind)
+    made = with_network(made, seed, network_kind)
+    horizon *= made["training"]["updates"] / updates  # a network may ask for fewer
+    return with_presence(made, seed, horizon, presence)
 
 
 def crowded(seed: int) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from bench.mixtures import crowded, mixture, try_out
-from bench.networks import network_kinds, write_graph
+from bench.networks import KINDS, network_kinds, write_graph
 from bench.peer_mixtures import of_peers
+from bench.resumptions import experiment as resumption
+from bench.resumptions import try_out as ends_and_resumes
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 
@@ -112,6 +114,32 @@ def test_a_seed_makes_one_mixture_and_seeds_make_all_kinds() -> None:
     protocols = {one["algorithms"][0].get("protocol") for one in made}
     assert protocols == {None, "pull", "push-and-wait", "push-and-interrupt"}
     assert set(map(network_kinds, made)) >= {(), ("server",), ("clusters",), ("graph",)}
+    classes = [of for one in made for of in one["devices"].get("classes", ())]
+    assert {key for of in classes for key in of} == {
+        "name",
+        "number",
+        "arrives",
+        "leaves",
+        "returns",
+    }
+    assert all("number" in of and of["number"] > 0 for of in classes)
+
+
+@pytest.mark.parametrize("network", [*KINDS, "peers"])
+def test_every_experiment_to_resume_can_be_planned(network: str, tmp_path: Path) -> None:
+    for seed in range(1, 6):
+        spec = write_graph(resumption(seed, network), tmp_path)
+        (one,) = plan(Spec.model_validate(spec))
+        assert one.checkpoint_every is not None or network == "peers"
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.timeout(900)
+def test_a_mixture_that_is_killed_and_resumed_is_the_same(tmp_path: Path) -> None:
+    print("to see it again: python -m bench.resumptions --seeds 2 --network star --ends 1")
+    found, ways = ends_and_resumes(resumption(2, "star"), tmp_path, 1)
+    assert (found, len(ways)) == ([], 1)
 
 
 def test_a_seed_has_the_same_devices_and_faults_in_every_network() -> None:

@@ -339,6 +339,46 @@ def test_so_does_one_of_several_processes(command: CommandLine, name: str) -> No
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
+@pytest.mark.parametrize("name", SEVERAL)
+def test_devices_that_are_away_at_the_checkpoint_come_back(command: CommandLine, name: str) -> None:
+    """Most are away, so that one that is started too early shows."""
+    some = {"name": "some", "number": 8, "leaves": "300ms", "returns": "2s"}
+    several = SEVERAL[name]
+    content = EMULATED | {
+        "training": {"updates": 80},
+        "pulls": "full",
+        "evaluation": {"every": 5, "images": 50},
+        "checkpoints": {"every": 5},
+        "waiting": {"distribution": "exponential", "mean": "100ms"},
+        "faults": [],
+        **several,
+    }
+    core = {"name": "core", "number": 4}
+    content["devices"] = several.get("devices", {}) | {"workers": 12, "classes": [core, some]}
+    started = command.start_run(content)
+    until_updates(started, 20)
+    directory = started.run_directory
+    started.process.kill()
+    started.wait()
+    to_the_end(command.start("resume", directory, "--no-report"))
+    to_the_end(
+        command.start(
+            "simulate", command.spec(content), "--out", command.folder / "s", "--no-report"
+        )
+    )
+    (simulated,) = (path.parent for path in (command.folder / "s").glob("*/*/*/summary.json"))
+    assert faults_of(directory) == faults_of(simulated)
+    emulated, modelled = (
+        json.loads((path / "summary.json").read_bytes()) for path in (directory, simulated)
+    )
+    assert emulated["parameters_sha256"] == modelled["parameters_sha256"]
+    assert not [
+        event for event in started.events() if "training has begun without it" in event["event"]
+    ]
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
 def test_under_the_wall_clock_lasting_faults_hold_after_a_resume(command: CommandLine) -> None:
     faults = [
         {"who": {"devices": ["worker-0"]}, "when": {"iteration": 20}, "how": "kill"},

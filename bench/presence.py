@@ -1,0 +1,56 @@
+"""Draw devices that arrive, leave and return, for random experiments.
+
+The draws are from a stream of their own: the rest of a seed's experiment does not change with them.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from bench.networks import Experiment
+
+SHARE = 0.5
+"""The part of the experiments in which devices arrive or leave."""
+
+
+def with_presence(made: Experiment, seed: int, horizon: float, share: float = SHARE) -> Experiment:
+    """Return an experiment some of whose devices may arrive late, leave, and return.
+
+    One device at least is there from the beginning to the end. Peers and co-located servers have no
+    presence: their experiments stay as they are.
+
+    Args:
+        made: the experiment, with its network.
+        horizon: roughly how many seconds the run lasts by its clock.
+        share: the part of the seeds that change anything.
+    """
+    draw = np.random.default_rng([1717, seed])
+    workers, servers = made["devices"]["workers"], made["devices"].get("placement")
+    if draw.random() >= share or servers == "co-located" or workers < 2:
+        return made
+
+    def law(least: float, most: float) -> Any:
+        mean = f"{draw.uniform(least, most) * horizon:.3f}s"
+        if draw.random() < 0.4:
+            return mean
+        return {"distribution": "exponential", "mean": mean}
+
+    def some() -> dict[str, Any]:
+        keys: dict[str, Any] = {}
+        if draw.random() < 0.5:
+            keys["arrives"] = law(0.05, 0.5)
+        if not keys or draw.random() < 0.7:
+            keys["leaves"] = law(0.15, 0.6)
+            if draw.random() < 0.8:
+                keys["returns"] = law(0.03, 0.3)
+        return keys
+
+    stay = int(draw.integers(1, workers))
+    classes = [{"name": "core", "number": stay}]
+    mobile = workers - stay
+    if mobile > 1 and draw.random() < 0.4:
+        first = int(draw.integers(1, mobile))
+        classes.append({"name": "early", "number": first, **some()})
+        mobile -= first
+    classes.append({"name": "mobile", "number": mobile, **some()})
+    return made | {"devices": made["devices"] | {"classes": classes}}

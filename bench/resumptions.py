@@ -1,0 +1,190 @@
+"""``make resumptions``: end emulations at random moments, resume them, and compare with the simulator.
+
+Each seed draws an experiment under the virtual clock (``bench.mixtures``, with faults that overlap and
+devices that arrive, leave and return, or ``bench.peer_mixtures``), and gives it checkpoints. Its run is
+ended some times, each time when it has made some more updates: the orchestrator or the agent gets
+SIGKILL, or the command SIGTERM. After each end ``testbed resume`` goes on. The run must be complete at
+last, with the parameters, bytes, updates and records of faults of an undisturbed simulation. Prints a
+line for each seed; the seed is enough to draw it again: ``python -m bench.resumptions --seeds 17
+--network servers``. The moments of the ends are those of the host.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import yaml
+
+from bench.chaos import seeds_of
+from bench.command import execute
+from bench.mixtures import Ended, differences, mixture, outcome
+from bench.networks import KINDS, network_kinds, write_graph
+from bench.peer_mixtures import of_peers
+
+ENDS = 3
+"""How often a run is ended before its last session."""
+SESSION_LIMIT = 600.0
+"""Seconds that a session may take."""
+PEERS = "peers"
+_WAYS = ("orchestrator", "orchestrator", "orchestrator", "agent", "SIGTERM")
+
+
+def experiment(seed: int, network_kind: str | None = None) -> dict[str, Any]:
+    """Draw the experiment of a seed, with the keys of an experiment file.
+
+    Args:
+        network_kind: one of ``networks.KINDS`` or ``PEERS``; None for what the seed draws.
+    """
+    draw = np.random.default_rng([2424, seed])
+    if network_kind == PEERS:
+        made = of_peers(seed)
+    else:
+        made = mixture(seed, network_kind, presence=0.8)
+        made["algorithms"] = [
+            {key: value for key, value in one.items() if key != "error_feedback"}
+            for one in made["algorithms"]
+        ]
+        made["checkpoints"] = {"every": int(draw.integers(3, 25))}
+    made["name"] = f"resumption-{seed}"
+    made["evaluation"] = made["evaluation"] | {"every": 5}
+    return made
+
+
+def _last_version(out: Path) -> int:
+    """Return the version of a run's last evaluation so far; -1 before the first."""
+    for path in out.glob("*/*/*/curve.csv"):
+        last = path.read_text(encoding="utf-8").splitlines()[-1].partition(",")[0]
+        return int(last) if last.isdigit() else -1
+    return -1
+
+
+def _end(process: subprocess.Popen[bytes], way: str) -> None:
+    """End a session in one of ``_WAYS``, and wait until nothing of it is left."""
+    whole = psutil.Process(process.pid).children(recursive=True)
+    if way == "SIGTERM":
+        process.terminate()
+    elif way == "agent":
+        psutil.Process(process.pid).children()[0].kill()
+    else:
+        process.kill()
+    process.wait(SESSION_LIMIT)
+    psutil.wait_procs(whole, SESSION_LIMIT)
+
+
+def _session(
+    arguments: Sequence[str], out: Path, log: Path, draw: np.random.Generator, until: int | None
+) -> tuple[int, str]:
+    """Carry out a session; return its exit status, and how it was ended.
+
+    Args:
+        out: the folder of the run.
+        until: the version after which it is ended; None: it goes on to the end of the run.
+    """
+    with log.open("ab") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "testbed", *arguments], stdout=said, stderr=said
+        )
+        deadline = time.monotonic() + SESSION_LIMIT
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                process.terminate()
+                process.wait()
+                return -1, f"it hung for {SESSION_LIMIT:g} s"
+            if until is not None and _last_version(out) >= until:
+                time.sleep(draw.uniform(0, 0.3))
+                if process.poll() is not None:
+                    break
+                way = str(draw.choice(_WAYS))
+                _end(process, way)
+                return process.returncode, way
+            time.sleep(0.02)
+        return process.returncode, ""
+
+
+def try_out(spec: dict[str, Any], folder: Path, ends: int = ENDS) -> tuple[list[str], list[str]]:
+    """Carry an experiment out in sessions; return what does not hold, and how sessions were ended.
+
+    Raises:
+        SystemExit: the simulation prints no summary.
+    """
+    spec = write_graph(spec, folder)
+    draw = np.random.default_rng([2425, spec["seed"]])
+    path = folder / f"{spec['name']}.yaml"
+    path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+    done = execute("simulate", path, folder / "simulated", quiet=True)
+    simulated = Ended(done.directory / done.summaries[0]["algorithm"], done.summaries[0])
+    out, log = folder / "emulated", folder / f"{spec['name']}.log"
+    versions = sorted(draw.integers(0, simulated.summary["updates"] + 1, ends).tolist())
+    arguments: Sequence[str] = ("run", str(path), "--out", str(out), "--no-report")
+    ways: list[str] = []
+    for until in (*versions, None):
+        status, way = _session(arguments, out, log, draw, until)
+        if way.startswith("it hung"):
+            return [way], ways
+        if not way:
+            break
+        ways.append(f"{way} at {until}")
+        (manifest,) = out.glob("*/*/*/manifest.json")
+        if json.loads(manifest.read_bytes())["ended"] in ("completed", "failed") and way != "agent":
+            break  # it had ended when it was to be ended
+        arguments = ("resume", str(manifest.parent), "--no-report")
+    (manifest,) = out.glob("*/*/*/manifest.json")
+    summary = json.loads((manifest.parent / "summary.json").read_bytes())
+    emulated = Ended(manifest.parent, summary)
+    found = [f"emulation: {text}" for text in outcome(spec, emulated)]
+    if not found and (status == 0) != (summary["ended"] == "completed"):
+        found.append(f"{summary['ended']}, and status {status}")
+    return found or differences(emulated, simulated), ways
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try seeds; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench.resumptions", description=__doc__)
+    parser.add_argument("--seeds", default="1-10", type=seeds_of, help="for example 1-100 or 7")
+    parser.add_argument(
+        "--network", choices=(*KINDS, PEERS), help="this kind of network for all; default: drawn"
+    )
+    parser.add_argument("--ends", default=ENDS, type=int, help="how often each run is ended")
+    parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
+    options = parser.parse_args(arguments)
+    failed: list[int] = []
+    resumed = 0
+    for seed in options.seeds:
+        began = time.monotonic()
+        spec = experiment(seed, options.network)
+        with tempfile.TemporaryDirectory(prefix="testbed-resumption-") as folder:
+            at = (options.keep / f"{seed}") if options.keep else Path(folder)
+            at.mkdir(parents=True, exist_ok=True)
+            try:
+                found, ways = try_out(spec, at, options.ends)
+            except SystemExit as error:
+                found, ways = [f"{error}"], []
+        resumed += len(ways)
+        network = "+".join(network_kinds(spec)) or "star"
+        away = any(len(one) > 2 for one in spec["devices"].get("classes", ()))
+        what = f"{spec['algorithms'][0]['name']}, {network}{', presence' if away else ''}"
+        seconds = time.monotonic() - began
+        print(
+            f"seed {seed}: {what}; ended by {', '.join(ways) or 'nothing'}: "
+            f"{'; '.join(found) or 'holds'} ({seconds:.0f} s)",
+            flush=True,
+        )
+        if found:
+            failed.append(seed)
+    count = len(options.seeds)
+    print(f"{count - len(failed)} of {count} runs hold, after {resumed} resumptions")
+    if failed:
+        print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
