@@ -62,7 +62,10 @@ def _named(tables: tuple[pa.Table, pa.Table], of: str | None) -> tuple[pa.Table,
     """Add the server's name to tables, if there are several servers."""
     if of is None:
         return tables
-    rows, flows = (one.append_column("server", pa.array([of] * len(one))) for one in tables)
+    # With its type: a server that has received nothing, as it may in a resumed run, has no row.
+    rows, flows = (
+        one.append_column("server", pa.array([of] * len(one), pa.string())) for one in tables
+    )
     return rows, flows
 
 
