@@ -3,26 +3,39 @@
 ``train/<class>/<image>`` and ``test/<class>/<image>``; the classes are the folders, by name.
 All images have one size, and are all grey or else all read as RGB. They are in one fixed random
 order, because evaluations may take the first test images, and those of a folder are all of one class.
-Pillow decodes them.
+Pillow decodes them (``image_files``).
 """
 
-import io
+import itertools
+import lzma
 import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import DataError
+from testbed.learning.data import image_files
 from testbed.streams import stream
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
-SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".webp"))
+_COMMON = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+_PORTABLE = (".ppm", ".pgm", ".pbm", ".pnm")
+SUFFIXES = frozenset((*_COMMON, *_PORTABLE))
+UNREAD = frozenset(
+    (".avif", ".exr", ".heic", ".heif", ".ico", ".jfif", ".jp2", ".jxl", ".npy", ".svg", ".tga")
+)
+"""Suffixes of images that are not read; a dataset that has one would lack those images silently."""
+_LARGEST = 1 << 28
+"""The most bytes of an image file: as many as the pixels of the largest in RGBA."""
 TRAIN, TEST = "train", "test"
+_UNREADABLE = (OSError, EOFError, ValueError, tarfile.TarError, zlib.error, lzma.LZMAError)
+"""What reading an archive raises, whatever its bytes are."""
 
 
 class _Files(Protocol):
@@ -71,10 +84,11 @@ class ImageFolders:
         chosen = self.train if train is None else [self.train[i] for i in train.tolist()]
         wanted = [name for name, _ in (*chosen, *self.test)]
         at = {name: position for position, name in enumerate(wanted)}
+        missing = set(wanted)
         decoded: npt.NDArray[np.uint8] | None = None
         with _opened(self.path) as files:
             for name, content in files.contents(wanted):
-                image = _decoded(self.path / name, content)
+                image = image_files.decoded(self.path / name, content)
                 if decoded is None:
                     decoded = np.empty((len(wanted), *image.shape), np.uint8)
                 if image.shape != decoded.shape[1:]:
@@ -83,6 +97,11 @@ class ImageFolders:
                         f"{_size(decoded[0])}: make them all of one size"
                     )
                 decoded[at[name]] = image
+                missing.discard(name)
+        if missing:
+            raise DataError(
+                f"{self.path} no longer has {min(missing)}: it changed while it was read"
+            )
         assert decoded is not None
         return decoded[: len(chosen)], decoded[len(chosen) :]
 
@@ -94,9 +113,22 @@ def index(path: Path) -> ImageFolders:
         DataError: there are no images, or the test images have classes of their own.
     """
     with _opened(path) as files:
-        found = sorted(name for name in files.names() if name.suffix.lower() in SUFFIXES)
+        found = sorted(
+            name
+            for name in files.names()
+            if len(name.parts) == 3 and name.parts[0] in (TRAIN, TEST)
+        )
+    for name, following in itertools.pairwise(found):
+        if name == following:
+            raise DataError(f"{path} has {name} twice: an archive has each image once")
+    for name in found:
+        if name.suffix.lower() in UNREAD:
+            raise DataError(
+                f"{path / name} is not read: images are {', '.join(sorted(SUFFIXES))}; convert it, or "
+                "take it out"
+            )
     parts = {
-        part: [name for name in found if len(name.parts) == 3 and name.parts[0] == part]
+        part: [name for name in found if name.parts[0] == part and name.suffix.lower() in SUFFIXES]
         for part in (TRAIN, TEST)
     }
     for part, names in parts.items():
@@ -122,24 +154,14 @@ def index(path: Path) -> ImageFolders:
     return ImageFolders(path, classes, ordered[TRAIN], ordered[TEST])
 
 
-def _decoded(path: Path, content: bytes) -> npt.NDArray[np.uint8]:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise DataError(
-            f"{path} is decoded by Pillow, which is not installed: `pip install pillow`"
-        ) from error
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            grey = image.mode in ("1", "L")
-            pixels = np.asarray(image.convert("L" if grey else "RGB"))
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} is no image that can be decoded: {error}") from error
-    return pixels[None] if grey else pixels.transpose(2, 0, 1)
-
-
 def _size(image: npt.NDArray[np.uint8]) -> str:
     return " × ".join(map(str, image.shape))
+
+
+def _check_size(path: PurePath, size: int) -> None:
+    """Check a file's size before it is read: an archive can unpack to any size."""
+    if size > _LARGEST:
+        raise DataError(f"{path} has {size:,} bytes, and {_LARGEST:,} are the most of an image")
 
 
 @contextmanager
@@ -150,7 +172,7 @@ def _opened(path: Path) -> Iterator[_Files]:
     try:
         with tarfile.open(path) as archive:
             yield _Archive(archive)
-    except (OSError, EOFError, tarfile.TarError) as error:
+    except _UNREADABLE as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
@@ -171,6 +193,7 @@ class _Folder:
     def contents(self, wanted: Sequence[PurePosixPath]) -> Iterator[tuple[PurePosixPath, bytes]]:
         for name in wanted:
             try:
+                _check_size(self.path / name, (self.path / name).stat().st_size)
                 content = (self.path / name).read_bytes()
             except OSError as error:
                 text = f"{self.path / name} cannot be read: {error.strerror or error}"
@@ -193,4 +216,5 @@ class _Archive:
             name = PurePosixPath(member.name)
             if name in missing and (file := self.archive.extractfile(member)) is not None:
                 missing.remove(name)
+                _check_size(PurePosixPath(str(self.archive.name), name), member.size)
                 yield name, file.read()
