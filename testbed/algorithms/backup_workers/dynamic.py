@@ -162,8 +162,9 @@ class DynamicServer(SynchronousServer):
             # Of equal ratios the largest k: where all gradients come at one moment, waiting is free.
             ratios = gains / np.maximum(seconds, np.finfo(np.float64).tiny)
             best = int(self._all[ratios >= ratios.max() * (1 - _EQUAL)].max())
-        if len(self._losses) > 1 and self._losses[1] > self._options.growth * self._losses[0]:
-            best = max(best, min(before + 1, n))
+        grown = len(self._losses) > 1 and self._losses[1] > self._options.growth * self._losses[0]
+        if grown and before < n:
+            best = max(best, before + 1)
         self._expected = {
             "gain": float(gains[best - 1]),
             "norm": gain.norm,

@@ -90,3 +90,26 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, object], text: s
     """Before anything is started."""
     with pytest.raises(SpecError, match=text):
         AdaSync.check(AdaSyncOptions.model_validate(options), Conditions(0.1, 3, 1, 1))
+
+
+@pytest.mark.parametrize("first", [1, 2, 5, 15])
+@pytest.mark.parametrize("loss", [1e-9, 0.2, 1.0, 40.0, 1e9])
+def test_k_sync_from_any_first_k(first: int, loss: float) -> None:
+    """b = K₀²·F(w₀) / ((P − K₀)·F(w_t)): K₀ at F(w₀), P as the loss falls to 0, 1 as it grows."""
+    b = first**2 / ((16 - first) * loss)
+    root = max(np.roots([1, b, -b * 16]).real)
+    found = gradients_to_wait_for("k-sync", 16, first, 1.0, loss)
+    assert found == max(1, round(root))
+    assert {1e-9: 16, 1.0: first, 1e9: 1}.get(loss, found) == found
+
+
+@pytest.mark.parametrize("variant", ["k-sync", "k-batch-sync", "k-async", "k-batch-async"])
+def test_the_ends_of_the_range(variant: Variant) -> None:
+    """K₀ = P stays P in k-sync, whose b is then infinite; one worker has K = 1; F = 0 takes all."""
+    for loss in (0.5, 1.0, 2.0):
+        assert gradients_to_wait_for(variant, 1, 1, 1.0, loss) == 1
+    assert gradients_to_wait_for("k-sync", 8, 8, 1.0, 50.0) == 8
+    assert gradients_to_wait_for(variant, 8, 3, 1.0, 0.0) == 8
+    # A mean loss that is no number says nothing: K₀ again.
+    for loss in (float("nan"), float("inf")):
+        assert gradients_to_wait_for(variant, 8, 3, 1.0, loss) == 3
