@@ -7,10 +7,10 @@ the parameters on average:
 
 Algorithm 14 takes v after the new gradient has entered it whole, Algorithm 4's v contains g/G, and G
 needs C: to the letter there would be two momenta. As in the group's own port, v is Algorithm 4's
-*before* the new gradient enters it, that of the last update, with k = 1 for v = 0. So the first
-gradient meets m = 0, and a distance of 0: G = 1. Of DANA-GA, whose workers have a v each, one m takes
-that of the last update, whichever worker's it was. η_max is the run's learning rate before any
-schedule.
+*before* the new gradient enters it, that of the last update; so k counts the updates before this one,
+whose v are in m. The first gradient meets m = 0, and a distance of 0: G = 1. Of DANA-GA, whose workers
+have a v each, one m takes that of the last update, whichever worker's it was. η_max is the run's
+learning rate before any schedule.
 
 There are three versions (§5.3): a number for each parameter (the paper's choice), for each layer, and
 for the model, where |·| and √v² become the norms of the layer or model. A server of several does this
@@ -88,7 +88,8 @@ class Gap(Penalty):
         import torch
 
         theta_i = torch.from_numpy(self._theta_i.at(worker, version + 1 - tau))
-        self._measure(theta, theta_i, 1 - self._decay ** (version + 1))
+        # Before the first update there is no v, and nothing moved: G is 1 whatever C is.
+        self._measure(theta, theta_i, 1 - self._decay ** max(version, 1))
         self._theta_i.release(worker)
         return self._divisor
 

@@ -105,8 +105,8 @@ class Naive:
     theta: list[Vector] = field(default_factory=lambda: [np.zeros(SIZE)])
     pushed: list[tuple[int, Vector, Vector]] = field(default_factory=list)
     """Of each push: worker, gradient, and the gradient after its penalty."""
-    averaged: list[Vector] = field(default_factory=lambda: [np.zeros(SIZE)])
-    """The vectors of all updates, whose mean square is C's; before the first it is 0."""
+    averaged: list[Vector] = field(default_factory=list)
+    """The vectors of all updates, whose mean square is C's."""
     lost: dict[int, int] = field(default_factory=dict)
     """By worker: its pushes before this one are forgotten."""
     sent: dict[int, tuple[int, Vector]] = field(default_factory=dict)
@@ -138,7 +138,12 @@ class Naive:
         return theta
 
     def gap(self, worker: int) -> Vector:
-        """Return G; equations 12, 13 and Definition 1 with Algorithm 14."""
+        """Return G; equations 12, 13 and Definition 1 with Algorithm 14.
+
+        C is a mean over the updates before this one; before the first, nothing has moved.
+        """
+        if not self.averaged:
+            return np.ones(SIZE)
         distance, parts = self.theta[-1] - self.sent[worker][1], [slice(i, i + 1) for i in range(7)]
         if self.options.get("gap") == "layer":
             parts = [slice(0, 4), slice(4, 7)]
@@ -227,6 +232,24 @@ def test_a_rule_is_its_equations_whatever_the_order(
             assert told["penalty"] == pytest.approx(penalty[entries].mean(), rel=1e-3)
             if "gap" in told:
                 assert told["gap"] == pytest.approx(penalty.mean(), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["ga", "dana-ga", "adam-ga"])
+@pytest.mark.parametrize("gap", ["parameter", "layer", "model"])
+@pytest.mark.parametrize("decay", [None, 0.0, 0.5])
+def test_c_is_the_distance_of_one_update_from_the_second_on(
+    name: str, gap: str, decay: float | None
+) -> None:
+    """Every update moves every parameter by η: C is η, and G is 1 + the updates since the pull."""
+    rule = {"ga": {"momentum": 0}, "dana-ga": {"momentum": 0}, "adam-ga": {"beta1": 0, "beta2": 0}}
+    server = half(name, {"gap": gap, "gap_decay": decay} | rule[name], Conditions(0.25, 9, 10, 100))
+    for worker in range(9):
+        server.pull(worker)
+    # A gradient of 1 + delay is divided by its gap and moves by 1. Adam's steps do not follow the size
+    # of the gradient: its second is of 1/2.
+    for updates in range(2 if name == "adam-ga" else 9):
+        server.push(updates, DenseUpdate(np.full(SIZE, 1 + updates, np.float32)), 0)
+        assert server.diagnose()["penalty"] == pytest.approx(1 + updates, rel=1e-5)
 
 
 def test_layers_are_tensors_whose_names_agree_up_to_the_dot() -> None:

@@ -146,9 +146,7 @@ def drive(n: int, seed: int, updates: int, options: dict[str, object], drift: fl
     """
     chosen = DynamicOptions.model_validate(options)
     server = DynamicServer(np.zeros(SIZE, np.float32), ETA, n, chosen)
-    reference = Reference(
-        n, chosen.average_over, chosen.clip_smoothness, blind=chosen.gain == "k"
-    )
+    reference = Reference(n, chosen.average_over, chosen.clip_smoothness, blind=chosen.gain == "k")
     for worker in range(n):
         server.joined(worker)
     draw, now, run, loss = np.random.default_rng(seed), 0.0, Run(), 2.0
