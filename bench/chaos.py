@@ -31,6 +31,7 @@ from bench.networks import KINDS, network_kinds, with_network, write_graph
 from bench.peer_chaos import PEER_ALGORITHMS, experiment_of_peers, violations_among_peers
 from bench.presence import with_presence
 from testbed.device_names import is_server
+from testbed.ended import is_complete
 from testbed.nodes.run_names import PREFIX, is_over
 from testbed.results.reading.faults import CRASHES
 from testbed.results.reading.journals import read_updates
@@ -150,7 +151,7 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
         return violations_among_peers(spec, directory, summary, rows)
     found = []
     wanted = spec["training"]["updates"]
-    if summary["ended"] != "completed" or summary["updates"] != wanted:
+    if not is_complete(summary["ended"]) or summary["updates"] != wanted:
         found.append(f"{summary['ended']} after {summary['updates']} of {wanted} updates")
     unexplained = [
         one
@@ -248,7 +249,7 @@ def try_out(spec: dict[str, Any], folder: Path, seconds: float = TIMEOUT) -> lis
     found = violations(spec, directory, emulated)
     if _left() - before:
         found.append(f"left behind: {', '.join(sorted(_left() - before))}")
-    if spec["clock"] == "virtual" and emulated["ended"] == "completed":
+    if spec["clock"] == "virtual" and is_complete(emulated["ended"]):
         other, simulated = _carry_out("simulate", path, folder / "simulated", seconds)
         # Modelled wire bytes leave out what TCP sends again after an outage.
         both = Pair("namespaces", emulated, simulated).differences()

@@ -39,6 +39,7 @@ from bench.peer_mixtures import of_peers
 from bench.presence import SHARE, with_presence
 from testbed import execution
 from testbed.device_names import is_server
+from testbed.ended import is_complete
 from testbed.errors import InterruptedRunError, TestbedError
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import Plan
@@ -294,7 +295,7 @@ def records(directory: Path) -> list[dict[str, Any]]:
 def outcome(spec: dict[str, Any], run: Ended) -> list[str]:
     """Return what is wrong with the end of a run; empty if nothing is."""
     summary, wanted = run.summary, spec["training"]["updates"]
-    if summary["ended"] == "completed":
+    if is_complete(summary["ended"]):
         made = summary["updates"]
         return [] if made == wanted else [f"completed after {made} of {wanted} updates"]
     reason = summary["reason"] or ""

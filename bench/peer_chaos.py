@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.networks import with_network
+from testbed.ended import is_complete
 from testbed.results.reading.faults import read_faults
 
 PEER_ALGORITHMS = ("ako", "all-to-all")
@@ -92,7 +93,7 @@ def violations_among_peers(
         rows: the columns of its updates.
     """
     found, wanted = [], spec["training"]["updates"]
-    if summary["ended"] != "completed" or summary["updates"] != wanted:
+    if not is_complete(summary["ended"]) or summary["updates"] != wanted:
         found.append(f"{summary['ended']} after {summary['updates']} of {wanted} updates")
     if summary["traffic"]["reconciled"] is not True:
         found.append(f"not reconciled: {summary['traffic']['differences']}")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from testbed.ended import is_complete
 from testbed.experiment.load import dump, parse
 from testbed.sweeps.cluster import Cluster
 from testbed.sweeps.pool import Job, Pool
@@ -47,7 +48,7 @@ class Silent:
 
     def ended(self, job: Job) -> None:
         """End the measurement if the job is not complete."""
-        if job.result is None or job.result.ended != "completed":
+        if job.result is None or not is_complete(job.result.ended):
             raise SystemExit(f"{job.title}: {job.result}")
 
 

@@ -37,6 +37,7 @@ PHASES: Mapping[str, str] = {
     "training": "green",
     "finishing": "yellow",
     "completed": "text",
+    "diverged": "semi-dark-red",
     "failed": "red",
     "interrupted": "orange",
 }

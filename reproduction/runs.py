@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from reproduction.series import Scale, Series, Study
+from testbed.ended import is_complete
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.experiment.spec import Spec
@@ -152,7 +153,7 @@ class Folder:
 def _complete(runs_root: Path) -> Iterator[tuple[Spec, Run]]:
     for execution in find(runs_root):
         for run in execution.runs:
-            if run.ended != "completed":
+            if not is_complete(run.ended):
                 continue
             try:
                 spec = load_resolved(run.directory / "spec.yaml")

@@ -28,15 +28,21 @@ class DataError(TestbedError):
 
 
 class RunError(TestbedError):
-    """A run could not be completed: a role failed, the disk filled up, every worker was lost."""
+    """A run is not ``completed``: a role failed, every worker was lost, it diverged.
+
+    The exit status is that of the run's end (``testbed.ended.STATES``).
+    """
+
+    def __init__(self, message: str, exit_status: int = 1) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
 
 
 class InterruptedRunError(RunError):
     """A signal ended the run; the exit status is a shell's for that signal, 130 for Ctrl-C."""
 
     def __init__(self, message: str, number: int) -> None:
-        super().__init__(message)
-        self.exit_status = 128 + number
+        super().__init__(message, 128 + number)
 
 
 class EntryError(TestbedError):

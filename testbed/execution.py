@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.doctor import requirements
+from testbed.ended import worst
 from testbed.errors import InterruptedRunError, RunError, SpecError, TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
@@ -41,11 +42,6 @@ class Execution:
     directory: Path
     summaries: tuple[dict[str, Any], ...]
     report: Path | None
-
-    @property
-    def completed(self) -> bool:
-        """True if every run that was begun is complete."""
-        return all(summary["ended"] == "completed" for summary in self.summaries)
 
 
 def check(plans: Sequence[Plan], directory: Path) -> None:
@@ -185,7 +181,7 @@ def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: boo
         ) from None
     except TestbedError as error:
         # How the runs ended matters more, and is often the cause (a full disk).
-        for ended in (summary for summary in summaries if summary["ended"] != "completed"):
+        if (ended := worst(summaries)) is not None:
             raise incomplete(ended, f"; and {error}") from error
         raise
 

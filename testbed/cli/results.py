@@ -13,6 +13,7 @@ import typer
 
 from testbed import quantities as q
 from testbed.cli.options import WHICH, AnyRun, AsJson, RunsRoot
+from testbed.ended import not_finite_from
 from testbed.quantities import Measure
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import alive, went_down
@@ -232,7 +233,7 @@ def report(
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Print a comparison on stdout, and a line for each run that did not complete."""
+    """Print a comparison on stdout, and a line for each run that is not ``completed``."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -349,8 +350,8 @@ def _facts(run: Run) -> dict[str, str]:
         facts["and"] = f"{len(differences) - _DIFFERENCES} more: `testbed traffic` lists all"
     if used := in_words(run):
         facts["use"] = used
-    if diverged_at is not None:
-        facts["diverged"] = f"the loss was not finite at iteration {diverged_at:,}"
+    if diverged_at is not None and summary.ended != "diverged":
+        facts["diverged"] = not_finite_from(diverged_at)
     if summary.reconstructed:
         facts["numbers"] = "from the journals: the run has no summary (yet)"
     for level in ("warning", "error"):

@@ -41,7 +41,11 @@ def run(
     metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
 ) -> None:
-    """Run an experiment and write its report."""
+    """Run an experiment and write its report.
+
+    The status is 0 if every run has completed, 3 if a run has diverged (its parameters or their loss
+    are not finite numbers), 1 if a run failed, and that of the signal if one has ended the runs.
+    """
     began = time.monotonic()
     serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)
     from testbed.display.displayed import displayed
@@ -94,8 +98,9 @@ def show_results(
     """Print the results of an execution, and keep its final metrics available.
 
     Raises:
-        RunError: one of its runs is not complete.
+        RunError: one of its runs is not ``completed``.
     """
+    from testbed.ended import worst
     from testbed.runs.ending import incomplete
 
     if as_json:
@@ -104,9 +109,8 @@ def show_results(
         _print_table(execution)
     if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
         serving.linger(exporter)
-    if not execution.completed:
-        last = next(s for s in execution.summaries if s["ended"] != "completed")
-        raise incomplete(last)
+    if (ended := worst(execution.summaries)) is not None:
+        raise incomplete(ended)
 
 
 def plan(

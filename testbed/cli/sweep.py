@@ -8,6 +8,7 @@ import typer
 
 from testbed.cli.options import AsJson
 from testbed.cli.run import Out, Overrides, Seed, SpecFile
+from testbed.ended import STATES
 from testbed.errors import InterruptedRunError, RunError
 from testbed.quantities import as_bytes, as_decimal
 
@@ -50,7 +51,7 @@ def sweep(
     Simulations run side by side, one on each core, or on a Ray cluster; emulations one after the other.
     Started again, it goes on where it stopped: complete runs are kept, and new values of a key only add
     runs. The results are one table (results.parquet, results.csv) and figures, beside the run
-    directories.
+    directories. The status is 3 if a run has diverged, and 1 if one failed.
     """
     from testbed.display.many import ManyRuns
     from testbed.experiment.sweep import load_sweep
@@ -76,6 +77,8 @@ def sweep(
         )
     if swept.failed:
         raise RunError(f"{swept.failures}; `testbed sweep {spec}` tries them once more")
+    if swept.diverged:
+        raise RunError(swept.divergences, STATES["diverged"].status)
 
 
 def show(swept: "Swept", as_json: bool) -> None:
@@ -86,6 +89,7 @@ def show(swept: "Swept", as_json: bool) -> None:
             "runs": len(swept.wanted),
             "complete": swept.complete,
             "failed": {job.title: job.result and job.result.reason for job in swept.failed},
+            "diverged": {run.directory.name: run.summary.reason for run in swept.diverged},
             "table": [str(path) for path in swept.table],
             "figures": [str(path) for path in swept.figures],
         }

@@ -32,7 +32,9 @@ def _measured(progress: Progress) -> str:
         return f"{progress.measure} {value}".strip()
     if progress.accuracy is None:
         return "accuracy –"
-    if math.isnan(progress.accuracy) and progress.loss is not None:
+    if progress.loss is not None and not (
+        math.isfinite(progress.loss) and math.isfinite(progress.accuracy)
+    ):
         return f"loss {progress.loss:.4g}"
     return f"accuracy {progress.accuracy:.2f} %"
 

@@ -4,15 +4,17 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed import execution
 from testbed.display.displayed import displayed
+from testbed.ended import is_complete, worst
 from testbed.errors import InterruptedRunError, RunError
 from testbed.library.experiment import Experiment
-from testbed.library.results import Runs, open_runs
+from testbed.library.results import Run, Runs, open_runs
 from testbed.planning.plan import Plan, plan
 from testbed.runs.ending import incomplete
 from testbed.runs.watching import Progress, Watcher
@@ -31,7 +33,8 @@ def run(
     """Carry out an experiment on the engine that it names, and return its runs.
 
     Ctrl-C ends the run, removes everything of it from this host but its directory, and is raised as
-    ``KeyboardInterrupt``; ``testbed resume`` goes on with it.
+    ``KeyboardInterrupt``; ``testbed resume`` goes on with it. A run that diverged is returned like the
+    others, with a ``RuntimeWarning``; its ``summary.ended`` is ``diverged``.
 
     Args:
         experiment: an experiment, or the path of its file.
@@ -52,14 +55,16 @@ def run(
     try:
         with _torch_as_before(spec), displayed() if progress else _quiet() as watch:
             carried_out = execution.execute(spec, out, watch, began, report=report)
-        for summary in carried_out.summaries:
-            if summary["ended"] != "completed":
-                raise incomplete(summary, f"; its directory is in {carried_out.directory}")
+        ended = worst(carried_out.summaries)
+        if ended is not None and not is_complete(ended["ended"]):
+            raise incomplete(ended, f"; its directory is in {carried_out.directory}")
     except InterruptedRunError as error:
         if error.exit_status == 128 + signal.SIGINT:
             raise KeyboardInterrupt(str(error)) from None
         raise
-    return open_runs(carried_out.directory)
+    runs = open_runs(carried_out.directory)
+    warn_of_diverged(runs)
+    return runs
 
 
 def simulate(
@@ -78,6 +83,14 @@ def simulate(
         experiment = Experiment.load(experiment)
     simulated = experiment.with_(engine="simulation", clock="virtual")
     return run(simulated, out=out, report=report, progress=progress)
+
+
+def warn_of_diverged(runs: Iterable[Run]) -> None:
+    """Warn of each run that diverged, at the caller of the library's function."""
+    for run in runs:
+        if run.summary.ended == "diverged":
+            told = f"{run.id} diverged: {run.summary.reason}"
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
 
 
 def in_main_thread() -> None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import psutil
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
+from testbed.ended import is_complete
 from testbed.messages.events import (
     CountersSampled,
     DeviceFrozen,
@@ -210,7 +211,7 @@ class LiveRun:
             state.phase = summary["ended"]
             self._ended = self._over = True
             state.rate = 0.0
-            state.due = 0 if summary["ended"] == "completed" else state.due
+            state.due = 0 if is_complete(summary["ended"]) else state.due
             state.raise_to_ledger(summary["ingress_after_drain"] or summary["ingress"])
             self._mirror_ingress()
             if self._training is not None:

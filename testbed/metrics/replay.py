@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.device_names import is_server
+from testbed.ended import is_complete
 from testbed.errors import SpecError
 from testbed.metrics.fault_effects import FaultEffects
 from testbed.metrics.initial import of_recorded
@@ -207,7 +208,7 @@ class ReplayedRun:
         self._count(np.inf)
         state.phase = summary["ended"] if summary["ended"] != "running" else "training"
         state.rate = 0.0
-        state.due = 0 if summary["ended"] == "completed" else None
+        state.due = 0 if is_complete(summary["ended"]) else None
         state.training_seconds = summary.get("host_seconds") or self.duration
         state.raise_to_ledger(summary.get("ingress_after_drain") or summary["ingress"])
         capture = (summary.get("traffic") or {}).get("capture") or {}

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.ended import STATES as ENDS
 from testbed.metrics.fault_effects import CUTS, FaultEffects
 from testbed.results.reading.faults import KINDS
 from testbed.results.reading.quality import Quality
 from testbed.runs.device_classes import DeviceClasses
 
 LAYERS = ("payload", "message", "wire")
-PHASES = ("loading", "devices", "training", "finishing", "completed", "failed", "interrupted")
+PHASES = ("loading", "devices", "training", "finishing", *ENDS)
 STATES = ("starting", "training", "waiting", "frozen", "dead", "done")
 BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Upper bounds of the staleness histogram's buckets, in updates; one more bucket has no bound."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
+from testbed.ended import is_complete
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.backlog import Backlog
@@ -98,7 +99,7 @@ class Evaluations:
     def ingress_of_updates(self) -> dict[str, int]:
         """Return the ingress at the last update; of a run that was cut short, what is known."""
         outcome = self._records.outcome
-        if outcome.ended == "completed":
+        if is_complete(outcome.ended):
             return self.ingress.at_last_evaluation()
         return {
             "payload_bytes": outcome.payload_bytes,
@@ -108,7 +109,7 @@ class Evaluations:
 
     def ingress_of_servers(self) -> list[dict[str, int]]:
         """Return the part of each server in ``ingress_of_updates``, by index."""
-        if self._records.outcome.ended == "completed":
+        if is_complete(self._records.outcome.ended):
             return self.ingress.at_last_evaluation_of_each()
         return [
             {**pushed, "wire_bytes": one.newest}

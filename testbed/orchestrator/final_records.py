@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.device_names import EVALUATOR_NAME
+from testbed.ended import is_complete
 from testbed.errors import RunError
 from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.evaluations import Evaluations
@@ -57,10 +58,9 @@ def write_end(
         if evaluations.left_out:
             records.event("warning", evaluations.left_out.told, EVALUATOR_NAME)
         if outcome.reason:
-            level = "info" if outcome.ended == "completed" else "error"
-            records.note(level, outcome.reason)
+            records.note("warning" if is_complete(outcome.ended) else "error", outcome.reason)
         log.close(outcome.ended, outcome.reason, summary)
-        if outcome.ended == "completed":
+        if is_complete(outcome.ended):
             store.remove()
     except OSError as error:
         raise RunError(explain(error, directory)) from error

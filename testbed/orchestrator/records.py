@@ -189,7 +189,9 @@ class Records:
         if self.finished:
             self.peers = report.peers
             self.outcome.updates = self.servers.version
-            self.outcome.parameters_sha256 = self.log.parameters(self.servers.parameters)
+            parameters = self.servers.parameters
+            self.log.parameters(parameters)
+            self.outcome.takes(parameters)
 
     def resume(self, kept: Kept, marks: Sequence[Mark]) -> None:
         """Restore the state of an interrupted run at the checkpoints of marks, by server or of all."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed.ended import Ended
 from testbed.errors import RunError
 from testbed.messages.events import EVENTS
 from testbed.messages.reports import REPORTS
@@ -317,7 +318,7 @@ class Run:
             self._evaluations.give_up()
         return not ingress.due
 
-    def _verdict(self) -> tuple[str, str | None]:
+    def _verdict(self) -> tuple[Ended, str | None]:
         """Return how a run ended whose devices have all ended, and why."""
         if self._evaluations.missing:
             some = ranges(self._evaluations.missing)
@@ -325,7 +326,8 @@ class Run:
         outcome, settings = self._records.outcome, self._plan.settings
         updates, wanted = outcome.updates, settings.training.updates
         if updates == wanted:
-            return "completed", None
+            outcome.complete()
+            return outcome.ended, outcome.reason
         if outcome.workers_lost >= settings.workers:
             return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates"
         return "failed", f"no further update was possible after {updates:,} of {wanted:,}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from testbed.ended import STATES, Ended
 from testbed.errors import InterruptedRunError, RunError
 
 
@@ -27,7 +28,7 @@ class LateSignalError(Exception):
 class EndError(Exception):
     """Raised to leave a run's loop: says how the run has ended, and why."""
 
-    def __init__(self, ended: str, reason: str | None = None) -> None:
+    def __init__(self, ended: Ended, reason: str | None = None) -> None:
         super().__init__(reason)
         self.ended = ended
         self.reason = reason
@@ -42,16 +43,16 @@ def stopped_by(number: int) -> EndError:
 
 
 def incomplete(summary: Mapping[str, Any], more: str = "") -> RunError:
-    """Return the error to raise for a run that is not complete, from its summary.
+    """Return the error to raise for a run that is not ``completed``, from its summary.
 
     Args:
         more: is appended to the message.
     """
-    reason = str(summary["reason"])
-    text = f"{summary['algorithm']} {summary['ended']}: {reason}{more}"
-    if summary["ended"] == "interrupted" and reason.startswith(_STOPPED):
+    ended, reason = summary["ended"], str(summary["reason"])
+    text = f"{summary['algorithm']} {ended}: {reason}{more}"
+    if ended == "interrupted" and reason.startswith(_STOPPED):
         return InterruptedRunError(text, signal.Signals[reason.removeprefix(_STOPPED)])
-    return RunError(text)
+    return RunError(text, STATES[ended].status)
 
 
 @contextlib.contextmanager

@@ -1,14 +1,17 @@
 """The outcome of a run: its summary, and the start of its manifest."""
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from testbed.code_digest import package_digest
+from testbed.ended import Ended, diverged_at, not_finite_from
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.learning.exact import columns
 from testbed.planning import graph_source
@@ -25,22 +28,25 @@ class Outcome:
     """The end of a run, and the figures of ``summary.json``.
 
     Attributes:
-        ended: ``completed``, ``interrupted`` or ``failed``.
-        reason: why the run ended early; None if it is complete.
+        ended: one of ``testbed.ended.STATES``.
+        reason: why it is not ``completed``; None if it is.
         last_update: seconds of the run's clock from the beginning of training to the last update.
         host_seconds: the same by the host's clock.
         first_update: seconds of the host's clock from the command to the first update.
         workers_lost: the number of workers that died.
-        accuracies, losses, measured: of each evaluation: the accuracy, the loss, and the value of the
-            run's measure.
+        iterations, accuracies, losses, measured: of each evaluation: the updates before it, the
+            accuracy, the loss, and the value of the run's measure.
+        parameters_sha256: the digest of the final parameters; None before they are known.
+        finite: False if one of the final parameters is NaN or infinite.
         suspected, welcomed: how often a worker was suspected for its silence, and came back.
     """
 
-    ended: str = "failed"
+    ended: Ended = "failed"
     reason: str | None = None
     updates: int = 0
     payload_bytes: int = 0
     message_bytes: int = 0
+    iterations: list[int] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     measured: list[float | None] = field(default_factory=list)
@@ -48,6 +54,7 @@ class Outcome:
     last_update: float = 0.0
     host_seconds: float = 0.0
     parameters_sha256: str | None = None
+    finite: bool = True
     workers_lost: int = 0
     suspected: int = 0
     welcomed: int = 0
@@ -62,7 +69,8 @@ class Outcome:
         self.message_bytes += int(rows["message_bytes"].sum())
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
-        """Add the results of an evaluation: ``accuracy``, ``loss`` and ``measured``."""
+        """Add an evaluation: its ``iteration``, ``accuracy``, ``loss`` and ``measured``."""
+        self.iterations.append(row["iteration"])
         self.accuracies.append(row["accuracy"])
         self.losses.append(row["loss"])
         self.measured.append(row["measured"])
@@ -79,7 +87,24 @@ class Outcome:
 
     def keeps(self, evaluations: int) -> None:
         """Keep the first evaluations only."""
-        del self.accuracies[evaluations:], self.losses[evaluations:], self.measured[evaluations:]
+        for kept in (self.iterations, self.accuracies, self.losses, self.measured):
+            del kept[evaluations:]
+
+    def takes(self, parameters: npt.NDArray[np.float32]) -> None:
+        """Note the final parameters: their SHA-256, as little-endian float32, and if all are finite."""
+        self.parameters_sha256 = hashlib.sha256(
+            parameters.astype("<f4", copy=False).tobytes()
+        ).hexdigest()
+        self.finite = bool(np.isfinite(parameters).all())
+
+    def complete(self) -> None:
+        """Note the end of a run that has made all its updates, once its parameters are known."""
+        self.ended, self.reason = "completed", None
+        if (iteration := diverged_at(self.iterations, self.losses)) is not None:
+            self.ended, self.reason = "diverged", not_finite_from(iteration)
+        elif not self.finite:
+            self.ended = "diverged"
+            self.reason = "not all of its parameters are finite numbers"
 
     def suspects(self, silent: float, time: float) -> tuple[str, str]:
         """Count a worker that is suspected; return the level and the text of an event.
@@ -121,6 +146,7 @@ class Outcome:
             "updates": self.updates,
             "best_accuracy": max(accuracies, default=None),
             "final_accuracy": self.accuracies[-1] if self.accuracies else None,
+            "final_loss": self.losses[-1] if self.losses else None,
             **self._measured(plan),
             "ingress": dict(ingress),
             **({"servers": dict(servers)} if servers else {}),

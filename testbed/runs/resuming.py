@@ -24,6 +24,7 @@ from testbed.checkpoints.marks import NAME as MARKS
 from testbed.checkpoints.marks import Mark, Marks, latest
 from testbed.code_digest import package_digest
 from testbed.device_names import server_place
+from testbed.ended import is_complete
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.experiment.plugin_code import plugin_digests
@@ -127,7 +128,7 @@ def left(found: Sequence[Run], whole: bool) -> list[Job]:
         SpecError: nothing is left, or a run cannot be resumed.
     """
     directory = found[0].directory.parent
-    jobs = [Job(_check(run), run) for run in found if run.ended != "completed"]
+    jobs = [Job(_check(run), run) for run in found if not is_complete(run.ended)]
     if whole:
         if not (directory / "experiment.yaml").exists():
             raise SpecError(

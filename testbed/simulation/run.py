@@ -19,6 +19,7 @@ from testbed.checkpoints.files import CheckpointFiles
 from testbed.clock.event_clock import LATEST
 from testbed.clock.stage import ServerKilledError
 from testbed.device_names import EVALUATOR_NAME, server_names
+from testbed.ended import is_complete
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets
 from testbed.learning.exact import Exact
@@ -105,7 +106,7 @@ class SimulatedRun:
             try:
                 self._load()
                 self._simulate(lambda: self._look(wake_up))
-                outcome.ended = "completed"
+                outcome.complete()
             except EndError as end:
                 outcome.ended, outcome.reason = end.ended, end.reason
             except TestbedError as error:
@@ -160,7 +161,9 @@ class SimulatedRun:
         self._recording.flush()
         outcome = self._recording.outcome
         outcome.updates = self._system.version  # the last may have no row: it came without a push
-        outcome.parameters_sha256 = self._recording.log.parameters(self._system.parameters)
+        parameters = self._system.parameters
+        self._recording.log.parameters(parameters)
+        outcome.takes(parameters)
         self._system.drain()
         self._after_drain = self._system.ledger()
         if len(self._plan.links) > self._settings.workers:  # else there are not enough addresses
@@ -279,7 +282,7 @@ class SimulatedRun:
     def _write_end(self) -> dict[str, Any]:
         recording = self._recording
         outcome = recording.outcome
-        if outcome.ended == "completed":
+        if is_complete(outcome.ended):
             self._note_progress(time.monotonic())
         self._progress.phase = "finishing"
         try:
@@ -288,7 +291,7 @@ class SimulatedRun:
             self._fail(error)
         try:
             recording.flush()
-            complete = outcome.ended == "completed"
+            complete = is_complete(outcome.ended)
             early = not complete and outcome.updates > 0
             ingress = recording.ingress
             if early:
@@ -311,7 +314,7 @@ class SimulatedRun:
                 utilisation_table.write(self._directory, self._used)
                 summary["utilisation"] = utilisation.summary(self._used, self._plan.spec.clock)
             if outcome.reason:
-                recording.event("error", outcome.reason)
+                recording.event("warning" if complete else "error", outcome.reason)
             if self._checkpoints:
                 summary["checkpoints"] = self._checkpoints.account()
             if self._over_links:

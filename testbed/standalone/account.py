@@ -12,7 +12,6 @@ reserved for it.
 import contextlib
 import csv
 import functools
-import hashlib
 import math
 import os
 import traceback
@@ -26,6 +25,7 @@ import numpy as np
 
 from testbed.channel import Channel
 from testbed.device_names import EVALUATOR_NAME, SERVER_NUMBER, server_index, worker_name
+from testbed.ended import Ended, is_complete
 from testbed.errors import RunError
 from testbed.experiment.load import dump
 from testbed.experiment.model_conflicts import layout_of
@@ -153,7 +153,7 @@ class Account:
                 self.failure = f"results cannot be written: {type(error).__name__}: {error}"
             failed()
 
-    def close(self, ended: str | None) -> dict[str, Any]:
+    def close(self, ended: Ended | None) -> dict[str, Any]:
         """Write how the run ended; return the summary.
 
         Args:
@@ -175,7 +175,7 @@ class Account:
                 else f"the run ended after {outcome.updates:,} of {wanted:,} updates"
             )
         else:
-            outcome.ended = "completed"
+            outcome.complete()
         outcome.workers_lost = max(self._lost.values(), default=0)
         summary = self._summary()
         summary |= {"traffic": None, "runtime": "standalone", "workers": self._greeted}
@@ -191,12 +191,12 @@ class Account:
                 self._curve.close()
         if self._evaluations.left_out:
             self._say(f"warning: {self._evaluations.left_out.told}")
-        if outcome.ended == "completed":
+        if is_complete(outcome.ended):
             self._say(
                 f"finished: {as_count(outcome.updates)} updates in "
                 f"{as_duration(outcome.host_seconds)}, parameters_sha256 {outcome.parameters_sha256}"
             )
-        else:
+        if outcome.reason:
             self._say(f"{outcome.ended}: {outcome.reason}")
         self._say(f"results: {self.directory}")
         return summary
@@ -271,7 +271,7 @@ class Account:
             what = f"accuracy {as_decimal(accuracy, 2)} %"
             if (measure := self._plan.settings.training.measure) is not None:
                 what = f"{measure.column} {row['measured']:.4g} {measure.unit}".strip()
-            elif math.isnan(accuracy):
+            elif math.isnan(accuracy) or not math.isfinite(row["loss"]):
                 what = f"loss {row['loss']:.4g}"
             self._say(
                 f"update {as_count(version)} of {as_count(self._plan.settings.training.updates)}: "
@@ -283,8 +283,7 @@ class Account:
         self._evaluations.finish(report)
         if self._servers.finishes(report):
             self._outcome.updates = self._servers.version
-            parameters = self._servers.parameters
-            self._outcome.parameters_sha256 = hashlib.sha256(parameters.tobytes()).hexdigest()
+            self._outcome.takes(self._servers.parameters)
 
     def _write(self, row: Iterable[object]) -> None:
         csv.writer(self._curve, lineterminator="\n").writerow(row)

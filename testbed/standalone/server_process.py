@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from testbed.channel import Channel
+from testbed.ended import STATES, Ended, is_complete
 from testbed.errors import RunError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.codec import send
@@ -100,12 +101,13 @@ def serve(
         summary = account.close(ended)
     finally:
         admission.end()
-    return 0 if summary["ended"] == "completed" else status
+    how: Ended = summary["ended"]
+    return STATES[how].status if is_complete(how) else status
 
 
 def _carry_out(
     settings: Settings, admission: Admission, writers: Channel, account: Account
-) -> tuple[str | None, int]:
+) -> tuple[Ended | None, int]:
     """Run the parameter server; return how the run ended, if that is known, and an exit status."""
     try:
         with _signals(), tempfile.TemporaryFile(dir=account.directory) as spill:

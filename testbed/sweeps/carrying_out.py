@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import execution
+from testbed.ended import is_complete
 from testbed.errors import TestbedError
 from testbed.experiment import load
 from testbed.planning.plan import plan
+from testbed.results.reading.records import State, Summary
 from testbed.results.reading.run import Run
 from testbed.runs.ending import LateSignalError
 from testbed.runs.resuming import Job, left
@@ -20,14 +22,14 @@ class Result:
     """How a run ended.
 
     Attributes:
-        ended: ``completed``, ``interrupted`` or ``failed``.
-        reason: why, unless it is complete.
+        ended: one of ``testbed.ended.STATES``.
+        reason: why, unless it is ``completed``.
         seconds: how long it took, with reading the data and writing its end.
         training_seconds: the seconds of training among them.
         updates: the updates of the run.
     """
 
-    ended: str
+    ended: State
     reason: str | None = None
     seconds: float = 0.0
     training_seconds: float = 0.0
@@ -44,8 +46,8 @@ def carry_out(spec_text: str, directory: Path, watcher: Watcher) -> Result:
     """
     try:
         job = _job(spec_text, directory)
-        if job is None:
-            return Result("completed")
+        if not isinstance(job, Job):
+            return Result(job.ended, job.reason)
         if job.plan.spec.engine == "simulation":
             # A process loads torch only once: these seconds are not the run's.
             from testbed.simulation import run as _  # noqa: F401
@@ -64,11 +66,11 @@ def carry_out(spec_text: str, directory: Path, watcher: Watcher) -> Result:
     )
 
 
-def _job(spec_text: str, directory: Path) -> Job | None:
-    """Return what is left of a run; None if it is complete."""
+def _job(spec_text: str, directory: Path) -> Job | Summary:
+    """Return what is left of a run, or its summary if it is complete."""
     if (directory / "manifest.json").exists():
         run = Run.load(directory)
-        return None if run.ended == "completed" else left([run], whole=False)[0]
+        return run.summary if is_complete(run.ended) else left([run], whole=False)[0]
     if directory.exists():  # it was killed before it had written anything
         shutil.rmtree(directory)
     (one,) = plan(load.parse(spec_text, directory / "spec.yaml"))

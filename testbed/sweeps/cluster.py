@@ -21,6 +21,7 @@ from typing import Any
 
 import traffic
 from testbed.code_digest import package_digest
+from testbed.ended import is_complete
 from testbed.errors import HostError, RunError
 from testbed.experiment import load
 from testbed.planning.node_plan import ONE_THREAD, files_read
@@ -250,6 +251,6 @@ def _parameters(job: Job) -> str | None:
     """Return the digest of a run's parameters."""
     from testbed.results.reading.run import Run
 
-    if job.result is None or job.result.ended != "completed":
+    if job.result is None or not is_complete(job.result.ended):
         raise RunError(f"{job.title}: {job.result and job.result.reason}")
     return Run.load(job.directory).summary.parameters_sha256

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from testbed.ended import is_complete
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.results.reading.run import Run
@@ -89,7 +90,7 @@ def speeds(jobs: Mapping[Kind, Job]) -> dict[Kind, Speed]:
 
 
 def _speed(result: Result | None) -> Speed | None:
-    if result is None or result.ended != "completed" or not result.training_seconds:
+    if result is None or not is_complete(result.ended) or not result.training_seconds:
         return None
     around = max(0.0, result.seconds - result.training_seconds)
     return Speed(result.updates / result.training_seconds, around)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from testbed.ended import is_complete
 from testbed.experiment.sweep import describe, text_of
 from testbed.results.figures import quality as quality_figure
 from testbed.results.figures import style
@@ -37,7 +38,7 @@ def write_figures(
     Raises:
         TestbedError: the folder cannot be written to.
     """
-    complete = [row for row in rows if row.run.ended == "completed"]
+    complete = [row for row in rows if is_complete(row.run.ended)]
     if not complete:
         return []
     quality = quality_of([row.run for row in complete])

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from testbed.ended import Ended
 from testbed.planning.node_plan import ONE_THREAD
 from testbed.runs.ending import signals
 from testbed.runs.watching import Progress
@@ -176,7 +177,7 @@ class Pool:
         worker.process.stdin.close()
         worker.process.stdout.close()
         status = worker.process.wait()
-        ended = "interrupted" if status == -signal.SIGTERM else "failed"
+        ended: Ended = "interrupted" if status == -signal.SIGTERM else "failed"
         self._end(worker, Result(ended, f"its process ended with status {status}"), display)
 
     def _end(self, worker: _Worker, result: Result, display: Display) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testbed.display.many import Screen
+from testbed.ended import is_complete
 from testbed.sweeps.pool import Job
 
 
@@ -36,10 +37,9 @@ class Shown:
     def ended(self, job: Job) -> None:
         """Count a job that has ended, and say why if it is not complete."""
         assert job.result is not None
-        completed = job.result.ended == "completed"
-        self._screen.count(completed=completed)
+        self._screen.count(completed=is_complete(job.result.ended))
         self._expected.pop(job.directory, None)
-        if not completed:
+        if job.result.ended != "completed":
             self._screen.say(f"{job.title}: {job.result.ended}: {job.result.reason}")
 
     def _left(self) -> float | None:

@@ -4,9 +4,10 @@ Started again after any interruption, it goes on where it stopped: complete runs
 one that ended early goes on from its last checkpoint, or from the beginning.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from testbed.ended import is_complete
 from testbed.experiment.sweep import Sweep
 from testbed.quantities import as_number
 from testbed.results.reading.run import Run
@@ -26,6 +27,7 @@ class Swept:
         folder: the folder of its runs, tables and figures.
         wanted: its runs.
         failed: the runs that were begun now and failed, with the reason.
+        diverged: the runs that diverged, whenever they were made.
         caught: the number of the signal that ended the work early; None if it was finished.
         table, figures: the paths of the results; empty if no run has begun.
     """
@@ -33,6 +35,7 @@ class Swept:
     folder: Path
     wanted: tuple[Wanted, ...]
     failed: tuple[Job, ...] = ()
+    diverged: tuple[Run, ...] = ()
     caught: int | None = None
     table: tuple[Path, ...] = ()
     figures: tuple[Path, ...] = ()
@@ -48,6 +51,13 @@ class Swept:
         first = self.failed[0]
         reason = first.result.reason if first.result else None
         return f"{len(self.failed)} of {len(self.wanted)} runs failed; {first.title}: {reason}"
+
+    @property
+    def divergences(self) -> str:
+        """A sentence on the runs that diverged."""
+        first = self.diverged[0]
+        of_all = f"{len(self.diverged)} of {as_number(len(self.wanted), 'run')}"
+        return f"{of_all} diverged; {first.directory.name}: {first.summary.reason}"
 
 
 def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = True) -> Swept:
@@ -72,7 +82,8 @@ def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = Tr
             (one.spec, complete[one.directory]) for one in runs if one.directory in complete
         )
         done = carry_out_missing(sweep.name, missing, folder, means, known)
-    return _with_results(Swept(folder, tuple(runs), done.failed, done.caught), sweep, figures)
+    swept = Swept(folder, tuple(runs), failed=done.failed, caught=done.caught)
+    return _with_results(swept, sweep, figures)
 
 
 def _with_results(swept: Swept, sweep: Sweep, figures: bool) -> Swept:
@@ -82,7 +93,9 @@ def _with_results(swept: Swept, sweep: Sweep, figures: bool) -> Swept:
         return swept
     table = write_table(found, sweep.keys, swept.folder)
     drawn = write_figures(found, sweep.keys, swept.folder / "figures") if figures else []
-    return Swept(swept.folder, swept.wanted, swept.failed, swept.caught, tuple(table), tuple(drawn))
+    each = {row.run.directory: row.run for row in found}
+    diverged = tuple(run for run in each.values() if run.ended == "diverged")
+    return replace(swept, diverged=diverged, table=tuple(table), figures=tuple(drawn))
 
 
 def _complete(one: Wanted) -> Run | None:
@@ -90,4 +103,4 @@ def _complete(one: Wanted) -> Run | None:
     if not (one.directory / "manifest.json").exists():
         return None
     run = Run.load(one.directory)
-    return run if run.manifest.ended == "completed" else None
+    return run if is_complete(run.manifest.ended) else None

@@ -6,7 +6,6 @@ replaced by renaming, never rewritten in place.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -280,10 +279,9 @@ class RunLog:
         """The number of different devices that each kind of fault has struck."""
         return self._faults.struck
 
-    def parameters(self, vector: npt.NDArray[np.float32]) -> str:
-        """Write the final parameters; return the SHA-256 of them as little-endian float32."""
+    def parameters(self, vector: npt.NDArray[np.float32]) -> None:
+        """Write the final parameters."""
         np.save(self.directory / "parameters.npy", vector)
-        return hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest()
 
     def note(self, **known: Any) -> None:
         """Add entries to the manifest that are known only now."""

@@ -19,7 +19,7 @@ SPEC = """\
 name: alone
 dataset: digits
 model: mlp
-training: {updates: %d}
+training: {updates: %d, learning_rate: %g}
 algorithms: [asgd]
 devices: {workers: 2}
 evaluation: {every: 10}
@@ -50,8 +50,8 @@ def isolated() -> list[str]:
     return before
 
 
-def start(folder: Path, updates: int) -> subprocess.Popen[str]:
-    (folder / "spec.yaml").write_text(SPEC % updates)
+def start(folder: Path, updates: int, learning_rate: float = 0.1) -> subprocess.Popen[str]:
+    (folder / "spec.yaml").write_text(SPEC % (updates, learning_rate))
     environment = os.environ | {
         "TESTBED_SECRET": secrets.token_hex(16),
         "PYTHONPATH": str(REPOSITORY),
@@ -99,6 +99,16 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     # Whole gradients: the parameters of the mlp, four bytes each, and little around them.
     assert int(rows[-1]["payload_bytes"]) == 30 * 109_386 * 4 == result["ingress"]["payload_bytes"]
     assert 0 < result["ingress"]["message_bytes"] - 30 * 109_386 * 4 < 30 * 200
+
+
+@pytest.mark.real
+def test_a_server_whose_run_diverges_says_so_and_ends_with_its_status(tmp_path: Path) -> None:
+    process = start(tmp_path, 60, learning_rate=50)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 3, said
+    assert "update 60 of 60: loss nan, ingress" in said
+    assert "diverged: the loss is not a finite number from update" in said
+    assert summary(tmp_path)["ended"] == "diverged"
 
 
 @pytest.mark.real

@@ -1,7 +1,6 @@
 """The run log: a run directory is valid at any moment, and complete at the end."""
 
 import contextlib
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +65,7 @@ def test_closing_the_log_writes_parquet_and_removes_the_streams(log: RunLog) -> 
     log.updates(rows(1, 3))
     log.evaluation(row(3))
     vector = np.array([1.5, -2.0], np.float32)
-    assert log.parameters(vector) == hashlib.sha256(vector.astype("<f4").tobytes()).hexdigest()
+    log.parameters(vector)
     log.close("completed", None, {"updates": 3})
     table = pq.read_table(log.directory / "updates.parquet")
     assert table.column_names == list(UPDATE.names or ())

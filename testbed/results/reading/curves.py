@@ -8,7 +8,7 @@ the other seeds.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
+from testbed.ended import is_complete
 from testbed.results.reading.finding import distinct, names_of
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
 from testbed.results.reading.run import Run
@@ -74,9 +75,11 @@ class Curve:
 
     @property
     def title(self) -> str:
-        """The name, with the number of seeds or, if its only run did not complete, how it ended."""
+        """The name, with the number of seeds, and how runs ended that are not ``completed``."""
         if len(self.runs) > 1:
-            return f"{self.name} ({len(self.runs)} seeds)"
+            ends = Counter(run.ended for run in self.runs if run.ended != "completed")
+            words = [f"{len(self.runs)} seeds", *(f"{n} {ended}" for ended, n in ends.items())]
+            return f"{self.name} ({', '.join(words)})"
         ended = self.runs[0].ended
         return self.name if ended == "completed" else f"{self.name} ({ended})"
 
@@ -124,7 +127,7 @@ def curves_of(runs: Sequence[Run]) -> tuple[Curve, ...]:
     earlier: dict[Hashable, int] = defaultdict(int)
     for run in runs:
         key: Hashable = _all_but_seed(run)
-        if key is None or run.ended != "completed":
+        if key is None or not is_complete(run.ended):
             key = run.directory
         same_seed = (key, run.manifest.seed)
         groups[(key, earlier[same_seed])].append(run)

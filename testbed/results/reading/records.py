@@ -10,9 +10,11 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
+from testbed.ended import Ended
 from testbed.results.reading.quality import Quality
 
-Ended: TypeAlias = Literal["running", "completed", "interrupted", "failed"]
+State: TypeAlias = Ended | Literal["running"]
+"""The state of a run: ``running``, or how it ended."""
 
 
 def _number(value: object) -> object:
@@ -184,7 +186,7 @@ class Manifest(_Record):
     seed: int
     started: Timestamp
     finished: Timestamp | None = None
-    ended: Ended
+    ended: State
     reason: str | None = None
     engine: Literal["emulation", "simulation"] = "emulation"
     clock: Literal["wall", "virtual"] = "wall"
@@ -330,6 +332,7 @@ class Summary(_Record):
     updates: int
     best_accuracy: Number = None
     final_accuracy: Number = None
+    final_loss: Number = None
     measure: Measure | None = None
     ingress: Ingress
     servers: dict[str, Ingress] = {}
@@ -344,7 +347,7 @@ class Summary(_Record):
     peers: dict[str, Peer] = {}
     utilisation: UtilisationSummary | None = None
     traffic: Traffic | None = None
-    ended: Ended
+    ended: State
     reason: str | None = None
     reconstructed: bool = False
 

@@ -5,6 +5,7 @@ curve and the journals are read on first use and then kept. A run whose orchestr
 summary: one is put together from its journals and marked as ``reconstructed``.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import psutil
 import yaml
 from pydantic import ValidationError
 
+from testbed.ended import diverged_at, is_complete, not_finite_from
 from testbed.quantities import as_duration
 from testbed.results.reading.faults import FaultOccurrence, read_faults, struck
 from testbed.results.reading.journals import (
@@ -28,7 +30,7 @@ from testbed.results.reading.journals import (
 )
 from testbed.results.reading.over_links import LinkUse, read_over_links
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
-from testbed.results.reading.records import Ended, Event, Ingress, Manifest, Measure, Summary
+from testbed.results.reading.records import Event, Ingress, Manifest, Measure, State, Summary
 from testbed.results.reading.utilisation import Utilisation, read_utilisation
 
 KILLED = "the orchestrator was killed"
@@ -79,9 +81,8 @@ class Evaluations:
 
     @property
     def diverged_at(self) -> int | None:
-        """The iteration of the first evaluation whose loss was not a finite number, or None."""
-        bad = np.flatnonzero(~np.isfinite(self.loss))
-        return int(self.iteration[bad[0]]) if len(bad) else None
+        """The iteration of the evaluation from which on no loss is a finite number, or None."""
+        return diverged_at(self.iteration, self.loss)
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,17 @@ class Run:
         """The run's end and its results, or those known so far."""
         try:
             content = json.loads((self.directory / "summary.json").read_bytes())
-            return Summary.model_validate(content | {"reconstructed": False})
+            found = Summary.model_validate(content | {"reconstructed": False})
         except (OSError, ValueError, TypeError):  # not written yet, or cut off by a kill
-            return self._reconstructed()
+            found = self._reconstructed()
+        if found.ended != "completed" or "final_loss" in found.model_fields_set:
+            return found
+        # It was written before there was a word for a run that diverges.
+        with contextlib.suppress(NoRunError):
+            if (iteration := self.evaluations.diverged_at) is not None:
+                told = {"ended": "diverged", "reason": not_finite_from(iteration)}
+                return found.model_copy(update=told)
+        return found
 
     @property
     def clock(self) -> str:
@@ -158,7 +167,7 @@ class Run:
         return f"{took} by the virtual clock, {as_duration(summary.host_seconds)} by the host's"
 
     @property
-    def ended(self) -> Ended:
+    def ended(self) -> State:
         """The run's status; ``running`` only while its orchestrator lives."""
         return self.summary.ended
 
@@ -229,7 +238,7 @@ class Run:
     @cached_property
     def payload_of_no_update(self) -> int:
         """Payload bytes that came in by the last update with pushes that are not in the journal."""
-        if self.summary.ended != "completed" or self.summary.peers:
+        if not is_complete(self.summary.ended) or self.summary.peers:
             return 0
         journalled = int(self.pushes.column("payload_bytes").to_numpy().sum())
         return max(0, self.summary.ingress.payload_bytes - journalled)

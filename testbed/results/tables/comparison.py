@@ -13,7 +13,7 @@ from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import crashed
 from testbed.results.reading.finding import distinct_names
 from testbed.results.reading.quality import ACCURACY, Quality
-from testbed.results.reading.records import Ended
+from testbed.results.reading.records import State
 from testbed.results.reading.run import Run
 from testbed.results.tables.reaching import baseline_of, goal_of
 from testbed.results.tables.verdict import verdict
@@ -21,8 +21,9 @@ from testbed.results.tables.verdict import verdict
 if TYPE_CHECKING:
     from rich.table import Table
 
-STYLES: dict[Ended, str] = {
+STYLES: dict[State, str] = {
     "completed": "green",
+    "diverged": "magenta",
     "running": "cyan",
     "interrupted": "yellow",
     "failed": "red",
@@ -53,7 +54,7 @@ class Row:
     run: str
     algorithm: str
     seed: int
-    ended: Ended
+    ended: State
     reason: str | None
     updates: int
     best_accuracy: float | None
@@ -154,7 +155,7 @@ class Comparison:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A sentence for each run that did not complete, and the warnings."""
+        """A sentence for each run that is not ``completed``, and the warnings."""
         ended = tuple(
             f"{row.name}: {row.ended}" + (f" ({row.reason})" if row.reason else "")
             for row in self.rows

@@ -1,0 +1,79 @@
+"""How a run has ended: the words of ``ended`` in its files, and what follows from each.
+
+Everything that asks how a run ended asks here: whether it is complete (``testbed resume`` and a sweep
+leave it as it is), and the exit status of the command that carried it out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Ended: TypeAlias = Literal["completed", "diverged", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A way in which a run ends.
+
+    Attributes:
+        meaning: what it says of the run, in words.
+        complete: True if the run has made all its updates: it is not resumed, and not made again.
+        status: the exit status of a command; an interruption by a signal has that signal's.
+    """
+
+    meaning: str
+    complete: bool
+    status: int
+
+
+STATES: Mapping[Ended, State] = MappingProxyType(
+    {
+        "completed": State("it has made all its updates", complete=True, status=0),
+        "diverged": State(
+            "it has made all its updates, and its parameters or their loss are not finite numbers",
+            complete=True,
+            status=3,
+        ),
+        "failed": State("it could not go on", complete=False, status=1),
+        "interrupted": State("a signal or a kill has stopped it", complete=False, status=1),
+    }
+)
+"""By the word, the best end first."""
+
+
+def is_complete(ended: str) -> bool:
+    """Return True if a run that has ended so, or is ``running``, has made all its updates."""
+    return ended in STATES and STATES[ended].complete  # type: ignore[index]
+
+
+def worst(summaries: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the first of the summaries with the worst end; None if all runs are ``completed``."""
+    order = list(STATES)
+    found = max(summaries, key=lambda one: order.index(one["ended"]), default=None)
+    return None if found is None or found["ended"] == "completed" else found
+
+
+def diverged_at(
+    iterations: Sequence[int] | npt.NDArray[np.int64],
+    losses: Sequence[float] | npt.NDArray[np.float64],
+) -> int | None:
+    """Return the update of the first evaluation from which on no loss is finite.
+
+    Args:
+        iterations, losses: of each evaluation, in order.
+
+    Returns:
+        None if the last loss is finite, or there is none.
+    """
+    finite = np.flatnonzero(np.isfinite(losses))
+    first = int(finite[-1]) + 1 if len(finite) else 0
+    return int(iterations[first]) if first < len(losses) else None
+
+
+def not_finite_from(iteration: int) -> str:
+    """Return the reason of a run whose losses are not finite from an update on."""
+    return f"the loss is not a finite number from update {iteration:,} on"
