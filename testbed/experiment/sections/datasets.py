@@ -55,10 +55,11 @@ class DatasetSpec(FunctionSection):
             path = (folder / Path(name).expanduser()).resolve()
             if name and path.exists():
                 return str(path)
+        where = f" in {folder.absolute()}" if folder and not Path(name).is_absolute() else ""
         near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
         raise ValueError(
-            f"'{name}' is neither a dataset ({', '.join(DATASETS)}) nor an existing directory or file"
-            + (f"; did you mean '{near[0]}'?" if near else "")
+            f"'{name}' is neither a dataset ({', '.join(DATASETS)}) nor an existing directory or "
+            f"file{where}" + (f"; did you mean '{near[0]}'?" if near else "")
         )
 
 

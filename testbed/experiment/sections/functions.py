@@ -104,7 +104,8 @@ def path_beside(path: str, info: ValidationInfo) -> str:
         found = (folder / Path(path).expanduser()).resolve()
         if found.exists():
             return str(found)
-    raise ValueError(f"there is no file or folder '{path}'")
+    where = f" in {folder.absolute()}" if folder and not Path(path).is_absolute() else ""
+    raise ValueError(f"there is no file or folder '{path}'{where}")
 
 
 PathBeside = Annotated[str, AfterValidator(path_beside)]

@@ -22,6 +22,9 @@ from testbed.learning.inputs import COLOUR_32, GREY_28, Inputs
 
 DIGITS, CIFAR10, CIFAR10_JPEG = "digits", "cifar10", "cifar10-jpeg"
 
+_FILES = (arrays.SUFFIX, *image_folders.ARCHIVES)
+"""The ends of the names of files that are datasets."""
+
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Choice: TypeAlias = Callable[[Array], npt.NDArray[np.int64] | None]
 """Returns, from the labels of all training images, those that are used; None for all."""
@@ -55,7 +58,7 @@ def place_of(name: str) -> Path | None:
     """Return the directory or file that has a dataset; None if it is bundled with a library.
 
     Raises:
-        DataError: it is not on this host.
+        DataError: it is not on this host, or the path is of something else.
         SpecError: there is no such dataset.
     """
     if name == DIGITS:
@@ -67,8 +70,13 @@ def place_of(name: str) -> Path | None:
     if name == CIFAR10_JPEG:
         place = _jpeg()
         return place if place.is_dir() else place.parent
-    if Path(name).exists():
-        return Path(name)
+    path = Path(name)
+    if path.is_dir() or (path.is_file() and path.name.endswith(_FILES)):
+        return path
+    if path.exists():  # reading a pipe or a device would never end
+        raise DataError(
+            f"{path} is not a dataset: a path is a directory, or a file {', '.join(_FILES)}"
+        )
     raise SpecError(
         f"there is no dataset {name!r}: it is neither one of {', '.join(names())} nor a path"
     )

@@ -1,6 +1,8 @@
 """Datasets of one's own: arrays, and images in folders or archives."""
 
+import os
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from PIL import Image
 
 from testbed.errors import DataError, SpecError
+from testbed.learning.data import arrays as own_arrays
 from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.data.datasets import contents, load, training_labels
 from testbed.learning.data.holdings import holdings
@@ -44,12 +47,31 @@ def test_arrays_are_read_channels_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"test_labels": None}, "has no test_labels: a dataset has train_images"),
+        (
+            {"test_labels": None},
+            r"own\.npz has test_images, train_images, train_labels: a dataset has train_images, ",
+        ),
+        (
+            {"train_images": np.full((30, 6, 5, 3), 300)},
+            r"train_images is int64 .*uint8, 0 to 255,",
+        ),
+        (
+            {"train_images": np.zeros((30, 3, 32, 32), np.uint8)},
+            "with channels first: channels are",
+        ),
+        ({"train_images": np.zeros((0, 6, 5), np.uint8)}, r"train_images is uint8 of shape \(0, 6"),
+        ({"train_labels": np.arange(30) / 2}, "train_labels is float64"),
+        ({"train_labels": np.full(30, np.nan)}, "train_labels is float64"),
+        ({"train_labels": np.zeros((30, 1), int)}, r"train_labels is int64 of shape \(30, 1\)"),
+        ({"train_labels": np.full(30, 256)}, "outside of 0 to 255"),
         ({"train_images": np.zeros((30, 6, 5))}, "train_images is float64"),
         ({"train_labels": np.arange(29)}, r"train_labels is int64 of shape \(29,\)"),
         ({"train_labels": np.arange(30) - 1}, "outside of 0 to 255"),
         ({"test_images": np.zeros((8, 5, 5, 3), np.uint8)}, "test images of"),
-        ({"test_labels": np.array([{}] * 8)}, "cannot be read as a file of arrays"),
+        (
+            {"test_labels": np.array([{}] * 8)},
+            r"own\.npz: test_labels cannot be read: Object arrays",
+        ),
     ],
 )
 def test_arrays_of_no_dataset_are_refused(
@@ -57,6 +79,79 @@ def test_arrays_of_no_dataset_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=said):
         load(str(arrays(tmp_path / "own.npz", **changes)))
+
+
+def test_names_of_others_are_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "keras.npz"
+    np.savez(path, x_train=1, y_train=1, x_test=1, y_test=1)
+    with pytest.raises(DataError) as raised:
+        load(str(path))
+    assert str(raised.value) == (
+        f"{path} has x_test, x_train, y_test, y_train: a dataset has train_images, train_labels, "
+        "test_images, test_labels"
+    )
+    np.savez(path, **{f"array{i:02}": 1 for i in range(99)})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"has array00, .*, array09 and 89 more: a dataset"):
+        load(str(path))
+
+
+def test_one_array_is_no_file_of_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "one.npz"
+    with path.open("wb") as file:
+        np.save(file, np.zeros((3, 4, 4), np.uint8))
+    with pytest.raises(DataError, match=r"one\.npz is one array \(\.npy\)"):
+        load(str(path))
+
+
+def test_arrays_larger_than_memory_are_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = arrays(tmp_path / "own.npz")
+    monkeypatch.setattr(os, "sysconf", lambda _: 50)
+    with pytest.raises(
+        DataError, match=r"unpacks to [\d,]+ bytes, more than this host's memory of"
+    ):
+        load(str(path))
+
+
+def test_a_header_that_claims_more_than_there_is_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.npz"
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (9000000000000, 28, 28), }"
+    claims = b"\x93NUMPY\x01\0" + (len(header) + 1).to_bytes(2, "little") + header + b"\n"
+    with zipfile.ZipFile(path, "w") as file:
+        for key in own_arrays.KEYS:
+            file.writestr(f"{key}.npy", claims)
+    with pytest.raises(DataError, match=r"own\.npz cannot be read as a file of arrays: "):
+        load(str(path))
+
+
+def test_a_damaged_file_of_arrays_is_named(tmp_path: Path) -> None:
+    path = arrays(tmp_path / "own.npz")
+    content, generator = path.read_bytes(), np.random.default_rng(5)
+    damaged = [content[:length] for length in range(0, len(content), 40)]
+    for _ in range(300):
+        changed = bytearray(content)
+        changed[generator.integers(len(content))] ^= 1 << generator.integers(8)
+        damaged.append(bytes(changed))
+    for one in damaged:
+        path.write_bytes(one)
+        try:
+            own_arrays.read(path)
+        except DataError as error:
+            assert str(error).startswith(str(path))
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["pipe.npz", "pipe.tar", "table.csv", "pipe"])
+def test_a_path_that_is_no_dataset_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.startswith("pipe"):
+        os.mkfifo(path)
+    else:
+        path.write_text("1,2\n")
+    for ask in (load, inputs_of):
+        with pytest.raises(DataError, match=rf"{name} is not a dataset: a path is a directory, or"):
+            ask(str(path))
 
 
 def images(directory: Path) -> Path:
