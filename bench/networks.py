@@ -183,19 +183,25 @@ def _link(made: Experiment, draw: np.random.Generator) -> dict[str, Any]:
 def _graph(draw: np.random.Generator, clock: str) -> dict[str, Any]:
     """Draw a connected graph of 2 to 9 routers, in networkx's node-link format.
 
-    Some of its links say no rate or delay, and some pairs of routers have two links.
+    Some of its links say no rate or delay. Some pairs of routers have two links, or one with two
+    directions that differ.
     """
     count = int(draw.integers(2, 10))
     pairs = [(int(draw.integers(i)), i) for i in range(1, count)]  # each to an earlier one
     more = draw.integers(count, size=(int(draw.integers(count)), 2)).tolist()
     edges: list[dict[str, Any]] = []
-    for one, other in [*pairs, *((one, other) for one, other in more if one != other)]:
+    directed = bool(draw.integers(2))
+    pairs += [(one, other) for one, other in more if one != other]
+    if directed:
+        pairs = list(dict.fromkeys((min(pair), max(pair)) for pair in pairs))
+        pairs += [(other, one) for one, other in pairs]
+    for one, other in pairs:
         edge = {"source": one, "target": other, "rate": _one(draw, None, *_RATES[clock])}
         if clock == "virtual":
             edge["delay"] = _one(draw, None, "1ms", "8ms")
         edges.append({key: value for key, value in edge.items() if value is not None})
     nodes = [{"id": i, "name": f"router-{i}"} for i in range(count)]
-    return {"nodes": nodes, "edges": edges}
+    return {"directed": directed, "nodes": nodes, "edges": edges}
 
 
 def _one(draw: np.random.Generator, *options: Any) -> Any:

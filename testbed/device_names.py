@@ -16,9 +16,23 @@ def server_names(count: int) -> tuple[str, ...]:
     return (SERVER_NAME,) if count == 1 else tuple(f"{SERVER_NAME}-{i}" for i in range(count))
 
 
+def may_be_a_device(name: str) -> bool:
+    """Return True for a name that the testbed gives to a device or machine of one run or another."""
+    return name in (SERVER_NAME, EVALUATOR_NAME, COORDINATOR_NAME) or any(
+        _is_numbered(name, role)
+        for role in (SERVER_NAME, "worker", "peer", "aggregator", "machine")
+    )
+
+
+def _is_numbered(name: str, role: str) -> bool:
+    """Return True for a role's name and a number, and False for ``server-room``."""
+    before, dash, number = name.partition("-")
+    return before == role and dash == "-" and number.isascii() and number.isdecimal()
+
+
 def is_server(name: str) -> bool:
     """Return True if a device's name is that of a parameter server."""
-    return name == SERVER_NAME or name.startswith(f"{SERVER_NAME}-")
+    return name == SERVER_NAME or _is_numbered(name, SERVER_NAME)
 
 
 def server_place(name: str) -> int:
@@ -49,7 +63,7 @@ def machine_name(number: int) -> str:
 
 def is_aggregator(name: str) -> bool:
     """Return True if a device's name is that of an aggregator."""
-    return name.startswith("aggregator-")
+    return _is_numbered(name, "aggregator")
 
 
 def aggregator_name(index: int) -> str:
@@ -59,7 +73,7 @@ def aggregator_name(index: int) -> str:
 
 def is_peer(name: str) -> bool:
     """Return True if a device's name is that of a peer."""
-    return name.startswith("peer-")
+    return _is_numbered(name, "peer")
 
 
 def peer_name(number: int) -> str:

@@ -126,23 +126,17 @@ def _attached(
     graph = graph_source.read(section)
     if spec.clock == "virtual":
         for edge in graph.edges:
-            if edge.shape.loss or edge.shape.queue is not None:
+            if any(one.loss or one.queue is not None for one in (edge.there, edge.back)):
                 raise SpecError(
                     "network.graph: under the virtual clock nothing is lost and no queue is full: take "
                     f"loss and queue out (the link {edge.one} to {edge.other} has one), or use `clock: "
                     "wall`"
                 )
-    taken = {link.node for link in links}
-    for router in graph.routers:
-        if router in taken:
-            raise SpecError(
-                f"network.graph: the node '{router}' is called as a device is: rename it"
-            )
     inside = {link.index for link in links if link.router in machines}
     devices = [link for link in links if link.index >= 2 and link.index not in inside]
     first = max(link.index for link in links) + 1
     between = [
-        Link(edge.one, first + i, edge.shape, edge.shape, router=edge.other)
+        Link(edge.one, first + i, edge.there, edge.back, router=edge.other)
         for i, edge in enumerate(graph.edges)
     ]
     places = range(len(graph.routers))
@@ -168,7 +162,7 @@ def _attached(
 
 def _centre(graph: graph_source.Graph) -> str:
     """Return the router with the shortest ways to all others, by delay, and of several the first."""
-    links = [Link(e.one, i, e.shape, e.shape, e.other) for i, e in enumerate(graph.edges)]
+    links = [Link(e.one, i, e.there, e.back, e.other) for i, e in enumerate(graph.edges)]
     # Any router may be beside the core here: that link has no length.
     network = Network((*links, Link(graph.routers[0], len(links))), graph.routers)
     return min(

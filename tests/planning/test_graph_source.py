@@ -107,6 +107,20 @@ def test_the_virtual_clock_gets_the_ways_to_the_server(tmp_path: Path) -> None:
     assert celle is not None and (list(celle.up), celle.up_delay) == ([], 0.0)
 
 
+def test_the_virtual_clock_gets_each_direction_of_a_directed_graph(tmp_path: Path) -> None:
+    edges = [
+        {"source": 0, "target": 1, "rate": "100mbit", "delay": "5ms"},
+        {"source": 1, "target": 0, "rate": "10mbit", "delay": "1ms"},
+    ]
+    graph = written(tmp_path, {"directed": True, "nodes": TRIANGLE["nodes"][:2], "edges": edges})
+    one = planned(tmp_path, graph.replace("}", ", server: Aachen}"))
+    route = one.settings.route(1)  # at Bad Ems
+    rates = one.settings.network.shared_rates
+    assert route is not None
+    assert ([rates[i] for i in route.up], route.up_delay) == ([10_000_000], 0.001)
+    assert ([rates[i] for i in route.down], route.down_delay) == ([100_000_000], 0.005)
+
+
 def test_where_devices_are_attached_at_random_depends_on_the_seed_only(tmp_path: Path) -> None:
     graph = "{topohub: sndlib/germany50}"
 
@@ -156,13 +170,19 @@ def changed(**changes: Any) -> dict[str, Any]:
             "is not connected: no way leads from Aachen to Celle",
         ),
         (changed(nodes=[]), "has no nodes"),
-        (changed(nodes=[{"name": "x"}]), "a node or an edge has no 'id': {'name': 'x'}"),
-        (changed(edges=[{"source": 0, "target": 9}]), "an edge leads to '9', which is no node"),
+        (changed(nodes=[{"name": "x"}]), "has a node without 'id': {'name': 'x'}"),
+        (
+            changed(edges=[{"source": 0, "target": 9}]),
+            "has an edge that leads to '9', which is no node",
+        ),
         (
             changed(edges=[{"source": 0, "target": 1, "rate": "fast"}]),
-            "rate of the link Aachen to Bad-Ems: 'fast' is not a rate",
+            "graph.json gives the edge from Aachen to Bad-Ems a wrong rate: 'fast' is not a rate",
         ),
-        (changed(edges=[{"source": 0, "target": 1, "rate": 0}]), "has a rate of 0, and"),
+        (
+            changed(edges=[{"source": 0, "target": 1, "rate": 0}]),
+            "a wrong rate: at a rate of 0 nothing would pass",
+        ),
         (changed(nodes=[*TRIANGLE["nodes"], {"id": 3, "name": "core"}]), "called 'core'"),
         (changed(nodes=[*TRIANGLE["nodes"][:2], {"id": 2, "name": "worker-1"}]), "'worker-1'"),
     ],
