@@ -10,7 +10,7 @@ from testbed.algorithms.learning_rate import Constant
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
-from testbed.experiment.labels import check_name
+from testbed.experiment.labels import check_experiment
 from testbed.experiment.profiles.hardware import HARDWARE
 from testbed.experiment.sections.datasets import DATASETS, DatasetSpec, TextSpec, function_section
 from testbed.experiment.sections.device_classes import DeviceClassSpec, mean_over_devices
@@ -173,7 +173,7 @@ class Contents(Section):
         examples=[{"seed": [1, 2, 3], "algorithms.adacomp.ratio": [0.1, 0.01]}],
     )
 
-    _check_name = field_validator("name")(check_name)
+    _check_name = field_validator("name")(check_experiment)
 
     @property
     def peers(self) -> list[str]:

@@ -32,6 +32,17 @@ def check_name(name: str) -> str:
     return name
 
 
+def check_experiment(name: str) -> str:
+    """Return ``name`` if an experiment can have it.
+
+    Raises:
+        ValueError: it cannot be a folder's name, or it is what commands call the newest run.
+    """
+    if name == "latest":
+        raise ValueError("'latest' is what commands call the newest run: use another name")
+    return check_name(name)
+
+
 def labels(algorithms: Sequence[Options]) -> tuple[str, ...]:
     """Return one label per algorithm, in their order, all different.
 

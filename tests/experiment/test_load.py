@@ -155,6 +155,7 @@ def test_a_missing_key_is_reported_with_an_example(good: Path) -> None:
         ("  - asgd", "  - []", "6: algorithms.0: must be a name or a mapping, not a list"),
         ("name: adacomp", "name: [1]", "8: algorithms.2.name: a list is not one of asgd, "),
         ("name: good", "name: a/b", "1: name: 'a/b' cannot be a folder's name"),
+        ("name: good", "name: latest", "1: name: 'latest' is what commands call the newest run"),
         ("name: good", "name: good\nseed: -1", "2: seed: must be at least 0, not -1"),
         ("name: good", "name: good\nseed: 1.5", "2: seed: must be a whole number, not 1.5"),
         ("name: good", "name: good\nseed: on", "2: seed: must be a whole number, not 'on'"),

@@ -9,6 +9,7 @@ from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.network.links import CORE, MOST_PAIRS, Shape
 from testbed.planning.plan import Plan, plan
+from testbed.planning.routes import routes
 
 BASE = """
 name: shared
@@ -106,8 +107,17 @@ def test_a_share_that_is_too_small_for_a_device_makes_no_router(tmp_path: Path) 
             "{name: a, number: 5}, {name: a, number: 5}",
             "'a' is already the name of network.clusters.0",
         ),
-        ("{name: core, share: 1}", "'core' is the name of a node that every run may have"),
-        ("{name: worker-3, share: 1}", "'worker-3' is the name of a node that every run may have"),
+        *(
+            (
+                f"{{name: {name}, share: 1}}",
+                f"'{name}' is the name of a node that every run may have",
+            )
+            for name in ("core", "server", "evaluator", "coordinator")
+        ),
+        *(
+            (f"{{name: {role}-3, share: 1}}", "-3' is the name of a node that every run may have")
+            for role in ("server", "worker", "peer", "aggregator", "machine")
+        ),
         ("{name: a b, share: 1}", "'a b' cannot be a cluster's name: use up to 64 letters"),
         ("{name: a, classes: [fast]}", "there is no class 'fast' in devices.classes: none"),
     ],
@@ -116,6 +126,12 @@ def test_a_wrong_cluster_is_refused_in_one_sentence(
     tmp_path: Path, clusters: str, said: str
 ) -> None:
     assert said in refused(tmp_path, clusters)
+
+
+def test_a_cluster_that_only_begins_like_a_device_is_a_router(tmp_path: Path) -> None:
+    clusters = "network: {clusters: [{name: server-room, share: 1, uplink: 10mbit}]}\n"
+    (found,) = routes(planned(tmp_path, clusters))
+    assert found.there.limit == "uplink of server-room"
 
 
 def test_a_class_must_be_in_exactly_one_cluster(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The experiment file's links that several devices share: the server's own, and those of clusters."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
+from testbed.device_names import may_be_a_device
 from testbed.durations.shares import apportion
 from testbed.experiment.sections.directions import (
     DirectedDuration,
@@ -32,7 +31,6 @@ from testbed.experiment.units import Limit, Share
 from testbed.network.links import CORE
 
 _PATH = ("network", "clusters")
-_TAKEN = (CORE, SERVER_NAME, EVALUATOR_NAME, COORDINATOR_NAME)
 
 
 class SharedLinkSpec(Section):
@@ -90,7 +88,7 @@ class SharedLinkSpec(Section):
 
 def _check_name(name: str) -> str:
     check_name(name, "a cluster")
-    if name in _TAKEN or re.fullmatch(r"(worker|peer)-[0-9]+", name):
+    if name == CORE or may_be_a_device(name):
         raise ValueError(f"'{name}' is the name of a node that every run may have: use another")
     return name
 
