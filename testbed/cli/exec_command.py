@@ -49,28 +49,59 @@ def exec_(
     such program, 125 if the device cannot be entered. It ends with the device or the run, and what it
     leaves in the background ends with it.
     """
-    from testbed.errors import EntryError
-    from testbed.nodes.visiting import VisitError, visit
-    from testbed.runs.device_place import place_of
+    from testbed.errors import EntryError, TestbedError
+    from testbed.nodes.other_user import run_as
+    from testbed.runs.device_place import owner_of_run
     from testbed.runs.running import running_runs
 
     chosen = _choose(running_runs(), run)
+    owner = owner_of_run(chosen)
+
+    def enter() -> int:
+        return _enter(chosen, device, command or [], host_files=host_files)
+
+    def enter_as_owner() -> int:
+        try:
+            return enter()
+        except TestbedError as error:
+            print(f"testbed: {error}", file=sys.stderr)
+            return error.exit_status
+
+    if owner.user == os.geteuid():
+        status = enter()
+    elif os.geteuid() == 0:
+        status = run_as(owner, enter_as_owner)
+    else:
+        raise EntryError(f"{chosen.id} is another user's run: enter its devices as root")
+    sys.exit(128 - status if status < 0 else status)
+
+
+def _enter(run: "Run", device: str, command: list[str], *, host_files: bool) -> int:
+    """Run a command in a device, with the rights that this process has; return its exit status.
+
+    Raises:
+        EntryError: the device cannot be entered.
+    """
+    from testbed.errors import EntryError
+    from testbed.nodes.visiting import VisitError, visit
+    from testbed.runs.device_place import place_of
+
     try:
-        with place_of(chosen, device, host_files=host_files) as found:
+        with place_of(run, device, host_files=host_files) as found:
             environment = dict(os.environ) if found.environment is None else found.environment
             shell = environment.get("SHELL") or "/bin/sh"
             status = visit(found.place, command or [shell], environment)
     except VisitError as error:
         if error.status is None:
-            raise EntryError(f"{device} of {chosen.id} cannot be entered: {error}") from error
-        print(f"testbed: {device} of {chosen.id}: {error}", file=sys.stderr)
-        sys.exit(error.status)
+            raise EntryError(f"{device} of {run.id} cannot be entered: {error}") from error
+        print(f"testbed: {device} of {run.id}: {error}", file=sys.stderr)
+        return error.status
     if status == -signal.SIGKILL:
         print(
             f"testbed: {device} was killed, or its run has ended, and the command with it",
             file=sys.stderr,
         )
-    sys.exit(128 - status if status < 0 else status)
+    return 128 - status if status < 0 else status
 
 
 def _choose(running: "tuple[Run, ...]", text: str | None) -> "Run":

@@ -34,12 +34,18 @@ def enter(first: int) -> None:
     Raises:
         OSError: the container has ended, or this process is not root.
     """
-    user, group = (_ids(first, which) for which in ("Uid", "Gid"))
+    # A process that has taken the id of one that ended is not found through a descriptor.
+    opened = os.open(f"/proc/{first}", os.O_RDONLY | os.O_CLOEXEC)
+    process = Path(f"/proc/self/fd/{opened}")
+    if not (process / "ns" / "pid").samefile("/proc/self/ns/pid"):
+        raise ProcessLookupError(f"process {first} is not the container's")
+    user, group = (_ids(process, which) for which in ("Uid", "Gid"))
     handles = {
-        name: os.open(f"/proc/{first}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        for name in _NAMESPACES
+        name: os.open(process / "ns" / name, os.O_RDONLY | os.O_CLOEXEC) for name in _NAMESPACES
     }
-    for members in control_groups(first):
+    groups = list(control_groups(process))
+    os.close(opened)
+    for members in groups:
         members.write_text("0")
     for name, kind in _NAMESPACES.items():
         linux.setns(handles[name], kind)
@@ -48,10 +54,15 @@ def enter(first: int) -> None:
     linux.give_up_privileges(user, group)
 
 
-def control_groups(process: int) -> Iterator[Path]:
-    """Yield the ``cgroup.procs`` files of a process's groups, one for each mounted hierarchy."""
+def control_groups(process: int | Path) -> Iterator[Path]:
+    """Yield the ``cgroup.procs`` files of a process's groups, one for each mounted hierarchy.
+
+    Args:
+        process: its id, or its folder in /proc.
+    """
+    folder = Path("/proc", str(process))
     groups: dict[str, str] = {}
-    for line in Path(f"/proc/{process}/cgroup").read_text().splitlines():
+    for line in (folder / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         groups |= dict.fromkeys(controllers.split(","), path)
     done = set()
@@ -64,9 +75,9 @@ def control_groups(process: int) -> Iterator[Path]:
             yield mount.point / group.removeprefix(mount.root).lstrip("/") / "cgroup.procs"
 
 
-def _ids(process: int, which: str) -> int:
-    """Return the effective user or group of a process; ``which`` is "Uid" or "Gid"."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+def _ids(process: Path, which: str) -> int:
+    """Return the effective user or group of a process in /proc; ``which`` is "Uid" or "Gid"."""
+    for line in (process / "status").read_text().splitlines():
         name, _, values = line.partition(":")
         if name == which:
             return int(values.split()[1])

@@ -5,7 +5,8 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +34,8 @@ _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
+_NS_GET_USERNS = 0xB701
+_NS_GET_OWNER_UID = 0xB704
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -95,13 +98,24 @@ def show_own_proc() -> None:
     _checked(_libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
 
 
+def hide_own_proc() -> None:
+    """Keep other processes of this user from tracing this process and reading its memory.
+
+    It lasts until the next exec.
+    """
+    _checked(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+
+
 def mount_proc() -> None:
     """Mount the /proc of this process's pid namespace."""
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
-def give_up_privileges(user: int, group: int) -> None:
+def give_up_privileges(user: int, group: int, groups: Sequence[int] = ()) -> None:
     """Become an ordinary user for good: without capabilities, which no program can regain.
+
+    Args:
+        groups: the supplementary groups.
 
     Raises:
         OSError: the calling process may not change its user.
@@ -109,10 +123,24 @@ def give_up_privileges(user: int, group: int) -> None:
     capability = 0
     while _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
         capability += 1  # until the kernel knows no more capabilities
-    os.setgroups([])
+    os.setgroups(groups)
     os.setresgid(group, group, group)
     os.setresuid(user, user, user)
     _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+
+
+def owning_user_namespace(namespace: int) -> int:
+    """Return a new descriptor of the user namespace in which ``namespace`` was made.
+
+    Raises:
+        PermissionError: that is not this process's own user namespace, and none below it.
+    """
+    return fcntl.ioctl(namespace, _NS_GET_USERNS)
+
+
+def owner_of_user_namespace(user_namespace: int) -> int:
+    """Return the user, as this process numbers users, who made a user namespace."""
+    return int.from_bytes(fcntl.ioctl(user_namespace, _NS_GET_OWNER_UID, bytes(4)), sys.byteorder)
 
 
 @contextmanager

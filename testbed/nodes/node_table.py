@@ -6,12 +6,15 @@ look into the agent's /proc can read. So nothing is written anywhere, and nothin
 
 import contextlib
 import json
+import operator
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 _NAME = "testbed-nodes"
+_LARGEST = 64 << 20
+"""The most bytes of a table; 100,000 nodes take 3 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +39,36 @@ class NodeTable:
             json.dump(asdict(self), file)
 
 
-def table_of(agent: int) -> NodeTable | None:
+def table_of(agent: Path) -> NodeTable | None:
     """Return the table that a process has published; None if it has none, or has ended.
+
+    Args:
+        agent: its folder in /proc.
 
     Raises:
         PermissionError: the process is another user's.
+        ValueError: what it has published is no table.
     """
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for descriptor in Path(f"/proc/{agent}/fd").iterdir():
-            if _NAME in str(descriptor.readlink()):
-                content = json.loads(descriptor.read_bytes())
-                return NodeTable(**content | {"routers": tuple(content["routers"])})
+        for descriptor in (agent / "fd").iterdir():
+            if str(descriptor.readlink()).startswith(f"/memfd:{_NAME}"):
+                return _table(descriptor)
     return None
+
+
+def _table(path: Path) -> NodeTable:
+    # Another file of this name may be one at which an open would wait.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        text = file.read(_LARGEST + 1)
+    try:
+        if len(text) > _LARGEST:
+            raise ValueError
+        content = json.loads(text)
+        return NodeTable(
+            {str(name): operator.index(number) for name, number in content["networks"].items()},
+            tuple(map(str, content["routers"])),
+            {str(name): operator.index(number) for name, number in content["containers"].items()},
+            None if content["fork_server"] is None else operator.index(content["fork_server"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ValueError("what its agent holds is no table of nodes") from None

@@ -36,10 +36,3 @@ def enter_user_namespace() -> None:
         raise HostError(
             f"this user may not make a user namespace ({error.strerror}): {REMEDY}"
         ) from error
-
-
-def become_root_inside() -> None:
-    """Become the root of the user namespace that this process has entered, which another has made."""
-    if os.geteuid() != 0:  # the host's root has no number in an ordinary user's namespace
-        os.setresgid(0, 0, 0)
-        os.setresuid(0, 0, 0)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import EntryError
-from testbed.nodes import entering
+from testbed.nodes import entering, linux
 from testbed.nodes.node_table import NodeTable, table_of
+from testbed.nodes.other_user import Owner, owner_of
 from testbed.nodes.visiting import Place
 from testbed.results.reading.faults import read_faults
 from testbed.results.reading.run import Run
@@ -29,9 +30,31 @@ class DevicePlace:
     environment: dict[str, str] | None = None
 
 
+def owner_of_run(run: Run) -> Owner:
+    """Return the owner of a running run's process, with whose rights its devices are entered.
+
+    Raises:
+        EntryError: it has ended, it has the rights of several users, or its directory is another's.
+    """
+    try:
+        owner = owner_of(Path(f"/proc/{run.manifest.pid}"))
+        of_directory = run.directory.stat().st_uid
+    except OSError as error:
+        raise EntryError(_starting_or_ending(run)) from error
+    if owner is None:
+        raise EntryError(_inconsistent(run, "its process has the rights of several users"))
+    if of_directory != owner.user:
+        which = f"its directory belongs to user {of_directory}, and its process to {owner.user}"
+        raise EntryError(_inconsistent(run, which))
+    return owner
+
+
 @contextlib.contextmanager
 def place_of(run: Run, device: str, *, host_files: bool) -> Iterator[DevicePlace]:
     """Find a node, and keep its namespaces open in the body.
+
+    Nothing that the run says of itself gives rights: this process should have those of the run's owner,
+    and each namespace must be the owner's, too, as the kernel tells it of the opened descriptor.
 
     Args:
         run: a running run.
@@ -39,70 +62,146 @@ def place_of(run: Run, device: str, *, host_files: bool) -> Iterator[DevicePlace
         host_files: True for the host's files and root, where a container has others.
 
     Raises:
-        EntryError: there is no such node, it has no process now, or it cannot be entered.
+        EntryError: there is no such node, it has no process now, or it cannot be entered; or what
+            belongs to the run has several owners.
     """
     if run.manifest.engine == "simulation":
         raise EntryError(
             f"{run.id} is a simulation, which has no devices to enter: run it as an emulation"
         )
-    agent = agent_of(run)
-    if agent is None:
+    number = agent_of(run)
+    if number is None:
         raise EntryError(_starting_or_ending(run))
     try:
-        table = table_of(agent)
-        if table is None:
-            raise EntryError(_starting_or_ending(run))
-        _check_name(run, device, table)
         with contextlib.ExitStack() as opened:
             try:
-                found = _place(
-                    run, device, table, agent=agent, host_files=host_files, opened=opened
-                )
+                agent = _process(number, opened)
+                _check_owner(run, agent)
+                table = table_of(agent)
+                if table is None:
+                    raise EntryError(_starting_or_ending(run))
+                _check_name(run, device, table)
+                search = _Search(run, device, table, agent, number, opened)
+                found = search.place(host_files=host_files)
             except (FileNotFoundError, ProcessLookupError) as error:
                 raise EntryError(_starting_or_ending(run)) from error
+            except ValueError as error:
+                raise EntryError(f"{run.id} cannot be entered: {error}") from None
             yield found
     except PermissionError as error:
         raise EntryError(f"{run.id} is another user's run: enter its devices as root") from error
 
 
-def _place(
-    run: Run,
-    device: str,
-    table: NodeTable,
-    *,
-    agent: int,
-    host_files: bool,
-    opened: contextlib.ExitStack,
-) -> DevicePlace:
-    def namespaces(process: int, *kinds: str) -> dict[str, int]:
-        return {kind: _open(Path(f"/proc/{process}/ns/{kind}"), opened) for kind in kinds}
+def _check_owner(run: Run, agent: Path) -> None:
+    """Check that the process taken for a run's agent is the run's child and has its owner's rights."""
+    status = (agent / "status").read_text()
+    if f"\nPPid:\t{run.manifest.pid}\n" not in status:
+        raise ProcessLookupError  # the id is another process's now
+    if owner_of(agent) != owner_of(Path(f"/proc/{run.manifest.pid}")):
+        raise EntryError(_inconsistent(run, "its processes have the rights of several users"))
 
-    network = {"net": _open(Path(f"/proc/{agent}/fd/{table.networks[device]}"), opened)}
-    user = {} if _is_own_user_namespace(agent) else namespaces(agent, "user")
-    if device in table.routers:
-        if table.containers or table.fork_server is None:
-            return DevicePlace(Place(agent, network, host_name=device))
-        around = namespaces(table.fork_server, "pid", "mnt")
-        return DevicePlace(Place(agent, user | around | network, host_name=device))
-    _check_that_it_lives(run, device)
-    first = table.containers.get(device)
-    try:
-        if first is None:
-            process = _first_process(network["net"])
-            place = Place(agent, user | namespaces(process, "pid", "net", "uts", "ipc", "mnt"))
-            return DevicePlace(place)
-        if not os.path.sameopenfile(_open(Path(f"/proc/{first}/ns/net"), opened), network["net"]):
-            raise FileNotFoundError  # the id is another process's now
-        if host_files:
-            around = namespaces(first, "pid", "uts", "ipc")
-            return DevicePlace(Place(agent, around | network, own_proc=True))
-        _check_that_it_is_not_paused(run, device, first)
-        place = Place(agent, namespaces(first, "pid"), container=first)
-        return DevicePlace(place, _environment(first))
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise EntryError(
-            f"{device} of {run.id} has no process now: it has died, or has done its part of the run"
-        ) from error
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for one node's place.
+
+    Attributes:
+        agent: the folder of the run's agent in /proc, by a descriptor; ``number`` is its id.
+        opened: closes what is opened.
+    """
+
+    run: Run
+    device: str
+    table: NodeTable
+    agent: Path
+    number: int
+    opened: contextlib.ExitStack
+
+    def place(self, *, host_files: bool) -> DevicePlace:
+        network = {"net": self._namespace(self._network_path(), "net")}
+        user = self._user_namespace(network["net"])
+        if self.device in self.table.routers:
+            if self.table.containers or self.table.fork_server is None:
+                return DevicePlace(Place(self.number, user | network, host_name=self.device))
+            around = self._namespaces(self._process(self.table.fork_server), "pid", "mnt")
+            return DevicePlace(Place(self.number, user | around | network, host_name=self.device))
+        _check_that_it_lives(self.run, self.device)
+        first = self.table.containers.get(self.device)
+        try:
+            if first is None:
+                process = _first_process(network["net"], self.opened)
+                kinds = ("pid", "net", "uts", "ipc", "mnt")
+                found = self._namespaces(process, *kinds)
+                _check_same(found["net"], network["net"])
+                return DevicePlace(Place(self.number, user | found))
+            container = self._process(first)
+            own = self._namespaces(container, "pid", "net", "uts", "ipc", "mnt")
+            _check_same(own["net"], network["net"])
+            if host_files:
+                around = {kind: own[kind] for kind in ("pid", "uts", "ipc")}
+                return DevicePlace(Place(self.number, around | network, own_proc=True))
+            _check_that_it_is_not_paused(self.run, self.device, container)
+            place = Place(self.number, {"pid": own["pid"]}, container=first)
+            return DevicePlace(place, _environment(container))
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise EntryError(
+                f"{self.device} of {self.run.id} has no process now: it has died, or has done its "
+                "part of the run"
+            ) from error
+
+    def _network_path(self) -> Path:
+        return self.agent / "fd" / str(self.table.networks[self.device])
+
+    def _process(self, number: int) -> Path:
+        return _process(number, self.opened)
+
+    def _namespaces(self, process: Path, *kinds: str) -> dict[str, int]:
+        return {kind: self._namespace(process / "ns" / kind, kind) for kind in kinds}
+
+    def _namespace(self, path: Path, kind: str) -> int:
+        """Open a namespace, and check that it belongs to the user whose rights this process has.
+
+        Raises:
+            EntryError: it belongs to another, or is none of this kind.
+        """
+        if not str(path.readlink()).startswith(f"{kind}:["):
+            raise EntryError(_inconsistent(self.run, f"{self.device} has no {kind} namespace"))
+        descriptor = _open(path, self.opened)
+        self._check_owner_of(self._user_namespace_of(descriptor), kind)
+        return descriptor
+
+    def _user_namespace_of(self, namespace: int) -> int:
+        try:
+            found = linux.owning_user_namespace(namespace)
+        except OSError as error:  # it was made outside of this process's user namespace
+            which = f"a namespace of {self.device} was made by nobody known here"
+            raise EntryError(_inconsistent(self.run, which)) from error
+        self.opened.callback(os.close, found)
+        return found
+
+    def _check_owner_of(self, user_namespace: int, kind: str) -> None:
+        # In this process's own user namespace, its root owns what is made.
+        owner = 0 if _is_own(user_namespace) else linux.owner_of_user_namespace(user_namespace)
+        if owner != os.geteuid():
+            which = (
+                f"the {kind} namespace of {self.device} belongs to user {owner}, and its process to "
+                f"{os.geteuid()}"
+            )
+            raise EntryError(_inconsistent(self.run, which))
+
+    def _user_namespace(self, network: int) -> dict[str, int]:
+        """Return the user namespace to enter first, in which a network was made; none if it is ours."""
+        around = self._user_namespace_of(network)
+        return {} if _is_own(around) else {"user": around}
+
+
+def _check_same(network: int, other: int) -> None:
+    if not os.path.sameopenfile(network, other):
+        raise FileNotFoundError  # the id is another process's now
+
+
+def _inconsistent(run: Run, which: str) -> str:
+    return f"{run.id} is not entered, as it is not what it pretends to be: {which}"
 
 
 def _check_name(run: Run, device: str, table: NodeTable) -> None:
@@ -128,7 +227,7 @@ def _check_that_it_lives(run: Run, device: str) -> None:
             )
 
 
-def _check_that_it_is_not_paused(run: Run, device: str, first: int) -> None:
+def _check_that_it_is_not_paused(run: Run, device: str, first: Path) -> None:
     """Refuse a paused container, in which a command would be frozen at once."""
     for members in entering.control_groups(first):
         for name, running in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
@@ -144,13 +243,20 @@ def _starting_or_ending(run: Run) -> str:
     return f"{run.id} has no devices now: it is being set up or taken down, as `testbed top` shows"
 
 
-def _is_own_user_namespace(process: int) -> bool:
-    return (
-        Path(f"/proc/{process}/ns/user").stat().st_ino == Path("/proc/self/ns/user").stat().st_ino
-    )
+def _is_own(user_namespace: int) -> bool:
+    return os.fstat(user_namespace).st_ino == Path("/proc/self/ns/user").stat().st_ino
 
 
-def _first_process(network: int) -> int:
+def _process(number: int, opened: contextlib.ExitStack) -> Path:
+    """Return the folder of a process in /proc, by a descriptor, so that it stays that process's.
+
+    Raises:
+        FileNotFoundError: there is no such process.
+    """
+    return Path(f"/proc/self/fd/{_open(Path('/proc', str(number)), opened)}")
+
+
+def _first_process(network: int, opened: contextlib.ExitStack) -> Path:
     """Return the process that is the first of a pid namespace of its own, in a network namespace.
 
     Raises:
@@ -165,18 +271,18 @@ def _first_process(network: int) -> int:
                 status = Path("/proc", name, "status").read_text()
                 (ids,) = (line for line in status.splitlines() if line.startswith("NSpid:"))
                 if ids.split()[-1] == "1":
-                    return int(name)
+                    return _process(int(name), opened)
     raise ProcessLookupError
 
 
-def _environment(process: int) -> dict[str, str]:
+def _environment(process: Path) -> dict[str, str]:
     """Return the environment with which a container was started, and the caller's kind of terminal."""
-    entries = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace").split("\0")
+    entries = (process / "environ").read_bytes().decode(errors="replace").split("\0")
     found = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     return found | {name: os.environ[name] for name in ("TERM",) if name in os.environ}
 
 
 def _open(path: Path, opened: contextlib.ExitStack) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     opened.callback(os.close, descriptor)
     return descriptor
