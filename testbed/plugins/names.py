@@ -6,7 +6,8 @@ import inspect
 import sys
 from abc import ABCMeta
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,18 @@ def _path(name: str, group: str) -> str | None:
     """Return the module and the attribute of a plug-in; None if the name is none."""
     if ":" in name and "/" not in name:  # a path may have a colon
         return name
-    points = entry_points(group=group, name=name)
+    points = _installed(group, tuple(sys.path)).select(name=name)
     return next((point.value for point in points), None)
+
+
+@cache
+def _installed(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """Return the entry points of a group that the packages on a search path have.
+
+    They are read once: a specification looks up several names, and reading takes four fifths of the
+    time of checking it.
+    """
+    return entry_points(group=group)
 
 
 def module_digest(name: str, built_in: Mapping[str, Any], group: str) -> tuple[str, str] | None:
