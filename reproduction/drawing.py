@@ -1,14 +1,18 @@
 """Draws figures: curves of moving averages with a band of extremes, and sweeps of final values.
 
-A figure is data: its panels, and in each panel what the axes show and which lines are drawn.
+A figure is data: its panels, and in each panel what the axes show and which lines are drawn. The figure
+gives each title its colour, dashes and marker, in the order of drawing: a title looks the same in all
+panels, and no two titles look alike.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from reproduction.measures import Averaged, Line, Lines, Spread, Target
 from testbed.results.figures import style
@@ -16,13 +20,12 @@ from testbed.results.figures import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
-    from matplotlib.ticker import FuncFormatter
 
 _WIDTH = 3.2
 """Width of one of several panels, inches."""
+_BESIDE = 3
+"""The most panels in a row: with more, their numbers are too small to read on a page."""
 _GREY = "#777777"
-_FEW = 3
-"""The quotient of the ends of a logarithmic axis below which all its ticks have room for a number."""
 _COUNTS = 5
 """The height of an axis of diagnostics above which its ticks are whole numbers."""
 _HALF = 50
@@ -39,14 +42,23 @@ _LABELS = {
 """The y axes of what evaluations measure; a diagnostic's has its name."""
 
 
+class Places(dict[str, int]):
+    """The places of a figure's titles among the colours; a new title takes the next place."""
+
+    def __missing__(self, title: str) -> int:
+        """Return the place of a title that has none yet."""
+        self[title] = len(self)
+        return self[title]
+
+
 class Panel(Protocol):
     """One pair of axes."""
 
     def has_points(self, lines: Lines) -> bool:
         """Return True if a line has a point in it."""
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
-        """Draw the lines that have points."""
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
+        """Draw the lines that have points, each in the look of its title's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,37 +76,27 @@ WIRE = Cost("wire_bytes", "PS ingress on the wire (GB)", 1e9)
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """The appearance of a line: its title in the legend, and its place among the colours."""
-
-    title: str
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
 class Against:
     """A panel of moving averages against what they cost.
 
     Attributes:
         x: what it costs.
         window: evaluations in a moving average.
-        curves: the lines that it shows, by name; None for all, in their order and by their titles.
+        curves: the titles of the lines that it shows, by name; None for all lines and their own titles.
         measure: ``accuracy``, in percent, ``loss``, or the name of a diagnostic.
         title: above the panel, if it needs one.
         logarithmic: True for a logarithmic x axis.
         target: drawn as a dashed line.
-        y_label: False if the panel to the left has the same y axis.
         above: the label of a second x axis above, and by what the first line's x is multiplied there.
     """
 
     x: Cost
     window: int = 1
-    curves: Mapping[str, Curve] | None = None
+    curves: Mapping[str, str] | None = None
     measure: str = "accuracy"
     title: str = ""
     logarithmic: bool = False
     target: Target | None = None
-    y_label: bool = True
     above: tuple[str, Callable[[Averaged], float]] | None = None
 
     def has_points(self, lines: Lines) -> bool:
@@ -110,17 +112,14 @@ class Against:
         }
         return {name: averaged for name, averaged in found.items() if len(averaged)}
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
         """Draw the curves; the x axes of all panels reach as far as the longest line of the part."""
         drawn = self._averaged(lines)
-        curves = self.curves or {
-            name: Curve(line.series.title, place)
-            for place, (name, line) in enumerate(lines.items())
-        }
-        shown = [name for name in curves if name in drawn]
+        titles = self.curves or {name: line.series.title for name, line in lines.items()}
+        shown = [name for name in titles if name in drawn]
         for name in shown:
             x = drawn[name].costs[self.x.name] / self.x.unit
-            _band(axes, curves[name], x, drawn[name], lines[name])
+            _band(axes, titles[name], places, x, drawn[name].values)
         if self.title:
             axes.set_title(self.title, fontsize=8)
         if drawn:
@@ -131,15 +130,14 @@ class Against:
             style.nothing_to_draw(axes, "no run yet")
 
     def _draw_x_axis(self, axes: "Axes", drawn: list[Averaged]) -> None:
-        from matplotlib.ticker import MaxNLocator
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
 
         if self.logarithmic:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(_plain())
+            style.logarithmic(axes, "x")
         elif self.x is UPDATES:
             axes.set_xlim(0, max(int(one.costs["iteration"][-1]) for one in drawn))
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-            axes.xaxis.set_major_formatter(_plain(",.0f"))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
         else:
             axes.set_xlim(left=0)
         axes.set_xlabel(self.x.label)
@@ -166,9 +164,8 @@ class Against:
             highest = max(float(one.values.max()) for one in shown)
             axes.set_ylim(max(0.0, lowest - 1), 100 if highest > _HALF else highest + 5)
         else:
-            _make_logarithmic(axes)
-        if self.y_label:
-            axes.set_ylabel(_LABELS.get(self.measure, self.measure))
+            style.logarithmic(axes, "y")
+        axes.set_ylabel(_LABELS.get(self.measure, self.measure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +174,12 @@ class Beside:
 
     Attributes:
         name: the line's.
-        measures: the curves, by what they show.
+        measures: the titles of the curves, by what they show.
         y_label: that of the y axis.
     """
 
     name: str
-    measures: Mapping[str, Curve]
+    measures: Mapping[str, str]
     y_label: str
 
     def _averaged(self, lines: Lines) -> dict[str, Averaged]:
@@ -193,17 +190,17 @@ class Beside:
         """Return True if the line has an evaluation."""
         return bool(self._averaged(lines))
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
         """Draw the measures that the line has."""
         drawn = self._averaged(lines)
         for measure, averaged in drawn.items():
             x = averaged.costs[UPDATES.name]
-            _band(axes, self.measures[measure], x, averaged, lines[self.name])
+            _band(axes, self.measures[measure], places, x, averaged.values)
         axes.set_xlim(left=0)
         axes.set_xlabel(UPDATES.label)
         axes.set_ylabel(self.y_label)
         if drawn:
-            _make_logarithmic(axes)
+            style.logarithmic(axes, "y")
         else:
             style.nothing_to_draw(axes, "no run yet")
 
@@ -217,8 +214,6 @@ class Sweep:
         curves: by title the lines at the settings.
         values: from a line to its value for each seed.
         y_label: that of the y axis.
-        places: the curves' places among the colours, by title, where other panels of the figure show
-            some of them; empty: in their order.
         logarithmic: True for a logarithmic x axis.
         chance: means below it are of runs that learnt nothing. The y axis does not reach them, so that
             the others are told apart, unless there are no others.
@@ -228,7 +223,6 @@ class Sweep:
     curves: Mapping[str, Mapping[float, str]]
     values: Callable[[Line], Mapping[int, float]]
     y_label: str
-    places: Mapping[str, int] = field(default_factory=dict)
     logarithmic: bool = False
     chance: float = -math.inf
 
@@ -236,11 +230,11 @@ class Sweep:
         """Return True if a line has a run."""
         return any(lines[name].runs for points in self.curves.values() for name in points.values())
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
         """Draw the mean over seeds at each setting."""
         drawn: list[Spread] = []
-        for order, (title, points) in enumerate(self.curves.items()):
-            place = self.places.get(title, order)
+        for title, points in self.curves.items():
+            place = places[title]
             spreads = {
                 x: Spread.of(self.values(lines[name]).values()) for x, name in points.items()
             }
@@ -292,8 +286,10 @@ class Boxes:
         names = (name for group in self.groups.values() for name in group.values())
         return any(self._known(lines[name]) for name in names)
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
-        """Draw a box for each line with values: quartiles and median, whiskers to the extremes."""
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
+        """Draw a box for each line with values of several seeds: quartiles and median, whiskers to the
+        extremes; the value of a single seed is a point.
+        """
         labels: dict[int, str] = {}
         above = axes.get_xaxis_transform()
         left = 0
@@ -309,15 +305,19 @@ class Boxes:
                 axes.text(middle, 1.02, title, transform=above, ha="center", color=colour)
                 left += len(drawn) + 1
         axes.set_xticks(list(labels), list(labels.values()), rotation=90)
-        axes.set_ylim(bottom=0)
+        if labels:
+            axes.set_ylim(0, 1.05 * axes.dataLim.ymax)
         axes.set_ylabel(self.y_label)
 
     @staticmethod
     def _box(axes: "Axes", x: int, values: Sequence[float], colour: str) -> None:
         parts = ("boxprops", "whiskerprops", "capprops", "medianprops")
         look: dict[str, Any] = {part: {"color": colour} for part in parts}
-        axes.boxplot([values], positions=[x], whis=(0, 100), widths=0.6, showfliers=False, **look)
-        axes.plot([x] * len(values), values, ".", alpha=0.5, color=colour)
+        if len(values) > 1:
+            axes.boxplot(
+                [values], positions=[x], whis=(0, 100), widths=0.6, showfliers=False, **look
+            )
+        axes.plot([x] * len(values), values, ".", markersize=5, alpha=0.7, color=colour)
 
 
 def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
@@ -328,24 +328,37 @@ def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
     """
     if not any(panel.has_points(lines) for panel in panels):
         return None
+    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("png", "svg")]
+    style.write(figure(panels, lines), paths)
+    return paths[0]
+
+
+def figure(panels: Sequence[Panel], lines: Lines) -> style.Draw:
+    """Return what draws a part's panels, at most ``_BESIDE`` in a row, and one legend above them."""
 
     def into(canvas: "Canvas") -> None:
+        rows = -(-len(panels) // _BESIDE)
+        columns = -(-len(panels) // rows)
         if len(panels) > 1:
-            canvas.set_size_inches(len(panels) * _WIDTH, style.HEIGHT)
-        beside = canvas.subplots(1, len(panels), squeeze=False)[0]
+            canvas.set_size_inches(columns * _WIDTH, rows * style.HEIGHT)
+        grid = list(canvas.subplots(rows, columns, squeeze=False).flat)
         legend: dict[str, Any] = {}
-        for axes, panel in zip(beside, panels, strict=True):
-            panel.draw(axes, lines)
+        places = Places()
+        for place, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
+            panel.draw(axes, lines, places)
+            _name_what_is_outside(axes)
             handles, names = axes.get_legend_handles_labels()
             legend |= dict(zip(names, handles, strict=True))
+            if place % columns and axes.get_ylabel() == grid[place - 1].get_ylabel():
+                axes.yaxis.label.set_visible(False)
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
         # A system that has both a curve and points, which say nothing of seeds, has one entry.
         legend = {name: one for name, one in legend.items() if _titled_once(name, legend)}
         if len(lines) > 1 or len(legend) > 1:
             style.legend_above(canvas, list(legend.values()), list(legend))
 
-    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("png", "svg")]
-    style.write(into, paths)
-    return paths[0]
+    return into
 
 
 def _fit(axes: "Axes", spreads: Sequence[Spread]) -> None:
@@ -363,38 +376,42 @@ def _titled_once(name: str, legend: Mapping[str, object]) -> bool:
     return title == name or title not in legend
 
 
-def _band(axes: "Axes", curve: Curve, x: Any, averaged: Averaged, line: Line) -> None:
+def _name_what_is_outside(axes: "Axes") -> None:
+    """Write below or above which edge the curves are that have no point inside the axes."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    below: list[str] = []
+    above: list[str] = []
+    for handle, title in zip(*axes.get_legend_handles_labels(), strict=True):
+        line: Any = handle[0] if isinstance(handle, tuple) else handle  # that of an error bar
+        x, y = (np.asarray(one, dtype=float) for one in line.get_data())
+        y = y[np.isfinite(x) & np.isfinite(y) & (x >= left) & (x <= right)]
+        if len(y) and not ((y >= low) & (y <= high)).any():
+            (below if y.max() < low else above).append(_SEEDS.sub("", title))
+    for titles, where, at, align in (
+        (below, "below", 0.02, "bottom"),
+        (above, "above", 0.98, "top"),
+    ):
+        if titles:
+            axes.text(
+                *(0.5, at, f"{where}: {', '.join(titles)}"),
+                transform=axes.transAxes,
+                ha="center",
+                va=align,
+                fontsize=6,
+                color=_GREY,
+            )
+
+
+def _band(axes: "Axes", title: str, places: Places, x: Any, values: Any) -> None:
     """Draw the mean over the seeds, and with several seeds a band from the least to the greatest."""
-    values, seeds = averaged.values, ""
-    if len(line.runs) > 1:
-        seeds = f" ({len(line.runs)} seeds)"
-        colour = style.COLOURS[curve.place % len(style.COLOURS)]
+    seeds, place = "", places[title]
+    if len(values) > 1:
+        seeds = f" ({len(values)} seeds)"
+        colour = style.COLOURS[place % len(style.COLOURS)]
         low, high = values.min(axis=0), values.max(axis=0)
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(x, values.mean(axis=0), label=curve.title + seeds, **style.line_style(curve.place))
-
-
-def _make_logarithmic(axes: "Axes") -> None:
-    """Give an axis of positive values a logarithmic scale, whose numbers do not overlap."""
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(_plain())
-    low, high = axes.get_ylim()
-    axes.yaxis.set_minor_formatter(_plain() if high < _FEW * low else _twos_and_fives())
+    axes.plot(x, values.mean(axis=0), label=title + seeds, **style.line_style(place))
 
 
 def _scaled(times: float) -> "Callable[[Any], Any]":
     return lambda x: times * x
-
-
-def _plain(form: str = "g") -> "FuncFormatter":
-    """Return a formatter of numbers without mathematical notation, which ``style`` turns off."""
-    from matplotlib.ticker import FuncFormatter
-
-    return FuncFormatter(lambda x, _: format(x, form))
-
-
-def _twos_and_fives() -> "FuncFormatter":
-    """Return a formatter of the minor ticks of a logarithmic axis, of which few have room."""
-    from matplotlib.ticker import FuncFormatter
-
-    return FuncFormatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reproduction.claims import Verdict
+from reproduction.drawing import Places
 from reproduction.measures import Lines
 from reproduction.tables import markdown
 from testbed.results.figures import style
@@ -57,14 +58,14 @@ class Points:
         """Return True if there is a point."""
         return any(self.curves.values())
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
         """Draw the curves."""
-        for place, (title, points) in enumerate(self.curves.items()):
+        for title, points in self.curves.items():
             x, y = zip(*points, strict=True)
-            axes.plot(x, y, label=title, **style.line_style(place))
+            axes.plot(x, y, label=title, **style.line_style(places[title]))
         if self.logarithmic:
-            axes.set_xscale("log", base=2)
-            axes.set_yscale("log", base=2)
+            style.logarithmic(axes, "x", base=2)
+            style.logarithmic(axes, "y", base=2)
         if self.mark is not None:
             axes.axvline(self.mark, color="#777777", linewidth=0.6)
         axes.set_xlabel(self.x_label)

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reproduction.drawing import UPDATES, Against, Curve, Sweep, draw
+from reproduction.drawing import UPDATES, Against, Places, Sweep, draw
 from reproduction.measures import Line, lines_of
 from reproduction.papers.gap_aware.lines import FIG2
 from reproduction.papers.gap_aware.scales import TINY
@@ -39,7 +39,7 @@ def lines(tmp_path: Path, write_run: WriteRun) -> dict[str, Line]:
 
 def drawn(curves: dict[str, dict[float, str]], lines: dict[str, Line], chance: float) -> Axes:
     axes: Axes = Figure().subplots()
-    Sweep("N", curves, Line.last, "accuracy (%)", chance=chance).draw(axes, lines)
+    Sweep("N", curves, Line.last, "accuracy (%)", chance=chance).draw(axes, lines, Places())
     return axes
 
 
@@ -59,7 +59,7 @@ def test_a_system_is_in_the_legend_once(
     found: list[Sequence[str]] = []
     monkeypatch.setattr(style, "legend_above", lambda figure, handles, names: found.append(names))
     sweep = Sweep("N", {"GA": CURVES["GA"]}, Line.last, "accuracy (%)")
-    against = Against(UPDATES, curves={"ga-16": Curve("GA", 0), "dana-16": Curve("DANA", 1)})
+    against = Against(UPDATES, curves={"ga-16": "GA", "dana-16": "DANA"})
     assert draw((sweep, against), lines, tmp_path / "both") is not None
     assert draw((against,), lines, tmp_path / "curves") is not None
     assert found == [["GA", "DANA (2 seeds)"], ["GA (2 seeds)", "DANA (2 seeds)"]]

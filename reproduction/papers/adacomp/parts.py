@@ -1,7 +1,7 @@
 """AdaComp's figures and table: what is shown of each, and what the paper says of it."""
 
 from reproduction.claims import Cheaper, Claim, Exceeds, FallsShort, Near, descending
-from reproduction.drawing import UPDATES, WIRE, Against, Curve
+from reproduction.drawing import UPDATES, WIRE, Against
 from reproduction.measures import Averaged, Target
 from reproduction.paper import Part, Section
 from reproduction.papers.adacomp import lines
@@ -107,7 +107,7 @@ _ORDER_OF_FIG3: tuple[Claim, ...] = (
 )
 _FIGURE3 = (
     Against(UPDATES, WINDOW, target=GOAL),
-    Against(WIRE, WINDOW, logarithmic=True, target=GOAL, y_label=False),
+    Against(WIRE, WINDOW, logarithmic=True, target=GOAL),
 )
 
 
@@ -206,10 +206,8 @@ def _panel_of_fig4(images: str) -> Against:
     """Make one of the two panels; a kind of line has one colour in both."""
     kinds = [(classes, ratio) for ratio in ("0.01", "0.001") for classes in ("one", "three")]
     curves = {
-        f"{images}-{classes}-{ratio}": Curve(
-            f"{classes} class{'es' * (classes != 'one')}, c = {ratio}", place
-        )
-        for place, (classes, ratio) in enumerate(kinds)
+        f"{images}-{classes}-{ratio}": f"{classes} class{'es' * (classes != 'one')}, c = {ratio}"
+        for classes, ratio in kinds
     }
     return Against(UPDATES, WINDOW, curves, title=f"{images[:2]},000 images")
 

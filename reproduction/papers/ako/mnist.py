@@ -1,7 +1,7 @@
 """Fig. 8 and Table 1: MNIST on 2, 4 and 8 machines, and both rows of the times to a target."""
 
 from reproduction.claims import Exceeds
-from reproduction.drawing import SECONDS, Against, Curve, Sweep
+from reproduction.drawing import SECONDS, Against, Sweep
 from reproduction.measures import Line, Lines, Target
 from reproduction.paper import Part, Section
 from reproduction.papers.ako import lines
@@ -35,10 +35,10 @@ def times(target: Target, *more: Column) -> Section:
     return Section("Time to the target", (LineTable("", columns),))
 
 
-def curves(series: tuple[Series, ...], names: tuple[str, ...]) -> dict[str, Curve]:
+def curves(series: tuple[Series, ...], names: tuple[str, ...]) -> dict[str, str]:
     """Return some lines as curves, without the number of machines in their titles."""
     titles = {one.name: one.title.split(", n =")[0].split(", virtual")[0] for one in series}
-    return {name: Curve(titles[name], place) for place, name in enumerate(names)}
+    return {name: titles[name] for name in names}
 
 
 _EIGHT = ("ako-8", "all-to-all-8", "ps-7+1", "ps-6+2", "tf-6+2")
@@ -229,7 +229,6 @@ MEASURED = Part(
             curves=curves(lines.ON_WALL, tuple(f"{name}-virtual" for name in _MEASURED)),
             target=EARLY,
             title="virtual clock",
-            y_label=False,
         ),
     ),
     (

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reproduction.claims import mean
+from reproduction.drawing import Places
 from reproduction.measures import Lines
 from reproduction.papers.ako.claims import bandwidth, predicted
 from reproduction.papers.ako.scales import as_rate
@@ -28,7 +29,7 @@ class Usage:
         """Return True if a line has a run."""
         return any(lines[name].runs for name in self.names.values())
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
         """Draw the mean over seeds at each p."""
         there = {p: lines[name] for p, name in self.names.items() if lines[name].runs}
         specs = {p: line.runs[0].spec for p, line in there.items()}
@@ -36,9 +37,10 @@ class Usage:
             "measured": [mean(bandwidth(line)) for line in there.values()],
             "predicted": [predicted(spec, p) for p, spec in specs.items()],
         }
-        for place, (title, values) in enumerate(curves.items()):
-            look = style.line_style(place + 2)
-            axes.plot(list(there), values, label=title, marker=style.marker(place + 2), **look)
+        for title, values in curves.items():
+            place = places[title]
+            look = style.line_style(place)
+            axes.plot(list(there), values, label=title, marker=style.marker(place), **look)
         rate = next(iter(specs.values()), None)
         if rate is not None:
             axes.axhline(as_rate(rate) / 1e6, color="#777777", linewidth=0.6)

@@ -1,7 +1,7 @@
 """Ako's other figures of ImageNet, in whose place is Fashion-MNIST."""
 
 from reproduction.claims import Exceeds
-from reproduction.drawing import SECONDS, UPDATES, Against, Curve, Sweep
+from reproduction.drawing import SECONDS, UPDATES, Against, Sweep
 from reproduction.measures import Line, Target
 from reproduction.paper import Part, Section
 from reproduction.papers.ako import lines
@@ -76,11 +76,8 @@ FIG9 = Part(
         Against(SECONDS, curves=curves(lines.FIG9, _OF_64), title="64 machines", target=FASHION),
         Against(
             SECONDS,
-            curves={
-                f"ako-{n}": Curve(f"Ako, n = {n}", 3 + i) for i, n in enumerate(lines.MACHINES)
-            },
+            curves={f"ako-{n}": f"Ako, n = {n}" for n in lines.MACHINES},
             title="Ako",
-            y_label=False,
         ),
     ),
     (
@@ -172,9 +169,7 @@ FIG10 = Part(
     ),
     (
         Against(SECONDS, curves=curves(lines.FIG10, _WITH_TENSORFLOW), target=FASHION),
-        Against(
-            UPDATES, curves=curves(lines.FIG10, _WITH_TENSORFLOW), target=FASHION, y_label=False
-        ),
+        Against(UPDATES, curves=curves(lines.FIG10, _WITH_TENSORFLOW), target=FASHION),
     ),
     (
         *(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reproduction.claims import Verdict
-from reproduction.drawing import UPDATES
+from reproduction.drawing import UPDATES, Places
 from reproduction.measures import Floats, Line, Lines
 from reproduction.races import of_most_seeds
 from reproduction.records import Record
@@ -98,7 +98,7 @@ class Decreases:
         """Return True if a run has both."""
         return bool(_found(lines[self.name]))
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
         """Draw both."""
         axes.set_xlabel(UPDATES.label)
         axes.set_ylabel("decrease of the loss in an update")
@@ -107,7 +107,7 @@ class Decreases:
             style.nothing_to_draw(axes, "no run yet")
             return
         updates, *curves = found[0]
-        for place, (title, values) in enumerate(zip(_TITLES, curves, strict=True)):
-            axes.plot(updates, values, label=title, **style.line_style(place))
+        for title, values in zip(_TITLES, curves, strict=True):
+            axes.plot(updates, values, label=title, **style.line_style(places[title]))
         axes.axhline(0, color="#777777", linewidth=0.6)
         axes.set_xlim(left=0)

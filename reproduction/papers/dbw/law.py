@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reproduction.drawing import Places
 from reproduction.measures import Lines
 from reproduction.series import Scale
 from testbed.durations.laws import Pareto
@@ -44,10 +45,10 @@ class Distribution:
         """Return True if there are rows."""
         return bool(self.rows)
 
-    def draw(self, axes: "Axes", lines: Lines) -> None:
+    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
         """Draw the empirical distribution."""
         seconds, shares = ([float(row[name]) for row in self.rows] for name in ("seconds", "share"))
-        axes.plot(seconds, shares, label="Pareto", **style.line_style(0))
+        axes.plot(seconds, shares, label="Pareto", **style.line_style(places["Pareto"]))
         axes.set_xlim(left=0)
         axes.set_xlabel("round-trip time (s)")
         axes.set_ylabel("share")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from reproduction.claims import Claim
-from reproduction.drawing import SECONDS, UPDATES, Against, Beside, Boxes, Cost, Curve, Sweep
+from reproduction.drawing import SECONDS, UPDATES, Against, Beside, Boxes, Cost, Sweep
 from reproduction.measured import Numbers
 from reproduction.measures import Line, Target
 from reproduction.paper import Measurement, Part, Section
@@ -48,30 +48,24 @@ _OF_K = Section(
 )
 
 
-def _curves(series: Sequence[Series]) -> Mapping[str, Curve]:
-    """Return the lines of a panel; those of one algorithm or k have one colour in all panels."""
+def _curves(series: Sequence[Series]) -> Mapping[str, str]:
+    """Return the lines of a panel; those of one algorithm or k have one title in all panels."""
     titles = [one.title.split(", α")[0].split(", B")[0] for one in series]
     k = [str(one.values.get("algorithms.wait_for", "")) for one in series]
     names = [
         f"{title}, k = {value}" * bool(value) or title
         for title, value in zip(titles, k, strict=True)
     ]
-    return {
-        one.name: Curve(name, place)
-        for place, (one, name) in enumerate(zip(series, names, strict=True))
-    }
+    return {one.name: name for one, name in zip(series, names, strict=True)}
 
 
-def _loss(
-    series: tuple[Series, ...], title: str = "", y_label: bool = True, target: Target = LOSS
-) -> Against:
+def _loss(series: tuple[Series, ...], title: str = "", target: Target = LOSS) -> Against:
     return Against(
         SECONDS,
         curves=_curves(series),
         measure="training_loss",
         title=title,
         target=target,
-        y_label=y_label,
     )
 
 
@@ -116,7 +110,7 @@ def _boxes(groups: Mapping[str, tuple[Series, ...]]) -> Boxes:
     }
     return Boxes(
         {
-            group: {curve.title: name for name, curve in _curves(series).items()}
+            group: {title: name for name, title in _curves(series).items()}
             for group, series in ordered.items()
         },
         _seconds,
@@ -126,7 +120,7 @@ def _boxes(groups: Mapping[str, tuple[Series, ...]]) -> Boxes:
 
 def _beside(estimate: str, exact: str, y_label: str) -> Beside:
     """Return the panel of an estimate and of the exact value."""
-    return Beside("dbw", {estimate: Curve("DBW's estimate", 0), exact: Curve("exact", 1)}, y_label)
+    return Beside("dbw", {estimate: "DBW's estimate", exact: "exact"}, y_label)
 
 
 _NORM = _beside("norm", "gradient_norm", "‖∇F‖²")
@@ -268,10 +262,7 @@ FIG6 = Part(
     lines.FIG6,
     (_table(LOSS), _OF_K),
     (
-        *(
-            _loss(lines.at(alpha), f"α = {alpha:g}", y_label=alpha == lines.ALPHAS[0])
-            for alpha in lines.ALPHAS
-        ),
+        *(_loss(lines.at(alpha), f"α = {alpha:g}") for alpha in lines.ALPHAS),
         _boxes({f"α = {alpha:g}": lines.at(alpha) for alpha in lines.ALPHAS}),
     ),
     (
@@ -382,7 +373,7 @@ def _fig10(target: Target) -> Part:
             ),
             Against(
                 SECONDS,
-                curves={"dbw-0.1": Curve("DBW", 0), "adasync-0.1": Curve("AdaSync", 1)},
+                curves={"dbw-0.1": "DBW", "adasync-0.1": "AdaSync"},
                 measure="k",
             ),
             Sweep(
@@ -453,7 +444,6 @@ INGRESS = Part(
             measure="training_loss",
             logarithmic=True,
             target=LOSS,
-            y_label=False,
         ),
     ),
     caption=_CAPTION,

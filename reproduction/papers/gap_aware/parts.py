@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from reproduction.claims import Claim, Near
-from reproduction.drawing import UPDATES, Against, Curve, Panel, Sweep
+from reproduction.drawing import UPDATES, Against, Panel, Sweep
 from reproduction.measures import Line, Lines, Spread
 from reproduction.paper import Part, Section
 from reproduction.papers.gap_aware import lines
@@ -44,8 +44,6 @@ LEARNS = 1.2 ** (1 / _WORD)
 _LEARNING = ("dana-sa", "ga", "asgd", "dana-ga")
 """The systems besides SA that learn with every N, in the paper."""
 _GAPS = ("ga", "ga-layer", "ga-model")
-_PLACES = {lines.ALL[label]: place for place, label in enumerate((*SEVEN, "ga-layer", "ga-model"))}
-"""The systems' places among the colours, in all panels of a figure."""
 _CAPTION = (
     "Final accuracy: that of the last evaluation. Points are means over seeds, bars deviations. Points "
     f"below {CHANCE:g} % are left out: lines to them leave the panel."
@@ -74,16 +72,12 @@ def _against_workers(labels: Iterable[str], workers: Sequence[int]) -> Sweep:
 
 
 def _accuracies_drawn(label: str, curves: Mapping[str, Mapping[float, str]]) -> Sweep:
-    return Sweep(label, curves, Line.last, "final accuracy (%)", _PLACES, chance=CHANCE)
+    return Sweep(label, curves, Line.last, "final accuracy (%)", chance=CHANCE)
 
 
-def _over_training(
-    labels: Iterable[str], workers: int, measure: str = "accuracy", *, y_label: bool = True
-) -> Against:
-    titles = {f"{label}-{workers}": lines.ALL[label] for label in labels}
-    curves = {name: Curve(title, _PLACES[title]) for name, title in titles.items()}
-    title = f"N = {workers}"
-    return Against(UPDATES, curves=curves, measure=measure, title=title, y_label=y_label)
+def _over_training(labels: Iterable[str], workers: int, measure: str = "accuracy") -> Against:
+    curves = {f"{label}-{workers}": lines.ALL[label] for label in labels}
+    return Against(UPDATES, curves=curves, measure=measure, title=f"N = {workers}")
 
 
 def _accuracies(labels: Iterable[str], workers: Sequence[int]) -> Table:
@@ -232,10 +226,7 @@ _FIFTHS = tuple(
 
 
 def _fig4(series: tuple[Series, ...], workers: Sequence[int]) -> Part:
-    curves = {
-        label: {f"{label}-{n}": Curve(f"N = {n}", place) for place, n in enumerate(workers)}
-        for label in ("dana-ga", "ga")
-    }
+    curves = {label: {f"{label}-{n}": f"N = {n}" for n in workers} for label in ("dana-ga", "ga")}
     return Part(
         "fig4",
         "Fig. 4: the delay and the gap over training",
@@ -339,12 +330,7 @@ def _published(line: Line, _: Lines) -> str:
 _TEXT_PANELS: tuple[Panel, ...] = tuple(
     Against(
         UPDATES,
-        curves={
-            name: Curve(title, place)
-            for place, (name, title) in enumerate(
-                [("adam-1", "one worker"), *((f"{a}-{n}", t) for a, t in lines.ADAMS.items())]
-            )
-        },
+        curves={"adam-1": "one worker", **{f"{a}-{n}": t for a, t in lines.ADAMS.items()}},
         measure="loss",
         title=f"N = {n}",
     )

@@ -73,7 +73,7 @@ def draw(
             axes.set_xlim(left=0)
             style.bytes_axis(axes.xaxis)
         else:
-            style.log_bytes_axis(axes)
+            style.logarithmic(axes, "x", number=style.short_bytes)
         _stars(axes, reaching(curves, goal), against)
     else:
         axes.set_ylim(0, 100)
@@ -109,15 +109,9 @@ def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) ->
 
 def scale_values(axes: "Axes") -> None:
     """Make y logarithmic where it would hide how curves end: perplexities begin at thousands."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
     if drawn.min() > 0 and drawn.max() / drawn.min() >= _DECADES:
-        axes.set_yscale("log")
-        few = drawn.max() / drawn.min() >= 1000
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if few else (1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        style.logarithmic(axes, "y")
 
 
 def _stars(axes: "Axes", reached: Reaching, against: Against) -> None:

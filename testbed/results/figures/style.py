@@ -10,9 +10,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from testbed.errors import TestbedError
 from testbed.quantities import as_bytes
@@ -30,7 +28,13 @@ Draw: TypeAlias = "Callable[[Figure], None]"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # No star among them: it marks where an accuracy is reached.
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 1.2, 1.5)), "--")
+_DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (5, 1.5, 1.2, 1.5)),
+    (0, (9, 1.5, 1.2, 1.5, 1.2, 1.5)),
+)
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same letters on every host
@@ -62,6 +66,10 @@ COLUMN = 3.4
 HEIGHT = 2.6
 """Height of the plot in it, inches; legends and remarks add to it."""
 _LEGEND_LINE = 0.145
+_STEPS: tuple[tuple[float, ...], ...] = ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10)))
+"""Multiples of the powers of ten that have numbers on a logarithmic axis, from few to many."""
+_FEWEST = 3
+"""The fewest numbers from which an axis can be read."""
 _REMARK_LINE = 0.12
 
 
@@ -166,23 +174,35 @@ def bytes_axis(axis: "Axis", suffix: str = "") -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{_short(x)}{suffix}"))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{short_bytes(x)}{suffix}"))
 
 
-def log_bytes_axis(axes: "Axes") -> None:
-    """Make x logarithmic in bytes: ticks at decades, and between where curves span under three."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def logarithmic(
+    axes: "Axes",
+    which: Literal["x", "y"],
+    base: float = 10,
+    number: Callable[[float], str] = "{:g}".format,
+) -> None:
+    """Make an axis logarithmic, with numbers at three ticks or more.
 
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    decades = np.log10(high / low)
-    steps = (1.0,) if decades >= 3 else (1.0, 3.0) if decades >= 1.5 else (1.0, 2.0, 5.0)
-    axes.xaxis.set_major_locator(LogLocator(subs=steps))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    Matplotlib writes the numbers of such an axis in mathematical notation, which ``STYLE`` turns off.
+    Call it when everything is drawn: the ticks follow from the limits.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    axis: Axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
+    low, high = axis.get_view_interval()
+    choices = [LogLocator(base, steps) for steps in _STEPS if base == 10 or steps == (1,)]
+    for locator in (*choices, MaxNLocator(5)):
+        axis.set_major_locator(locator)
+        if sum(low <= tick <= high for tick in locator.tick_values(low, high)) >= _FEWEST:
+            break
+    axis.set_major_formatter(FuncFormatter(lambda x, _: number(x)))
+    axis.set_minor_formatter(NullFormatter())
 
 
-def _short(count: float) -> str:
+def short_bytes(count: float) -> str:
     """Return ``1e6`` as ``1 MB``: like ``as_bytes``, without zeros after the point."""
     number, unit = as_bytes(count).split()
     return f"{float(number):g} {unit}"

@@ -8,7 +8,7 @@ import pytest
 
 from reproduction.__main__ import main
 from reproduction.diagnosed import Diagnosed
-from reproduction.drawing import Beside, Boxes, Curve, draw
+from reproduction.drawing import Beside, Boxes, draw
 from reproduction.measures import Line, Target
 from reproduction.papers.dbw import PAPER, knee, lines
 from reproduction.papers.dbw.claims import BestStatic, Follows, Outweighs, WithinTime
@@ -113,7 +113,7 @@ def test_dbw_has_the_knee_of_waiting_for_all(
 
 
 def test_an_estimate_is_drawn_beside_the_exact_value(fig6: dict[str, Line], tmp_path: Path) -> None:
-    panel = Beside("dbw-1", {"norm": Curve("estimate", 0), "gradient_norm": Curve("exact", 1)}, "")
+    panel = Beside("dbw-1", {"norm": "estimate", "gradient_norm": "exact"}, "")
     assert draw((panel,), fig6, tmp_path / "beside") is not None
     none = fig6 | {"dbw-1": replace(fig6["dbw-1"], runs=())}
     assert draw((panel,), none, tmp_path / "none") is None
