@@ -86,6 +86,8 @@ class Journal:
         except OSError:
             self._file.truncate(end)
             self._file.seek(end)
+            if end == 0:  # the schema is written with the first rows, and once by each writer
+                self._writer = pa.ipc.new_stream(self._encoded, self._schema)
             raise
 
     def close(self) -> None:
