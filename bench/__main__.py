@@ -174,7 +174,9 @@ def private_memory(pid: int, most: int | None = None) -> list[int]:
         try:
             levels = next(
                 line.split()[1:]
-                for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+                for line in Path(f"/proc/{process.pid}/status")
+                .read_text("utf-8", "replace")
+                .splitlines()
                 if line.startswith("NSpid")
             )
             if len(levels) < 3:  # no pid namespace of its own: agent or fork server

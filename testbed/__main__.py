@@ -4,6 +4,8 @@ The long imports must happen inside ``main``, so that Ctrl-C during them leaves 
 """
 
 import gc
+import io
+import os
 import signal
 import sys
 
@@ -20,12 +22,27 @@ while they were imported took a sixth of the time before an experiment begins.
 def main() -> None:
     """Run the command line and exit with its status."""
     gc.set_threshold(NEW_OBJECTS)
+    _use_utf_8()
     try:
         from testbed.cli import main as command_line
 
         command_line()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _use_utf_8() -> None:
+    """Begin anew in Python's UTF-8 mode, where the locale has another encoding.
+
+    An experiment file is UTF-8, with the paths in it, which would not be found in another encoding.
+    What the terminal cannot show, or is no text (a file's name may be any bytes), is printed escaped.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
+        os.environ["PYTHONUTF8"] = "1"  # for the processes that this one starts
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

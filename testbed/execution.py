@@ -228,6 +228,10 @@ def write_results(directory: Path) -> Path:
 
 def _make_directory(parent: Path, seed: int) -> Path:
     """Make the execution's directory; a second one in the same second gets a number as its suffix."""
+    try:
+        str(parent).encode()
+    except UnicodeEncodeError as error:  # pyarrow opens files by names in UTF-8
+        raise SpecError(f"{parent} is no name in UTF-8: name another folder by --out") from error
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{seed}"
     for suffix in ("", *(f".{i}" for i in range(2, 100))):
         directory = parent / f"{name}{suffix}"

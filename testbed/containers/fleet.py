@@ -297,5 +297,5 @@ class Fleet:
 
 def pid_namespace() -> str:
     """Return an id of this process's pid namespace, valid until the host reboots."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8", "replace").strip()
     return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"

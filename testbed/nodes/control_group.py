@@ -111,7 +111,7 @@ def processor_seconds(group: Path) -> float:
     usage = group / "cpuacct.usage"
     if usage.exists():
         return int(usage.read_text()) / 1e9
-    lines = (group / "cpu.stat").read_text().splitlines()
+    lines = (group / "cpu.stat").read_text("utf-8", "replace").splitlines()
     return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
 
 
@@ -121,7 +121,7 @@ def own_groups(controller: str = "freezer") -> list[ControlGroup]:
     Groups that can be frozen may be made below those with the freezer.
     """
     own: dict[str, str] = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in Path("/proc/self/cgroup").read_text("utf-8", "surrogateescape").splitlines():
         _, controllers, path = line.split(":", 2)
         own |= dict.fromkeys(controllers.split(","), path.lstrip("/"))
     found = []
@@ -152,7 +152,7 @@ class Mount:
 
 def mounts() -> Iterator[Mount]:
     """Yield the hierarchies that this process sees, in mount order."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines():
         fields, _, tail = line.partition(" - ")
         kind, _, options = tail.split(" ", 2)
         root, point = fields.split(" ")[3:5]

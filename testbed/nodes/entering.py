@@ -62,7 +62,7 @@ def control_groups(process: int | Path) -> Iterator[Path]:
     """
     folder = Path("/proc", str(process))
     groups: dict[str, str] = {}
-    for line in (folder / "cgroup").read_text().splitlines():
+    for line in (folder / "cgroup").read_text("utf-8", "surrogateescape").splitlines():
         _, controllers, path = line.split(":", 2)
         groups |= dict.fromkeys(controllers.split(","), path)
     done = set()
@@ -77,7 +77,7 @@ def control_groups(process: int | Path) -> Iterator[Path]:
 
 def _ids(process: Path, which: str) -> int:
     """Return the effective user or group of a process in /proc; ``which`` is "Uid" or "Gid"."""
-    for line in (process / "status").read_text().splitlines():
+    for line in (process / "status").read_text("utf-8", "replace").splitlines():
         name, _, values = line.partition(":")
         if name == which:
             return int(values.split()[1])

@@ -28,7 +28,9 @@ def is_over(name: str) -> bool:
     if not name.startswith(PREFIX) or not maker.isdigit():
         return False
     try:
-        state = Path("/proc", maker, "stat").read_text().rpartition(")")[2].split()[0]
+        state = (
+            Path("/proc", maker, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+        )
     except (FileNotFoundError, ProcessLookupError):
         return True
     return state in "ZX"

@@ -47,7 +47,12 @@ def controlling_terminal() -> Terminal | None:
 def _has_shell(process: int) -> bool:
     """Return True if the parent of a process is in another group of the same session."""
     with contextlib.suppress(OSError, ValueError):
-        parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        parent = int(
+            Path(f"/proc/{process}/stat")
+            .read_text("utf-8", "replace")
+            .rpartition(")")[2]
+            .split()[1]
+        )
         if parent:
             return os.getsid(parent) == os.getsid(0) and os.getpgid(parent) != os.getpgrp()
     return False

@@ -132,7 +132,7 @@ def holds_turn(network: int) -> bool:
         network: descriptor of the namespace.
     """
     wanted = os.fstat(network).st_ino
-    for line in Path("/proc/locks").read_text().splitlines():
+    for line in Path("/proc/locks").read_text("utf-8", "replace").splitlines():
         _, kind, _, _, process, *_ = line.split()
         if kind == "POSIX":  # a role has no other record lock
             # It may have just ended, or be another user's and so not of this run.

@@ -294,6 +294,11 @@ def _children() -> Iterator[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):  # it has just ended
-                state = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                state = (
+                    Path("/proc", name, "stat")
+                    .read_text("utf-8", "replace")
+                    .rpartition(")")[2]
+                    .split()
+                )
                 if int(state[1]) == os.getpid():
                     yield int(name)

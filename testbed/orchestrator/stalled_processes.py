@@ -12,11 +12,11 @@ def is_stalled(process: int) -> bool:
     """Return True if a process was stopped by a signal, or is in a control group that is frozen."""
     folder = _PROC / str(process)
     try:
-        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        state = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
         if state in ("T", "t"):
             return True
         # A frozen process looks asleep; only the kernel function that it waits in tells the difference.
-        return any(name in (folder / "wchan").read_text() for name in _FROZEN)
+        return any(name in (folder / "wchan").read_text("utf-8", "replace") for name in _FROZEN)
     except OSError:
         return False  # the process has ended, or is another user's
 
@@ -43,7 +43,10 @@ def processes_of_devices(agent: int, seen: Mapping[int, str]) -> dict[str, int]:
 def _children(process: int) -> list[int]:
     try:
         return [
-            int(one) for one in (_PROC / f"{process}/task/{process}/children").read_text().split()
+            int(one)
+            for one in (_PROC / f"{process}/task/{process}/children")
+            .read_text("utf-8", "replace")
+            .split()
         ]
     except OSError:  # the kernel has no such list, or the process has ended
         return []
@@ -51,7 +54,7 @@ def _children(process: int) -> list[int]:
 
 def _one_level_up(process: int) -> int:
     """Return the id of a process in the parent of its pid namespace."""
-    for line in (_PROC / f"{process}/status").read_text(errors="replace").splitlines():
+    for line in (_PROC / f"{process}/status").read_text("utf-8", "replace").splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-2])
     raise KeyError(process)

@@ -61,10 +61,13 @@ def files() -> Limit:
 
 def processes() -> Limit:
     """Return the tightest limit of processes and threads: of kernel, user and control groups."""
-    running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    running = int(Path("/proc/loadavg").read_text("utf-8", "replace").split()[3].partition("/")[2])
     kernel = Path("/proc/sys/kernel")
     found = [
-        (int((kernel / name).read_text()) - running, f"raise it (sysctl kernel.{name})")
+        (
+            int((kernel / name).read_text("utf-8", "replace")) - running,
+            f"raise it (sysctl kernel.{name})",
+        )
         for name in ("pid_max", "threads-max")
     ]
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)

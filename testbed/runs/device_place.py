@@ -268,7 +268,7 @@ def _first_process(network: int, opened: contextlib.ExitStack) -> Path:
             with contextlib.suppress(OSError):  # it has just ended, or is another user's
                 if Path("/proc", name, "ns", "net").stat().st_ino != wanted:
                     continue
-                status = Path("/proc", name, "status").read_text()
+                status = Path("/proc", name, "status").read_text("utf-8", "replace")
                 (ids,) = (line for line in status.splitlines() if line.startswith("NSpid:"))
                 if ids.split()[-1] == "1":
                     return _process(int(name), opened)

@@ -42,7 +42,7 @@ def host() -> dict[str, Any]:
     model = next(
         (
             line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
             if line.startswith("model name")
         ),
         platform.machine(),
