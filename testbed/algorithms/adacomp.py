@@ -1,14 +1,13 @@
 """AdaComp: compressed updates with a staleness for each parameter (paper 001, Algorithms 1 and 2).
 
 The worker keeps the max(1, ⌊c·size⌋) largest entries of each weight matrix and bias vector. The
-server counts, for each of these entries, the updates since this worker's pull whose message
-contained it (equation 3), and divides the learning rate by that count (equations 4 and 5). There is
-one difference from the paper: equation 3 counts only updates whose entry is not 0, while this server
-counts every entry of a message, whatever its value. The results differ only where a selected entry
-is exactly 0, which requires a tensor with fewer non-zero entries than are kept.
+server counts, for each of these entries, the updates since this worker's pull in which it was not 0
+(equation 3), and divides the learning rate by that count (equations 4 and 5). A selected entry may be
+0, as the server reads it: where a tensor has fewer non-zero entries than are kept, or where the
+encoding rounded it away. It changes nothing, and is not counted.
 
 The paper's server keeps the last d updates and searches them, O(n·c·|Θ|·ln(c·|Θ|)) per update.
-Here a counter per parameter holds the number of updates that contained it so far. A pull keeps a copy
+Here a counter per parameter holds the number of updates in which it was not 0. A pull keeps a copy
 of the counters, and σ_k is the difference of two integers. This costs O(c·|Θ|) per update and one
 copy of |Θ| counters per pulled version, in addition to the |Θ| parameters that the pull sends anyway.
 Pulls of the same version share one copy, which is kept while a worker that pulled it is outstanding.
@@ -42,7 +41,7 @@ class AdaCompOptions(CompressionOptions, AsynchronousOptions):
 
 
 class AdaptiveStaleness(AsynchronousServer):
-    """The server of Algorithm 2; a dense update counts as containing every parameter."""
+    """The server of Algorithm 2."""
 
     not_saved = frozenset({"learning_rate"})
 
@@ -68,12 +67,12 @@ class AdaptiveStaleness(AsynchronousServer):
             k = slice(None)
             now, before = self._contained, at_pull
         # The counters wrap at 2³²; their unsigned difference remains correct.
-        sigma = now - before  # equation 3, but entries of value 0 count as well
+        sigma = now - before  # equation 3
         alpha = np.float32(self.learning_rate(self.version))
         alpha_k = alpha / np.maximum(sigma, 1).astype(np.float32)  # equation 5
         alpha_k *= update.values
         self.parameters[k] -= alpha_k  # equation 4
-        self._contained[k] = now + np.uint32(1)
+        self._contained[k] = now + (update.values != 0)
         self.forget(worker)
 
     def forget(self, worker: int) -> None:

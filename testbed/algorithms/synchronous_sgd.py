@@ -115,7 +115,7 @@ class SynchronousServer(ServerHalf):
         time: float = math.nan,
     ) -> int | None:
         if self._check_base(base_version) > 0:
-            self._came_late(base_version, time)
+            self._came_late(worker, base_version, time)
             return None
         if worker in self._taken:
             raise ValueError(f"a second gradient of worker {worker} for version {base_version}")
@@ -126,9 +126,9 @@ class SynchronousServer(ServerHalf):
         return 0
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
-        self._came_late(base_version, time)
+        self._came_late(worker, base_version, time)
 
-    def _came_late(self, base_version: int, time: float) -> None:
+    def _came_late(self, worker: int, base_version: int, time: float) -> None:
         """Note a gradient that was too late for its update, or the report of one."""
         self._late += 1
 

@@ -42,6 +42,11 @@ def update_of(push: Push) -> Update:
     return SparseUpdate(np.array(push.indices, np.uint32), values)
 
 
+def delta(push: Push, k: int) -> float:
+    """Return Δθ_k of a push."""
+    return push.values[push.indices.index(k)] if k in push.indices else 0.0
+
+
 def version_of(server: ServerHalf, worker: int) -> int:
     version = server.pull(worker)
     assert version is not None
@@ -62,27 +67,40 @@ def replay(server: ServerHalf, schedule: list[Push]) -> list[tuple[Push, int]]:
 
 
 @given(st.lists(pushes, max_size=40))
-def test_adacomp_follows_equations_3_to_5_and_counts_entries_of_0(schedule: list[Push]) -> None:
+def test_adacomp_follows_equations_3_to_5(schedule: list[Push]) -> None:
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     history = replay(server, schedule)
     theta = np.zeros(SIZE, np.float32)
     for i, (push, j) in enumerate(history):
         for k, value in zip(push.indices, push.values, strict=False):
-            sigma_k = sum(1 for u in range(j, i) if k in history[u][0].indices)  # equation 3
+            sigma_k = sum(delta(history[u][0], k) != 0 for u in range(j, i))  # equation 3
             alpha_k = np.float32(ALPHA) / np.float32(sigma_k if sigma_k else 1)  # equation 5
             theta[k] -= alpha_k * np.float32(value)  # equation 4
     assert np.array_equal(server.parameters, theta)
 
 
-def test_an_entry_of_value_0_counts_towards_staleness() -> None:
-    """Here AdaComp differs from equation 3, which would give the last update the whole step."""
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(
+    ("values", "sigma"), [((0, 0), 1), ((0, 1), 1), ((1, 1), 2), ((-0.0, np.nan), 1)]
+)
+def test_an_entry_of_value_0_does_not_count(
+    values: tuple[float, float], sigma: int, dense: bool
+) -> None:
+    """(3) has the indicator of Δθ_k ≠ 0; NaN is not 0, and -0 is."""
     server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA)
     for worker in range(3):
         server.pull(worker)
-    for worker, value in enumerate((0, 0, 1)):
-        push = SparseUpdate(np.array([1], np.uint32), np.array([value], np.float32))
-        server.push(worker, push, 0)
-    assert server.parameters[1] == -np.float32(ALPHA) / np.float32(2)
+    for worker, value in enumerate(values):
+        server.push(worker, one_entry(value, dense), 0)
+    server.parameters[:] = 0
+    server.push(2, one_entry(1, dense), 0)
+    assert server.parameters[1] == -np.float32(ALPHA) / np.float32(sigma)
+
+
+def one_entry(value: float, dense: bool) -> Update:
+    if dense:
+        return DenseUpdate(np.array([0, value, *[0] * (SIZE - 2)], np.float32))
+    return SparseUpdate(np.array([1], np.uint32), np.array([value], np.float32))
 
 
 @given(st.lists(pushes, max_size=40))

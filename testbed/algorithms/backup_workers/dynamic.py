@@ -104,8 +104,11 @@ class DynamicServer(SynchronousServer):
         self._gradients = Gradients(len(parameters))
         self._estimator = GainEstimator(options.average_over, options.clip_smoothness)
         self._times = IterationTimes(workers, options.untried, options.time_samples)
-        # By version: when it was made, how many gradients had been waited for, and how many have come.
+        # By version: when it was made, how many gradients had been waited for, and how many have come;
+        # only versions of which another may come.
         self._arrivals: dict[int, tuple[float, int, int]] = {0: (0.0, workers, 0)}
+        # By worker: the last version of which its gradient or report came, or the one before it joined.
+        self._last = dict.fromkeys(range(workers), -1)
         self._losses: list[float] = []
         expected = ("gain", "norm", "variance", "smoothness", "seconds")
         self._expected = dict.fromkeys(expected, math.nan)
@@ -113,14 +116,15 @@ class DynamicServer(SynchronousServer):
     def _gather(self, worker: int, update: Update, loss: float, time: float) -> None:
         super()._gather(worker, update, loss, time)
         self._gradients.add(update, loss)
-        self._came(self.version, time)
+        self._came(worker, self.version, time)
 
-    def _came_late(self, base_version: int, time: float) -> None:
-        super()._came_late(base_version, time)
-        self._came(base_version, time)
+    def _came_late(self, worker: int, base_version: int, time: float) -> None:
+        super()._came_late(worker, base_version, time)
+        self._came(worker, base_version, time)
 
-    def _came(self, version: int, time: float) -> None:
+    def _came(self, worker: int, version: int, time: float) -> None:
         """Take the time at which one more gradient of a version came for a sample."""
+        self._last[worker] = version
         if version not in self._arrivals:
             return
         began, waited_for, count = self._arrivals[version]
@@ -141,10 +145,27 @@ class DynamicServer(SynchronousServer):
         k = int(self._diagnosis["k"])
         self._diagnosis = {**self._diagnosis, **self._expected, "loss": self._losses[-1]}
         self._arrivals[self.version] = time, k, 0
-        # A worker that is gone for good leaves versions open.
-        for old in [one for one in self._arrivals if one < self.version - len(self._all)]:
-            del self._arrivals[old]
+        self._close()
         self.wait_for = self._best(k)
+
+    def joined(self, worker: int) -> None:
+        super().joined(worker)
+        self._last[worker] = self.version - 1
+
+    def forget(self, worker: int) -> None:
+        self._last.pop(worker, None)
+        super().forget(worker)
+        self._close()
+
+    def _close(self) -> None:
+        """Forget the versions of which nothing can come: every worker has sent something newer.
+
+        A worker's gradients come in the order of their versions, and need not be of every version.
+        """
+        there = self._last if self._there is None else self._there & self._last.keys()
+        newest = min((self._last[worker] for worker in there), default=self.version)
+        for old in [one for one in self._arrivals if one <= newest]:
+            del self._arrivals[old]
 
     def _best(self, before: int) -> int:
         """Return k for the iteration that begins now, by (18) and (19)."""

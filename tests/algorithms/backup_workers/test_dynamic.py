@@ -158,3 +158,46 @@ def test_workers_that_are_gone_are_not_waited_for() -> None:
         server.push(worker, update, 0, loss=1.0, time=1.0)
     assert server.version == 1
     assert server.diagnose()["k"] == 2
+
+
+def after_ten_updates_of_one() -> DynamicServer:
+    """Worker 0 makes ten updates of one gradient, a second apart; 1 reports five of them, 2 none."""
+    server = DynamicServer(np.zeros(2, np.float32), 0.1, 3, DynamicOptions())
+    for worker in range(3):
+        server.joined(worker)
+        server.pull(worker, time=0.0)
+    for version in range(10):
+        server.wait_for = 1
+        server.pull(0, time=float(version))
+        update = DenseUpdate(np.ones(2, np.float32))
+        server.push(0, update, version, loss=1.0, time=version + 1.0)
+        if version < 5:
+            server.finished(1, version, time=version + 1.5)
+    return server
+
+
+def test_a_report_is_a_sample_however_late_it_is() -> None:
+    """§3.2 has no limit: here version 0 is ten updates old, of three workers."""
+    server = after_ten_updates_of_one()
+    server.finished(2, 0, time=20.0)
+    assert server._times._counts[2].tolist() == [1, 1, 1]
+    assert server._times._means[2].tolist() == [1.0, 1.5, 20.0]
+    server.finished(2, 3, time=21.0)  # it went on at the newest that it had been sent
+    assert server._times._means[0, 2] == 21.0 - 3.0
+
+
+def test_versions_are_forgotten_when_no_worker_can_send_anything_of_them() -> None:
+    """A worker that is lost and comes back computes at the version of its return."""
+    server = after_ten_updates_of_one()
+    assert sorted(server._arrivals) == list(range(11))
+    server.forget(2)
+    assert sorted(server._arrivals) == list(range(5, 11))
+    server.joined(2)
+    server.pull(2, time=10.0)
+    server.finished(1, 9, time=10.0)
+    server.wait_for = 1
+    server.push(0, DenseUpdate(np.ones(2, np.float32)), 10, loss=1.0, time=11.0)
+    assert sorted(server._arrivals) == [10, 11]
+    for worker in (0, 1):
+        server.forget(worker)
+    assert sorted(server._arrivals) == [10, 11]

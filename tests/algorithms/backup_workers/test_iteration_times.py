@@ -6,6 +6,7 @@ import pytest
 from scipy.optimize import LinearConstraint, minimize
 
 from testbed.algorithms.backup_workers.iteration_times import IterationTimes, Untried, fitted
+from testbed.errors import TestbedError
 
 
 def order(n: int) -> list[tuple[int, int]]:
@@ -88,6 +89,26 @@ def test_the_last_samples_count_if_so_many_are_kept() -> None:
         times = restored
     assert times.estimate() == pytest.approx([11 / 3, 22 / 3], abs=1e-6)
     assert every.estimate() == pytest.approx([1.8, 3.6], abs=1e-6)
+
+
+def test_times_ten_orders_of_magnitude_apart_are_fitted_all_the_same() -> None:
+    """The solver does not meet the narrow tolerance for some of them, and then its own."""
+    draw = np.random.default_rng(1)
+    for _ in range(120):
+        n = int(draw.choice([3, 5, 16, 32]))
+        counts = draw.integers(0, 4, (n, n)) * draw.integers(0, 2, (n, 1))
+        counts[int(draw.integers(n)), int(draw.integers(n))] += 1
+        found = fitted(counts, 10 ** draw.uniform(-6, 4, (n, n)), "lowest")
+        assert (np.diff(found) >= -1e-3 * found[1:]).all()
+
+
+def test_what_the_solver_does_not_solve_is_said() -> None:
+    """A time that is no number has no least squares."""
+    times = IterationTimes(3, "lowest")
+    times.add(1, 1, 1.0)
+    times.add(1, 2, float("inf"))
+    with np.errstate(invalid="ignore"), pytest.raises(TestbedError, match="Clarabel ends with"):
+        times.estimate()
 
 
 @pytest.mark.parametrize("law", ["shifted exponential", "Pareto", "deterministic"])
