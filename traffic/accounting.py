@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from traffic import TrafficError
 from traffic.batches import DamagedError, Records
 from traffic.connections import Address, Flows, Key
 from traffic.growth import enlarged
@@ -30,7 +29,6 @@ from traffic.headers import (
     TCP,
     Headers,
     Integers,
-    LinkTypeError,
     dissect,
 )
 from traffic.quantities import QUANTITIES, QUANTITY_COLUMNS, Seconds, add_up, occupied
@@ -56,7 +54,7 @@ class Account:
         first, last: times of the first and last packet in nanoseconds since 1970; None without packets.
         dropped: packets that the kernel dropped while capturing; None if the files do not say.
         assumed: number of TCP directions whose segment size is assumed, because their SYNs are missing.
-        damage: where files are damaged, and how; packets before the damage are counted.
+        damage: from where on files cannot be read, and why; packets before that are counted.
     """
 
     seconds: npt.NDArray[np.void]
@@ -97,7 +95,7 @@ def account(paths: Iterable[Path]) -> Account:
     """Count the packets of capture files, which are read in the order given.
 
     Raises:
-        TrafficError: a file cannot be opened, or is no capture of Ethernet or IP packets.
+        TrafficError: a file cannot be opened, or is no capture.
     """
     ledger = Ledger()
     damage: list[str] = []
@@ -109,8 +107,6 @@ def account(paths: Iterable[Path]) -> Account:
                 ledger.add(records)
         except DamagedError as error:
             damage.append(str(error))
-        except LinkTypeError as error:
-            raise TrafficError(f"{path}: {error}") from None
         known = [i.dropped for i in file.interfaces if i.dropped is not None]
         dropped += [sum(known)] if known else []
     # Each file holds the drops of its capture so far: the largest number is the total.

@@ -10,29 +10,31 @@ import numpy.typing as npt
 
 from traffic import TrafficError
 
+LINK_HEADERS = {1: 14, 101: 0, 12: 0, 14: 0, 228: 0, 229: 0, 113: 16, 276: 20}
+"""Bytes before the network header by LINKTYPE_: Ethernet, raw IP (five values), Linux cooked 1, 2."""
 LONGEST = 2**24
 """Bytes of the longest packet, or block of a pcapng file; a greater length is damage."""
 _NANOSECONDS = 1_000_000_000
 
 
 class DamagedError(TrafficError):
-    """A capture file that is damaged at some place; the packets before that were read."""
+    """A capture file that cannot be read on from some place; the packets before that were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Some packets of a file, all of one link type, in the file's order.
+    """Packets of a file that follow each other.
 
     Attributes:
-        link_type: LINKTYPE_ number of the interfaces they were captured on.
+        link: int64, a key of ``LINK_HEADERS``: the LINKTYPE_ of the interface of each.
         buffer: uint8, the bytes that hold them, followed by ``chunks.MARGIN`` bytes of 0.
         at: where each packet begins in ``buffer``.
         time: int64, nanoseconds since 1970 (UTC).
-        length: int64, bytes of the whole packet.
+        length: int64, bytes of the whole packet, without its frame check sequence.
         kept: int64, bytes of it that are in ``buffer``; not more than ``length``.
     """
 
-    link_type: int
+    link: npt.NDArray[np.int64]
     buffer: npt.NDArray[np.uint8]
     at: npt.NDArray[np.intp]
     time: npt.NDArray[np.int64]
@@ -51,6 +53,7 @@ class Interface:
         link_type: LINKTYPE_ number.
         ticks: ticks of its clock per second: a power of 10 up to 10¹⁸, or of 2 up to 2⁶³.
         offset: seconds to add to its times.
+        checksum: bytes of the frame check sequence at the end of its packets, which are not counted.
         name: its name; empty if the file does not say.
         received: packets that passed the filter, in all; None if the file does not say.
         dropped: packets that the kernel dropped, likewise.
@@ -59,6 +62,7 @@ class Interface:
     link_type: int
     ticks: int = 1_000_000
     offset: int = 0
+    checksum: int = 0
     name: str = ""
     received: int | None = None
     dropped: int | None = None

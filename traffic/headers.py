@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traffic import TrafficError
-from traffic.batches import Records
+from traffic.batches import LINK_HEADERS, Records
 
 ETHERNET_HEADER = 14
 OTHER, ARP, IP, TCP = range(4)
@@ -21,9 +20,7 @@ FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 MAC = np.uint64(1 << 63)
 """The bit that is set in the high half of an address if it is a MAC address."""
 
-_LINK_HEADERS = {1: 14, 101: 0, 12: 0, 14: 0, 228: 0, 229: 0, 113: 16, 276: 20}
-"""Bytes before the network header by LINKTYPE_: Ethernet, raw IP (five values), Linux cooked 1, 2."""
-_RAW = frozenset({101, 12, 14, 228, 229})
+_ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276
 _TAGS = (0x8100, 0x88A8, 0x9100)
 _IPV4, _IPV6, _ARP = 0x0800, 0x86DD, 0x0806
 _PROTOCOL_TCP, _PROTOCOL_ICMPV6 = 6, 58
@@ -34,10 +31,6 @@ _MAPPED = np.uint64(0xFFFF << 32)
 
 Integers = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]
-
-
-class LinkTypeError(TrafficError):
-    """Packets of a link type that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +87,7 @@ def _word(rows: npt.NDArray[np.uint8], column: int) -> Integers:
 
 
 def dissect(records: Records) -> Headers:
-    """Read the headers of a batch.
-
-    Raises:
-        LinkTypeError: the place of the IP header in packets of this link type is not known.
-    """
-    if records.link_type not in _LINK_HEADERS:
-        raise LinkTypeError(
-            f"packets of link type {records.link_type} cannot be read: capture at an Ethernet interface"
-        )
+    """Read the headers of a batch."""
     return _Dissection(records).headers()
 
 
@@ -114,17 +99,19 @@ class _Dissection:
         self._records = records
         self._reader = _Reader(records.buffer)
         self._kind = np.zeros(count, np.uint8)
-        link = _LINK_HEADERS[records.link_type]
-        self._length = np.maximum(records.length - link, 0) + ETHERNET_HEADER
-        if link == ETHERNET_HEADER:  # even of frames that are shorter than their header
-            self._length = records.length
+        self._links = np.unique(records.link).tolist()
+        self._network = np.zeros(count, np.int64)  # where the network header begins
+        for link in self._links:
+            self._network[records.link == link] = LINK_HEADERS[link]
+        self._length = np.maximum(records.length - self._network, 0) + ETHERNET_HEADER
+        ethernet = records.link == _ETHERNET  # even of frames that are shorter than their header
+        self._length[ethernet] = records.length[ethernet]
         self._source = np.zeros((count, 2), np.uint64)
         self._destination = np.zeros((count, 2), np.uint64)
         self._source[:, 0] = self._destination[:, 0] = MAC
         self._ports, self._payload, self._options = np.zeros((3, count), np.int64)
         self._sequence, self._acknowledgement = np.zeros((2, count), np.int64)
         self._flags = np.zeros(count, np.uint8)
-        self._network = np.full(count, link, np.int64)  # where the network header begins
         # Where the transport header begins, the length from there on according to IP, and the
         # protocol; for rows of IP that are no fragments.
         self._transport, self._rest, self._protocol = np.zeros((3, count), np.int64)
@@ -154,32 +141,43 @@ class _Dissection:
         )
 
     def _link_layer(self) -> Integers:
-        """Fill in MAC addresses and step over VLAN tags; return the network layer's protocol."""
+        """Read the link layer of all packets; return the network layer's protocol."""
         records = self._records
-        if records.link_type in _RAW:
-            version = self._reader.rows(records.at, 1)[:, 0] >> 4
-            return np.select([version == 4, version == 6], [_IPV4, _IPV6], 0).astype(np.int64)
-        if records.link_type == 113:
-            return _half(self._reader.rows(records.at, 16), 14)
-        if records.link_type == 276:
-            return _half(self._reader.rows(records.at, 2), 0)
-        rows = self._reader.rows(records.at, 14)
-        whole = records.kept >= ETHERNET_HEADER
+        protocol = np.zeros(len(records), np.int64)
+        for link in self._links:
+            rows = np.flatnonzero(records.link == link)
+            at = records.at[rows]
+            if link == _ETHERNET:
+                protocol[rows] = self._ethernet(rows)
+            elif link == _COOKED:
+                protocol[rows] = _half(self._reader.rows(at, 16), 14)
+            elif link == _COOKED_2:
+                protocol[rows] = _half(self._reader.rows(at, 2), 0)
+            else:  # raw IP
+                version = self._reader.rows(at, 1)[:, 0] >> 4
+                protocol[rows] = np.select([version == 4, version == 6], [_IPV4, _IPV6], 0)
+        return protocol
+
+    def _ethernet(self, rows: npt.NDArray[np.intp]) -> Integers:
+        """Fill in MAC addresses and step over VLAN tags; return the network layer's protocol."""
+        at, kept = self._records.at[rows], self._records.kept[rows]
+        heads = self._reader.rows(at, 14)
+        whole = kept >= ETHERNET_HEADER
         for column, addresses in ((0, self._destination), (6, self._source)):
-            low = _word(rows, column + 2).astype(np.uint64)
-            high = _half(rows, column).astype(np.uint64)
-            addresses[:, 1] = (high << np.uint64(32)) | low
-            addresses[~whole, 1] = 0
-        protocol = np.where(whole, _half(rows, 12), 0)
+            low = _word(heads, column + 2).astype(np.uint64)
+            high = _half(heads, column).astype(np.uint64)
+            addresses[rows, 1] = np.where(whole, (high << np.uint64(32)) | low, 0)
+        network = self._network[rows]
+        protocol = np.where(whole, _half(heads, 12), 0)
         tagged = np.flatnonzero(np.isin(protocol, _TAGS))
         for _ in range(_MOST_TAGS):
             if not len(tagged):
                 break
-            tags = self._reader.rows(records.at[tagged] + self._network[tagged], 4)
-            self._network[tagged] += 4
-            whole = self._network[tagged] <= records.kept[tagged]
-            protocol[tagged] = np.where(whole, _half(tags, 2), 0)
+            tags = self._reader.rows(at[tagged] + network[tagged], 4)
+            network[tagged] += 4
+            protocol[tagged] = np.where(network[tagged] <= kept[tagged], _half(tags, 2), 0)
             tagged = tagged[np.isin(protocol[tagged], _TAGS)]
+        self._network[rows] = network
         return protocol
 
     def _ipv4(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:

@@ -1,4 +1,7 @@
-"""Read pcap files: each packet follows 16 bytes that hold its time and length."""
+"""Read pcap files: each packet follows 16 bytes that hold its time and length.
+
+The upper half of the header's link type may say how long a frame check sequence the packets have.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -7,22 +10,43 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from traffic.batches import LONGEST, Interface, Records
+from traffic.batches import LINK_HEADERS, LONGEST, Interface, Records
 from traffic.chunks import Chunk, chunks
 
 HEADER = 24
 TICKS = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}
 """Ticks per second, by the file's first four bytes, which also show its byte order."""
 _PACKET_HEAD = 16
+_NOTHING = bytes(_PACKET_HEAD)
+_LINK = 20
+"""Offset of the link type in the header."""
+_HAS_CHECKSUM, _RESERVED = 0x0400_0000, 0x0BFF_0000
 
 
 class Damage(Exception):  # noqa: N818 -- a place and a reason, on their way to a DamagedError
-    """Damage in a file, which cannot be read on from ``place``."""
+    """Damage in a file, which cannot be read on from ``place``.
 
-    def __init__(self, place: int, why: str) -> None:
+    Attributes:
+        what: the words between the file's name and the place.
+    """
+
+    def __init__(self, place: int, why: str, what: str = "is damaged at") -> None:
         super().__init__(place, why)
         self.place = place
         self.why = why
+        self.what = what
+
+
+class Unknown(Damage):
+    """What follows ``place`` may be whole, but is of a kind that is not read."""
+
+    def __init__(self, place: int, why: str) -> None:
+        super().__init__(place, why, "cannot be read on from")
+
+
+def unknown_link_type(place: int, number: int) -> Unknown:
+    """Return what is said of packets of a link type whose IP header is at no known place."""
+    return Unknown(place, f"packets of link type {number}; capture at an Ethernet interface")
 
 
 def byte_order(head: bytes) -> str | None:
@@ -46,8 +70,13 @@ def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
         raise Damage(len(head), "the file ends within its header")
     magic, _, _, zone, _, _, link = struct.unpack(f"{order}IHHiIII", head)
     # thiszone is the number of seconds to add to the times for UTC; it is 0 in practice.
-    interface = Interface(link & 0x0FFFFFFF, TICKS[magic], zone)
+    if link & _RESERVED:
+        raise Unknown(_LINK, f"the link type {link:#010x}, in which reserved bits are set")
+    checksum = 2 * (link >> 28) if link & _HAS_CHECKSUM else 0  # it counts words of 16 bits
+    interface = Interface(link & 0xFFFF, TICKS[magic], zone, checksum)
     interfaces.append(interface)
+    if interface.link_type not in LINK_HEADERS:
+        raise unknown_link_type(_LINK, interface.link_type)
     for chunk in chunks(file, HEADER):
         places, end, damage = _walk(chunk, order)
         chunk.used = end
@@ -69,6 +98,8 @@ def _walk(chunk: Chunk, order: str) -> tuple[list[int], int, str | None]:
         following = place + _PACKET_HEAD + kept
         if kept > LONGEST:
             return places, place, f"a packet of {kept:,} bytes"
+        if not kept and data[place:following] == _NOTHING:
+            return places, place, "zeros, as a crash leaves them"
         if following > end:
             break
         add(place)
@@ -83,5 +114,7 @@ def _records(
     seconds, ticks = heads[:, 0].astype(np.uint64), heads[:, 1].astype(np.uint64)
     time = interface.nanoseconds(seconds * np.uint64(interface.ticks) + ticks)
     kept = heads[:, 2].astype(np.int64)
-    length = np.maximum(heads[:, 3], heads[:, 2]).astype(np.int64)
-    return Records(interface.link_type, buffer, at + _PACKET_HEAD, time, length, kept)
+    length = np.maximum(heads[:, 3], heads[:, 2]).astype(np.int64) - interface.checksum
+    length, kept = np.maximum(length, 0), np.clip(kept, 0, np.maximum(length, 0))
+    link = np.full(len(at), interface.link_type)
+    return Records(link, buffer, at + _PACKET_HEAD, time, length, kept)

@@ -1,7 +1,8 @@
 """Read pcapng files (IETF draft-ietf-opsawg-pcapng): sections, interfaces, enhanced packet blocks.
 
 Packets come in runs of enhanced packet blocks, which have a loop of their own; every other block is
-rare. Blocks that hold no packet, interface or count are skipped.
+rare. Blocks that hold no packet, interface or count are skipped. Obsolete packet blocks have the same
+fields in other places; simple ones have no time, without which a packet is in no second.
 """
 
 import struct
@@ -10,14 +11,18 @@ from typing import IO
 
 import numpy as np
 
-from traffic.batches import LONGEST, Interface, Records
+from traffic.batches import LINK_HEADERS, LONGEST, Interface, Records
 from traffic.chunks import Chunk, chunks
-from traffic.pcap_reading import Damage
+from traffic.pcap_reading import Damage, Unknown, unknown_link_type
 
 SECTION = 0x0A0D0D0A  # the same in both byte orders
 _INTERFACE, _PACKET, _SIMPLE, _STATISTICS, _ENHANCED = 1, 2, 3, 5, 6
 _BYTE_ORDER = 0x1A2B3C4D
-_NAME, _RESOLUTION, _OFFSET = 2, 9, 14  # options of an interface
+_NAME, _RESOLUTION, _CHECKSUM, _OFFSET = 2, 9, 13, 14  # options of an interface
+_CHECKSUMS = {0: 0, 2: 2, 4: 4, 16: 2, 32: 4}
+"""Bytes of a frame check sequence by the option's value: in bits, or in bytes as Wireshark takes it."""
+_FLAGS = 2  # option of a packet
+_TIMELESS = "a packet without its time (a simple packet block)"
 _RECEIVED, _DROPPED = 4, 5  # options of its statistics
 _FARTHEST = 2**33
 """Largest offset of a clock in seconds, so that times fit into 64 bits of nanoseconds."""
@@ -61,6 +66,10 @@ class _Reader:
             following = place + (words[place + 1] >> 2)
             if damage or following > len(words):
                 break
+            if words[place] == _PACKET:
+                places.append(place)
+                place = following
+                continue
             try:
                 damage = self._describe(
                     words[place], chunk.bytes[place * 4 + 8 : following * 4 - 4]
@@ -71,7 +80,8 @@ class _Reader:
         yield from self._packets(chunk, places)
         chunk.used = place * 4
         if damage or (chunk.last and chunk.used < chunk.end):
-            raise Damage(chunk.start + chunk.used, damage or "the file ends within a block")
+            kind = Unknown if damage == _TIMELESS else Damage
+            raise kind(chunk.start + chunk.used, damage or "the file ends within a block")
 
     def _begin_section(self, chunk: Chunk, place: int) -> str | None:
         magic = chunk.bytes[place * 4 + 8 : place * 4 + 12]
@@ -95,9 +105,7 @@ class _Reader:
                 elif code == _DROPPED:
                     (interface.dropped,) = struct.unpack(f"{self._order}Q", value)
         elif kind == _SIMPLE:
-            return "a packet without its time (a simple packet block)"
-        elif kind == _PACKET:
-            return "an obsolete packet block"
+            return _TIMELESS
         return None
 
     def _describe_interface(self, body: bytes) -> str | None:
@@ -111,6 +119,10 @@ class _Reader:
                 if exponent > {2: 63, 10: 18}[base]:
                     return f"a clock of {base}^{exponent} ticks per second"
                 interface.ticks = base**exponent
+            elif code == _CHECKSUM:
+                if value[0] not in _CHECKSUMS:
+                    return f"an interface with a checksum (if_fcslen) of {value[0]}"
+                interface.checksum = _CHECKSUMS[value[0]]
             elif code == _OFFSET:
                 (interface.offset,) = struct.unpack(f"{self._order}q", value)
                 if abs(interface.offset) > _FARTHEST:
@@ -119,33 +131,51 @@ class _Reader:
         return None
 
     def _packets(self, chunk: Chunk, places: list[int]) -> Iterator[Records]:
-        """Yield the enhanced packet blocks at these places (in words), one batch per link type."""
+        """Yield the packet blocks at these places (in words), as far as they can be read."""
         if not places:
             return
         buffer = chunk.padded()
         words = np.frombuffer(buffer, f"{self._order}u4", count=len(buffer) // 4)
+        halves = words.view(f"{self._order}u2")
         at = np.array(places, np.intp)
-        kept = words[at + 5].astype(np.int64)
-        length = np.maximum(words[at + 6], words[at + 5]).astype(np.int64)
-        number = words[at + 2].astype(np.int64) + self._first
         block = words[at + 1].astype(np.int64)
+        # An obsolete packet has the interface's number in half a word.
+        number = np.where(words[at] == _PACKET, halves[2 * at + 4], words[at + 2])
+        number = number.astype(np.int64) + self._first
+        kept = words[at + 5].astype(np.int64)
         wrong = (kept > block - 32) | (block & 3 != 0) | (number >= len(self._interfaces))
         good = int(np.argmax(wrong)) if wrong.any() else len(at)
+        link, checksum, time = np.zeros((3, len(at)), np.int64)
         ticks = (words[at + 3].astype(np.uint64) << np.uint64(32)) | words[at + 4]
-        time = np.zeros(len(at), np.int64)
-        links = np.full(len(at), -1)
         for n in np.unique(number[:good]):
+            interface = self._interfaces[n]
             mine = np.flatnonzero(number[:good] == n)
-            time[mine] = self._interfaces[n].nanoseconds(ticks[mine])
-            links[mine] = self._interfaces[n].link_type
-        for link in np.unique(links[:good]):
-            rows = np.flatnonzero(links == link)
-            yield Records(
-                int(link), buffer, at[rows] * 4 + 28, time[rows], length[rows], kept[rows]
-            )
+            time[mine] = interface.nanoseconds(ticks[mine])
+            link[mine], checksum[mine] = interface.link_type, interface.checksum
+        damage: Damage | None = None
         if good < len(at):
-            chunk.used = places[good] * 4
-            raise Damage(chunk.start + chunk.used, "a packet that does not fit its block")
+            damage = Damage(4 * places[good], "a packet that does not fit its block")
+        # The rare packets with options may have a checksum of another length.
+        options = at * 4 + 28 + kept + (-kept & 3)
+        for row in np.flatnonzero((at * 4 + block - options)[:good] >= 8).tolist():
+            data = buffer[options[row] : at[row] * 4 + block[row] - 4].tobytes()
+            for code, value in _options(data, self._order):
+                if code == _FLAGS and len(value) == 4:
+                    (flags,) = struct.unpack(f"{self._order}I", value)
+                    checksum[row] = flags >> 5 & 0xF or checksum[row]
+        strange = np.flatnonzero(~np.isin(link[:good], tuple(LINK_HEADERS)))
+        if len(strange):
+            good = int(strange[0])
+            damage = unknown_link_type(4 * places[good], int(link[good]))
+        length = np.maximum(np.maximum(words[at + 6], words[at + 5]) - checksum, 0)
+        if good:
+            begin = at[:good] * 4 + 28
+            kept = np.minimum(kept, length)
+            yield Records(link[:good], buffer, begin, time[:good], length[:good], kept[:good])
+        if damage is not None:
+            chunk.used = damage.place
+            damage.place += chunk.start
+            raise damage
 
 
 def _walk(words: memoryview, place: int, places: list[int]) -> int:
@@ -166,7 +196,7 @@ def _walk(words: memoryview, place: int, places: list[int]) -> int:
 def _misfit(words: memoryview, place: int) -> str | None:
     """Return what is wrong with a block's length, or None; a block cut off has no end to check."""
     length = words[place + 1]
-    shortest = 32 if words[place] == _ENHANCED else 12
+    shortest = 32 if words[place] in (_ENHANCED, _PACKET) else 12
     if length & 3 or not shortest <= length <= LONGEST:
         return f"a block of {length:,} bytes"
     following = place + (length >> 2)

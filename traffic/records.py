@@ -27,10 +27,11 @@ class CaptureFile:
     interfaces: list[Interface] = field(default_factory=list)
 
     def records(self) -> Iterator[Records]:
-        """Yield the packets in batches of one link type, which keep the file's order within each type.
+        """Yield the packets in batches of one link type, in the file's order.
 
         Raises:
-            DamagedError: the file is damaged; raised after the last readable packet.
+            DamagedError: the file is damaged, or what follows is of a kind that is not read; raised
+                after the last readable packet.
             TrafficError: the file cannot be opened or is no capture at all.
         """
         try:
@@ -48,7 +49,7 @@ class CaptureFile:
                     )
         except pcap_reading.Damage as damage:
             raise DamagedError(
-                f"{self.path} is damaged at byte {damage.place:,}: {damage.why}; the packets before it "
+                f"{self.path} {damage.what} byte {damage.place:,}: {damage.why}; the packets before it "
                 "were read"
             ) from None
         except OSError as error:

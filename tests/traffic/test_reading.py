@@ -208,14 +208,17 @@ def test_a_file_with_flipped_bytes_is_read_or_reported_as_damaged(
             assert str(path) in str(error)
             return
     assert found.totals["records"] <= 40
-    assert all(str(path) in text and "damaged at byte" in text for text in found.damage)
+    assert all(
+        str(path) in text and ("damaged at byte" in text or "read on from byte" in text)
+        for text in found.damage
+    )
 
 
 @pytest.mark.parametrize(
     ("tail", "why"),
     [
-        (block("<", 3, struct.pack("<I", 60) + bytes(60)), "without its time"),
-        (block("<", 2, bytes(80)), "obsolete"),
+        (block("<", 2, bytes(12) + struct.pack("<II", 99, 99) + bytes(60)), "does not fit"),
+        (block("<", 1, bytes(8) + option("<", 13, b"\x21")), "a checksum (if_fcslen) of 33"),
         (interface("<", 60), "a clock of 10^60 ticks"),
         (interface("<", 9, 2**40), "seconds off"),
         (packet("<", 7, 0, b"x"), "does not fit its block"),
@@ -237,6 +240,25 @@ def test_damage_is_named(tmp_path: Path, tail: bytes, why: str) -> None:
     assert damage is not None
     assert f"damaged at byte {place:,}: " in damage
     assert why in damage
+
+
+@pytest.mark.parametrize(
+    ("before", "tail", "why"),
+    [
+        (b"", block("<", 3, struct.pack("<I", 60) + bytes(60)), "a packet without its time"),
+        (interface("<", link=147), packet("<", 2, 0, b"x"), "packets of link type 147"),
+    ],
+)
+def test_what_is_not_read_is_named_and_is_no_damage(
+    tmp_path: Path, before: bytes, tail: bytes, why: str
+) -> None:
+    path = tmp_path / "file"
+    begin = pcapng()[: pcapng().index(section(">"))] + before
+    path.write_bytes(begin + tail + packet("<", 0, 0, b"y"))
+    packets, damage = read(path)
+    assert len(packets) == 3
+    assert damage is not None
+    assert f"{path} cannot be read on from byte {len(begin):,}: {why}" in damage
 
 
 def test_a_packet_of_an_impossible_length_is_damage(tmp_path: Path) -> None:
@@ -261,8 +283,8 @@ def test_packets_may_be_longer_than_a_chunk(
 def test_known_link_types_are_read_and_others_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(pcap(link=105))
-    with pytest.raises(TrafficError, match="link type 105 cannot be read"):
-        account([path])
+    (damage,) = account([path]).damage
+    assert damage.startswith(f"{path} cannot be read on from byte 20: packets of link type 105; ")
     datagram = bytes.fromhex("45000020000000004011000001020304050607080001000200100000") + bytes(8)
     for link, head in ((101, b""), (113, bytes(14) + b"\x08\0"), (276, b"\x08\0" + bytes(18))):
         raw = head + datagram
