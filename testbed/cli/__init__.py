@@ -12,6 +12,7 @@ import typer
 from testbed.cli import data, exec_command, host, metrics, results, resume, run, sweep, top
 from testbed.cli import traffic as traffic_command
 from testbed.errors import TestbedError
+from testbed.foreign import printable
 
 app = typer.Typer(
     name="testbed",
@@ -46,7 +47,8 @@ def main() -> None:
     try:
         app()
     except TestbedError as error:
-        print(f"testbed: {error}", file=sys.stderr)
+        text = "\n".join(map(printable, f"testbed: {error}".split("\n")))
+        print(text, file=sys.stderr)
         sys.exit(error.exit_status)
     except BrokenPipeError:
         # The program that reads our output (head, less) has ended: no traceback.

@@ -50,6 +50,7 @@ def exec_(
     leaves in the background ends with it.
     """
     from testbed.errors import EntryError, TestbedError
+    from testbed.foreign import printable
     from testbed.nodes.other_user import run_as
     from testbed.runs.device_place import owner_of_run
     from testbed.runs.running import running_runs
@@ -64,7 +65,7 @@ def exec_(
         try:
             return enter()
         except TestbedError as error:
-            print(f"testbed: {error}", file=sys.stderr)
+            print(printable(f"testbed: {error}"), file=sys.stderr)
             return error.exit_status
 
     if owner.user == os.geteuid():

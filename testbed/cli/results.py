@@ -5,7 +5,9 @@ A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +16,8 @@ import typer
 from testbed import quantities as q
 from testbed.cli.options import WHICH, AnyRun, AsJson, RunsRoot
 from testbed.ended import not_finite_from
+from testbed.errors import SpecError
+from testbed.foreign import printable
 from testbed.quantities import Measure
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import alive, went_down
@@ -75,7 +79,7 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
             f"there is no folder {runs}: name the folder of the runs by --runs, or start a run with "
             "`testbed run`"
         )
-    executions = find(runs)
+    executions = [_with_ends(execution) for execution in find(runs)]
     if as_json:
         _print_json([_listed(execution) for execution in executions])
         return
@@ -114,8 +118,32 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
             )
     _print_list(headings, rows)
     for execution in executions:
-        for error in execution.unreadable:
-            typer.echo(f"left out: {error}", err=True)
+        _print_left_out(execution.unreadable)
+
+
+def _with_ends(execution: Execution) -> Execution:
+    """Return an execution whose runs all have a summary that can be read, or made."""
+    kept, unreadable = _divided(execution.runs, lambda run: (run.summary, run.score))
+    return replace(execution, runs=kept, unreadable=(*execution.unreadable, *unreadable))
+
+
+def _divided(
+    runs: Sequence[Run], read: Callable[[Run], object]
+) -> tuple[tuple[Run, ...], tuple[NoRunError, ...]]:
+    """Return the runs that can be read, and for each other one, why not."""
+    kept, unreadable = [], []
+    for run in runs:
+        try:
+            read(run)
+            kept.append(run)
+        except NoRunError as error:
+            unreadable.append(error)
+    return tuple(kept), tuple(unreadable)
+
+
+def _print_left_out(unreadable: Sequence[NoRunError]) -> None:
+    for error in unreadable:
+        typer.echo(printable(f"left out: {error}"), err=True)
 
 
 def show(
@@ -125,7 +153,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the results of a run, or of all runs of an execution."""
-    found = resolve(run, runs)
+    found = all_runs([run], runs)
     comparison = compare_runs(found, goal)
     if as_json:
         _print_json([_shown_whole(found_run) for found_run in found])
@@ -133,9 +161,9 @@ def show(
     print_comparison(comparison)
     for row, found_run in zip(comparison.rows, found, strict=True):
         typer.echo("")
-        typer.echo(row.name)
+        typer.echo(printable(row.name))
         for name, value in _facts(found_run).items():
-            typer.echo(f"  {name:<12}{value}")
+            typer.echo(printable(f"  {name:<12}{value}"))
         for headings, rows in _tables(found_run):
             for line in plain_text(headings, rows).splitlines() if rows else ():
                 typer.echo(f"  {line}")
@@ -195,7 +223,8 @@ def compare(
         return
     print_comparison(comparison)
     _print_reaching(reached)
-    typer.echo(f"\nfigure: {figure}")
+    typer.echo("")
+    typer.echo(printable(f"figure: {figure}"))
 
 
 def report(
@@ -221,15 +250,21 @@ def report(
     named = run or ["latest"]
     found = all_runs(named, runs)
     if out is None:
-        out = (_home(found) if len(named) == 1 else Path()) / "report.html"
+        home = _home(found) if len(named) == 1 else Path()
+        if len(named) == 1 and (owner := home.stat().st_uid) != os.geteuid():
+            raise SpecError(
+                f"{home} belongs to user {owner}: name another place for the report by --out, or write "
+                "it as that user"
+            )
+        out = home / "report.html"
     written = write_report(found, out, goal, baseline)
     figures = write_figures(found, out.parent / "figures", goal)
     if as_json:
         _print_json({"report": str(written), "figures": [str(path) for path in figures]})
         return
-    typer.echo(f"report: {written}")
+    typer.echo(printable(f"report: {written}"))
     for path in figures:
-        typer.echo(f"figure: {path}")
+        typer.echo(printable(f"figure: {path}"))
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -242,7 +277,7 @@ def print_comparison(comparison: Comparison) -> None:
     else:
         typer.echo(plain_text(comparison.headings, comparison.cells))
     for remark in comparison.remarks:
-        typer.echo(remark)
+        typer.echo(printable(remark))
 
 
 def _print_reaching(table: Reaching) -> None:
@@ -267,9 +302,18 @@ def _print_json(content: Any) -> None:
 
 
 def all_runs(named: Sequence[str], root: Path) -> tuple[Run, ...]:
-    """Return the runs that the names stand for, each once."""
-    found = {run.directory: run for text in named for run in resolve(text, root)}
-    return tuple(found.values())
+    """Return the runs that the names stand for and that can be read, each once; tell of the others.
+
+    Raises:
+        NoRunError: nothing has such a name, or none can be read.
+    """
+    left_out: list[NoRunError] = []
+    found = {run.directory: run for text in named for run in resolve(text, root, left_out)}
+    kept, unreadable = _divided(tuple(found.values()), Run.read_all)
+    if not kept:
+        raise unreadable[0]
+    _print_left_out((*left_out, *unreadable))
+    return kept
 
 
 def _home(runs: Sequence[Run]) -> Path:

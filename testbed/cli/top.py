@@ -20,10 +20,12 @@ import typer
 
 from testbed import quantities as q
 from testbed.cli.options import AsJson
+from testbed.foreign import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from testbed.results.reading.run import Run
     from testbed.runs.live_status import LiveStatus, Status
 
 SHOWN_AFTER_END = 30.0
@@ -58,8 +60,10 @@ def top(once: Once = False, every: Every = 1.0, as_json: AsJson = False) -> None
     if as_json:
         statuses = board.look()
         typer.echo(json.dumps([_record(status) for status in statuses], indent=2))
+        _print_left_out(board)
     elif once or not sys.stdout.isatty():
         typer.echo(_as_text(board.look()))
+        _print_left_out(board)
     else:
         with contextlib.suppress(KeyboardInterrupt):
             _show(board, every)
@@ -71,29 +75,41 @@ class Board:
     def __init__(self) -> None:
         self._followed: dict[Path, LiveStatus] = {}
         self._ended: dict[Path, tuple[float, Status]] = {}
+        self.left_out: list[str] = []
+        """For each running run that cannot be read, why not; as of the last look."""
 
     def look(self) -> "list[Status]":
-        """Return the state of each run, oldest first."""
-        from testbed.runs.live_status import LiveStatus
+        """Return the state of each run that can be read, oldest first."""
+        from testbed.results.reading.journals import NoRunError
         from testbed.runs.running import running_runs
 
         running = {run.directory: run for run in running_runs()}
-        for directory, run in running.items():
+        found = []
+        self.left_out = []
+        for directory in dict.fromkeys((*self._followed, *running)):
+            try:
+                found.append(self._look_at(directory, running.get(directory)))
+            except NoRunError as error:
+                self.left_out.append(printable(f"left out: {error}"))
+                self._followed.pop(directory, None)
+        return found
+
+    def _look_at(self, directory: Path, run: "Run | None") -> "Status":
+        """Return the state of a run; ``run`` is None if it is not running any more."""
+        from testbed.runs.live_status import LiveStatus
+
+        if run is not None:
             resumed = self._ended.pop(directory, None) is not None
             if resumed or directory not in self._followed:
                 self._followed[directory] = LiveStatus(run)
-        found, now = [], time.monotonic()
-        for directory, live in list(self._followed.items()):
-            if directory in running:
-                found.append(live.look(running=True))
-                continue
-            if directory not in self._ended:
-                self._ended[directory] = now, live.look(running=False)
-            since, status = self._ended[directory]
-            found.append(status)
-            if now - since > SHOWN_AFTER_END:
-                del self._followed[directory], self._ended[directory]
-        return found
+            return self._followed[directory].look(running=True)
+        now = time.monotonic()
+        if directory not in self._ended:
+            self._ended[directory] = now, self._followed[directory].look(running=False)
+        since, status = self._ended[directory]
+        if now - since > SHOWN_AFTER_END:
+            del self._followed[directory], self._ended[directory]
+        return status
 
 
 def _show(board: Board, every: float) -> None:
@@ -108,12 +124,20 @@ def _show(board: Board, every: float) -> None:
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
-            live.update(_picture(board.look(), console.width), refresh=True)
+            picture = _picture(board.look(), console.width, board.left_out)
+            live.update(picture, refresh=True)
             if _asked_to_leave(every):
                 return
 
 
-def _picture(statuses: "Sequence[Status]", width: int) -> "RenderableType":
+def _print_left_out(board: Board) -> None:
+    for line in board.left_out:
+        typer.echo(line, err=True)
+
+
+def _picture(
+    statuses: "Sequence[Status]", width: int, left_out: Sequence[str] = ()
+) -> "RenderableType":
     """Return the table or, where it is wider than the terminal, three lines for each run."""
     from rich.text import Text
 
@@ -126,7 +150,7 @@ def _picture(statuses: "Sequence[Status]", width: int) -> "RenderableType":
     lines = _as_text(statuses).splitlines()
     if max(map(len, lines)) > width:
         lines = [line for status in statuses for line in (*_in_lines(status), "")]
-    picture.append("\n".join(lines))
+    picture.append("\n".join((*lines, *left_out)))
     for status in statuses:
         style = styles.get(status.phase, "yellow" if status.faulted else "")
         picture.highlight_words([f"  {status.phase}  "], style)

@@ -4,7 +4,7 @@ All problems of a file are reported at once and before anything is started: one 
 the file's line or the command-line option that it came from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from testbed.experiment.problems import problems
 from testbed.experiment.sections.section import FOLDER
 from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.spec import Spec
+from testbed.foreign import read_file
 
 _LARGEST = 1 << 20
 """The largest experiment file in bytes; a larger file was given by mistake."""
@@ -85,7 +86,7 @@ def load_resolved(path: Path | str) -> Spec:
         SpecError: the file cannot be read, or is not a resolved spec.
     """
     path = Path(path)
-    document, data, applied = read(read_text(path), path, (), None)
+    document, data, applied = read(_text(path, _of_run), path, (), None)
     return check(path, document, data, applied, {})
 
 
@@ -166,9 +167,21 @@ def read_text(path: Path) -> str:
     Raises:
         SpecError: there is no such file, or it cannot be an experiment file.
     """
+    return _text(path, _of_person)
+
+
+def _of_person(path: Path) -> bytes:
+    with path.open("rb") as file:  # may be a pipe
+        return file.read(_LARGEST + 1)
+
+
+def _of_run(path: Path) -> bytes:
+    return read_file(path, _LARGEST)
+
+
+def _text(path: Path, read: Callable[[Path], bytes]) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+        content = read(path)
     except FileNotFoundError:
         raise SpecError(f"{path}: there is no such file") from None
     except IsADirectoryError:

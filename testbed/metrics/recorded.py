@@ -4,7 +4,6 @@ All times are seconds since training began. A value that the directory lacks (or
 is None or empty, and is not exported.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 from pydantic import ValidationError
 
 from testbed.algorithms import has
@@ -21,6 +19,7 @@ from testbed.device_names import is_server, server_number, server_place
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.units import UNLIMITED, parse_limit
+from testbed.foreign import parse_json, read_file
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading.records import Event
 from testbed.results.reading.run import Run
@@ -53,10 +52,10 @@ class Recorded:
             SpecError: its ``spec.yaml`` is not there or cannot be read.
         """
         try:
-            spec = yaml.safe_load(run.specification)
+            spec = run.spec
             for key in ("devices", "dataset", "model", "training", "network", "algorithms"):
                 spec[key]
-        except (yaml.YAMLError, TypeError, KeyError):
+        except (TypeError, KeyError):
             raise SpecError(
                 f"{run.directory / 'spec.yaml'} cannot be read: a run is replayed with its own"
             ) from None
@@ -140,7 +139,8 @@ class Recorded:
     def summary(self) -> dict[str, Any]:
         """The contents of ``summary.json``; of a run that left none, a reconstruction."""
         try:
-            content: dict[str, Any] = json.loads((self.run.directory / "summary.json").read_bytes())
+            path = self.run.directory / "summary.json"
+            content: dict[str, Any] = parse_json(read_file(path))
         except (OSError, ValueError):
             content = self.run.summary.model_dump(mode="json")
         return content

@@ -4,19 +4,17 @@ Nothing is asked of the run. Under the wall clock and in an emulation rows are w
 simulation writes its own at each evaluation, or every 1,500 updates.
 """
 
-import contextlib
+import os
 import time
 from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, is_aggregator, is_server
 from testbed.results.reading.faults import CRASHES
 from testbed.results.reading.growing import GrowingJournal
-from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.journals import NoRunError, whole
 from testbed.results.reading.quality import Quality
 from testbed.results.reading.run import Run
 from testbed.telemetry.texts import BUILT, DIED, MADE, TRAINING
@@ -86,7 +84,7 @@ class LiveStatus:
     """Follows one run; reads only what was added since the last look."""
 
     def __init__(self, run: Run) -> None:
-        """Begin to follow a run."""
+        """Begin to follow a run; raise NoRunError if what it has written cannot be read."""
         self._run = run
         self._updates = run.directory / "updates.arrows"
         self._journal = GrowingJournal(self._updates)
@@ -100,14 +98,18 @@ class LiveStatus:
 
         Args:
             running: False if the run's process has ended or gone on to another run.
+
+        Raises:
+            NoRunError: what it writes cannot be read.
         """
         sizes = [_size(self._run.directory / name) for name in _SMALL_FILES]
         if sizes != self._sizes:
-            with contextlib.suppress(NoRunError):  # its folder is being removed
+            if os.path.lexists(self._run.directory / "manifest.json"):  # else it is being removed
                 self._facts = _facts(self._run.directory)
             self._sizes = sizes
         facts = self._facts
-        self._read_updates()
+        with whole(self._updates):
+            self._read_updates()
         last = self._recent[-1]
         status = Status(
             run=self._run,
@@ -167,8 +169,8 @@ class LiveStatus:
         if first is last:
             return None, None
         try:
-            silent = max(0.0, time.time() - self._updates.stat().st_mtime)
-        except FileNotFoundError:
+            silent = max(0.0, time.time() - self._updates.lstat().st_mtime)
+        except OSError:
             silent = 0.0
         seconds = max(last.host_time - first.host_time + silent, 1e-9)
         updates, received = last.updates - first.updates, last.message_bytes - first.message_bytes
@@ -177,15 +179,15 @@ class LiveStatus:
 
 def _all_updates(run: Run) -> int | None:
     try:
-        return int(yaml.safe_load(run.specification)["training"]["updates"])
-    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+        return int(run.spec["training"]["updates"])
+    except (LookupError, TypeError, ValueError, OverflowError):
         return None
 
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
+        return path.lstat().st_size
+    except OSError:
         return -1
 
 

@@ -6,7 +6,6 @@ killed at any moment: the run can always be resumed once more.
 """
 
 import fcntl
-import json
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -28,8 +27,9 @@ from testbed.ended import is_complete
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.experiment.plugin_code import plugin_digests
+from testbed.foreign import parse_json, read_file
 from testbed.planning.plan import Plan, plan
-from testbed.results.reading.journals import read_columns
+from testbed.results.reading.journals import read_columns, whole
 from testbed.results.reading.run import Run
 from testbed.runs.versions import host, versions
 from testbed.telemetry.evaluations import CURVE_COLUMNS
@@ -128,6 +128,10 @@ def left(found: Sequence[Run], whole: bool) -> list[Job]:
         SpecError: nothing is left, or a run cannot be resumed.
     """
     directory = found[0].directory.parent
+    for run in found:
+        owner = run.directory.stat().st_uid
+        if owner != os.geteuid():
+            raise SpecError(f"{run.id} belongs to user {owner}: resume it as that user")
     jobs = [Job(_check(run), run) for run in found if not is_complete(run.ended)]
     if whole:
         if not (directory / "experiment.yaml").exists():
@@ -196,7 +200,7 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
         SpecError: the run is being resumed already, or its marks are damaged.
         OSError: its directory cannot be read.
     """
-    lock = os.open(run.directory, os.O_RDONLY | os.O_CLOEXEC)
+    lock = os.open(run.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with ExitStack() as opened:
         opened.callback(os.close, lock)
         try:
@@ -337,14 +341,17 @@ def _counters(run: Run) -> pa.Table:
 def _lines(path: Path) -> list[str]:
     """Return the complete lines of a file; empty if there is no file."""
     try:
-        return path.read_text(encoding="utf-8").split("\n")[:-1]
+        with whole(path):
+            return read_file(path).decode().split("\n")[:-1]
     except FileNotFoundError:
         return []
 
 
 def _manifest(run: Run) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((run.directory / "manifest.json").read_bytes())
-    return content
+    path = run.directory / "manifest.json"
+    with whole(path):
+        content: dict[str, Any] = parse_json(read_file(path))
+        return content
 
 
 def _host_seconds(updates: pa.Table, manifest: Mapping[str, Any]) -> float:

@@ -12,11 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from testbed.ended import is_complete
 from testbed.results.reading.finding import distinct, names_of
@@ -156,10 +155,7 @@ def quality_of(runs: Sequence[Run]) -> Quality:
 
 def _all_but_seed(run: Run) -> tuple[str, str, str] | None:
     """Return what the runs of one curve have in common; None if the run's spec cannot be read."""
-    try:
-        spec: Any = yaml.safe_load(run.specification)
-    except yaml.YAMLError:
-        return None
+    spec = run.spec
     if not isinstance(spec, dict):
         return None
     rest = {key: value for key, value in spec.items() if key != "seed"}

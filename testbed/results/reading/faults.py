@@ -14,6 +14,8 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from testbed.device_names import is_server
+from testbed.foreign import read_file
+from testbed.results.reading.journals import whole
 from testbed.results.reading.records import FaultRecord
 
 KINDS = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
@@ -58,9 +60,15 @@ class FaultOccurrence:
 
 
 def read_faults(directory: Path) -> tuple[FaultOccurrence, ...]:
-    """Return the occurrences of a run in the order in which they began; none without the file."""
+    """Return the occurrences of a run in the order in which they began; none without the file.
+
+    Raises:
+        NoRunError: the file cannot be read.
+    """
+    path = directory / "faults.jsonl"
     try:
-        lines = (directory / "faults.jsonl").read_bytes().splitlines()
+        with whole(path):
+            lines = read_file(path).splitlines()
     except FileNotFoundError:
         return ()
     return paired(_records(lines))

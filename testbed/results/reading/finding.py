@@ -7,12 +7,14 @@ directory does not hide the others.
 """
 
 import difflib
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from testbed.foreign import printable
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
 
@@ -34,7 +36,7 @@ class Execution:
     @property
     def id(self) -> str:
         """The id ``experiment/time-seed``."""
-        return "/".join(self.directory.parts[-2:])
+        return printable("/".join(self.directory.parts[-2:]))
 
     @property
     def started(self) -> datetime | None:
@@ -47,13 +49,16 @@ def find(runs_root: Path) -> tuple[Execution, ...]:
     return _executions(runs_root, "*/*/*/manifest.json")
 
 
-def resolve(text: str, runs_root: Path) -> tuple[Run, ...]:
+def resolve(
+    text: str, runs_root: Path, left_out: list[NoRunError] | None = None
+) -> tuple[Run, ...]:
     """Return the runs that ``text`` names: one run, or all of an execution.
 
     Args:
         text: a path to a run or execution directory; an id below ``runs_root``, whole or without
             the algorithm; an experiment's name for its newest execution; or ``latest``.
         runs_root: the runs folder.
+        left_out: gets an error for each run of the execution that cannot be read.
 
     Raises:
         NoRunError: nothing has that name (the message gives the nearest), or it cannot be read.
@@ -62,16 +67,16 @@ def resolve(text: str, runs_root: Path) -> tuple[Run, ...]:
         executions = find(runs_root)
         if not executions:
             raise NoRunError(f"there is no run under {runs_root} yet: make one with `testbed run`")
-        return _readable(executions[-1])
+        return _readable(executions[-1], left_out)
     for directory in (Path(text), runs_root / text):
-        if (directory / "manifest.json").exists():
+        if os.path.lexists(directory / "manifest.json"):
             return (Run.load(directory),)
         # An execution directory has runs one level down, an experiment's two.
         for pattern in ("*/manifest.json", "*/*/manifest.json"):
             executions = _executions(directory, pattern)
             if executions:
-                return _readable(executions[-1])
-    if Path(text).is_dir():
+                return _readable(executions[-1], left_out)
+    if os.path.isdir(text):  # noqa: PTH112 - False where this user may not look, too
         raise NoRunError(
             f"{text} is no run directory and no execution directory: neither it nor a directory in "
             "it holds a manifest.json"
@@ -118,7 +123,10 @@ def distinct(candidates: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _executions(root: Path, pattern: str) -> tuple[Execution, ...]:
-    directories = {path.parent.parent for path in root.resolve().glob(pattern)}
+    try:
+        directories = {path.parent.parent for path in root.resolve().glob(pattern)}
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a name that is none
+        raise NoRunError(f"{root} cannot be read: {error}") from None
     return tuple(sorted(map(_execution, directories), key=_age))
 
 
@@ -138,9 +146,11 @@ def _age(execution: Execution) -> tuple[float, str]:
     return (started.timestamp() if started else 0.0, execution.directory.name)
 
 
-def _readable(execution: Execution) -> tuple[Run, ...]:
+def _readable(execution: Execution, left_out: list[NoRunError] | None) -> tuple[Run, ...]:
     if not execution.runs:
         raise execution.unreadable[0]
+    if left_out is not None:
+        left_out += execution.unreadable
     return execution.runs
 
 

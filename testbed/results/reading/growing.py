@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from testbed.foreign import LARGEST_TABLE, read_file
+from testbed.results.reading.journals import whole
+
 
 class GrowingJournal:
     """The complete batches of an Arrow stream that another process appends to."""
@@ -25,8 +28,8 @@ class GrowingJournal:
         A run replaces it when its server goes back to a checkpoint.
         """
         try:
-            status = self._path.stat()
-        except FileNotFoundError:
+            status = self._path.lstat()
+        except OSError:
             return False
         found = (status.st_dev, status.st_ino)
         if found == self._file:
@@ -35,13 +38,16 @@ class GrowingJournal:
         return True
 
     def batches(self) -> Iterator[Any]:
-        """Yield the ``pyarrow.RecordBatch`` objects since the last call."""
+        """Yield the ``pyarrow.RecordBatch`` objects since the last call.
+
+        Raises:
+            NoRunError: it is no file that a run writes.
+        """
         import pyarrow as pa
 
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                source = pa.BufferReader(file.read())
+            with whole(self._path):
+                source = pa.BufferReader(read_file(self._path, LARGEST_TABLE, self._offset))
         except FileNotFoundError:  # the run has ended: its rows are in a Parquet file now
             return
         start = self._offset
@@ -53,7 +59,8 @@ class GrowingJournal:
                     batch = None
                 else:
                     batch = pa.ipc.read_record_batch(message, self._schema)
-            except (EOFError, pa.ArrowInvalid, OSError):  # the rest is not written yet
+                    batch.validate(full=True)
+            except (EOFError, pa.ArrowException, OSError):  # the rest is not written yet
                 return
             self._offset = start + source.tell()
             if batch is not None:

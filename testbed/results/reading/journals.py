@@ -8,10 +8,12 @@ is flushed at each evaluation, so it may have more evaluations than the stream.
 
 import csv
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from testbed.errors import SpecError
+from testbed.foreign import LARGEST_TABLE, printable, read_file
 
 UPDATES = {
     "iteration": "int64",
@@ -50,8 +52,45 @@ ACCOUNTING = {
 }
 
 
+_ROWS_PER_BYTE = 8
+"""The most rows for each byte of a table's file: more are no run's, and would fill the memory."""
+_FEW_ROWS = 1_000_000
+"""Rows that any table may have, as equal ones take no room."""
+_LATEST = 1e12
+"""The latest second of a run."""
+
+
 class NoRunError(SpecError):
     """There is no run of the given name or path, or it cannot be read."""
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """Turn whatever the body's reading of a damaged file raises into an error that names the file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        NoRunError: it cannot be read.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except (NoRunError, FileNotFoundError):
+        raise
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        lines = printable(reason.strip().partition("\n")[0])[:300]
+        raise NoRunError(f"{path} cannot be read: {lines}") from error
 
 
 def read_updates(directory: Path) -> Any:
@@ -94,11 +133,8 @@ def read_accounting(directory: Path) -> Any:
 
     path = directory / "traffic" / "accounting.parquet"
     schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in ACCOUNTING.items()])
-    try:
-        table = _parquet(path.read_bytes())
-    except pa.ArrowInvalid:
-        raise NoRunError(f"{path} cannot be read: it is no whole Parquet file") from None
-    return _columns(table, schema, f"the rows of {path}")
+    with whole(path):
+        return _columns(read_parquet(path), schema, f"the rows of {path}")
 
 
 def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Any:
@@ -110,42 +146,78 @@ def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Any:
     import pyarrow as pa
 
     table = _rows(directory, name, pa.schema([]))
-    return table.select([column for column in columns if column in table.column_names])
+    with whole(directory / name):
+        return table.select([column for column in columns if column in table.column_names])
 
 
 def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
     import pyarrow as pa
 
     schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in columns.items()])
-    return _columns(_rows(directory, name, schema), schema, f"the {name} of {directory}")
+    table = _rows(directory, name, schema)
+    with whole(directory / name):
+        found = _columns(table, schema, f"the {name} of {directory}")
+        _check_numbers(found)
+        return found
+
+
+def _check_numbers(table: Any) -> None:
+    """Check that a journal's numbers are such as a run writes; raise ValueError if not."""
+    import pyarrow.compute as pc
+
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count:
+            raise ValueError(f"values of {name} are missing")
+        if not len(column) or name in ("loss", "accuracy") or str(column.type) == "bool":
+            continue
+        if str(column.type).startswith("int") and pc.min(column).as_py() < -1:
+            raise ValueError(f"a value of {name} is negative")
+        if name == "time" and not pc.all(pc.less_equal(pc.abs(column), _LATEST)).as_py():
+            raise ValueError("a time is no time of a run")
 
 
 def _rows(directory: Path, name: str, schema: Any) -> Any:
     """Return all rows of a journal; an empty table of the schema if there is none."""
     import pyarrow as pa
 
-    table = schema.empty_table()
+    damaged: NoRunError | None = None
     # The stream disappears when the parquet file is complete, which may be between two attempts.
     for path in (f"{name}.parquet", f"{name}.arrows", f"{name}.parquet"):
         try:
-            data = (directory / path).read_bytes()
-            table = _whole_batches(data, schema) if path.endswith(".arrows") else _parquet(data)
-            break
+            with whole(directory / path):
+                if path.endswith(".arrows"):
+                    return _whole_batches(read_file(directory / path, LARGEST_TABLE), schema)
+                return read_parquet(directory / path)
         except FileNotFoundError:
             continue
-        except pa.ArrowInvalid:  # a parquet file cut off by a kill: the stream is still there
-            continue
-    return table
+        except NoRunError as error:  # a parquet file cut off by a kill: the stream is still there
+            if not isinstance(error.__cause__, pa.ArrowInvalid):
+                raise
+            damaged = error
+    if damaged is not None and not (directory / f"{name}.arrows").exists():
+        raise damaged
+    return schema.empty_table()
 
 
-def _parquet(data: bytes) -> Any:
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Any:
+    """Return a Parquet file of a run directory as a ``pyarrow.Table``, of the given columns or of all.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError, ValueError, TypeError, LookupError, pyarrow.ArrowException: it cannot be read.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
+    data = read_file(path, LARGEST_TABLE)
     # Without threads: an Arrow thread that releases ``data`` while the interpreter exits aborts the
     # process (seen in 10 of 60 processes that read and exited).
     file = parquet.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-    return file.read(use_threads=False)
+    if file.metadata.num_rows > _FEW_ROWS + _ROWS_PER_BYTE * len(data):
+        raise ValueError(f"it says that it has {file.metadata.num_rows:,} rows")
+    table = file.read(columns=columns and list(columns), use_threads=False)
+    table.validate(full=True)
+    return table
 
 
 def _columns(table: Any, schema: Any, what: str) -> Any:
@@ -173,15 +245,17 @@ def _whole_batches(data: bytes, schema: Any) -> Any:
 
     try:
         stream = pa.ipc.open_stream(pa.BufferReader(data))
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowException, OSError):
         return schema.empty_table()
 
     def batches() -> Iterator[Any]:
         while True:
             try:
-                yield stream.read_next_batch()
-            except (StopIteration, pa.ArrowInvalid, OSError):
+                batch = stream.read_next_batch()
+                batch.validate(full=True)  # a damaged one would otherwise end this process
+            except (StopIteration, pa.ArrowException, OSError):
                 return
+            yield batch
 
     return pa.Table.from_batches(list(batches()), stream.schema)
 
@@ -191,21 +265,27 @@ def _curve_csv(path: Path, columns: dict[str, str]) -> Any:
     import pyarrow as pa
 
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        with whole(path):
+            text = read_file(path).decode(errors="replace")
     except FileNotFoundError:
         return None
     # A line without its end may have a number without its last digits: it is not read.
     complete = text[: text.rfind("\n") + 1].splitlines()
     rows: list[dict[str, float | int]] = []
-    for line in csv.DictReader(complete):
+    lines = csv.DictReader(complete)
+    while True:
         try:
+            line = next(lines)
             rows.append(
                 {
                     column: int(line[column]) if kind == "int64" else float(line[column] or "nan")
                     for column, kind in columns.items()
                 }
             )
-        except (KeyError, TypeError, ValueError):
+        except (StopIteration, csv.Error, KeyError, TypeError, ValueError):
             break
     schema = pa.schema([(c, pa.type_for_alias(kind)) for c, kind in columns.items()])
-    return pa.Table.from_pylist(rows, schema=schema)
+    with whole(path):
+        table = pa.Table.from_pylist(rows, schema=schema)
+        _check_numbers(table)
+    return table

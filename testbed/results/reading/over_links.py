@@ -1,13 +1,17 @@
 """``traffic/links.parquet``: what passed each direction of each link of a run."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
-from testbed.results.reading.journals import NoRunError
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from testbed.results.reading.journals import read_parquet, whole
+from testbed.results.reading.records import Text, Whole
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class LinkUse:
     """What passed one direction of a link.
 
@@ -24,16 +28,16 @@ class LinkUse:
         utilisation: the mean share of the rate in use; None without a rate.
     """
 
-    link: int
-    node: str
-    router: str
+    link: Whole
+    node: Text
+    router: Text
     device: bool
     direction: Literal["uplink", "downlink"]
-    rate: int | None
+    rate: Whole | None
     delay: float
-    bytes: int
-    frames: int | None
-    dropped: int | None
+    bytes: Whole
+    frames: Whole | None
+    dropped: Whole | None
     seconds: float
     utilisation: float | None
 
@@ -44,16 +48,10 @@ def read_over_links(directory: Path) -> tuple[LinkUse, ...]:
     Raises:
         NoRunError: it cannot be read, or lacks a column.
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     path = directory / "traffic" / "links.parquet"
     try:
-        # Without threads, as in ``journals``.
-        file = parquet.ParquetFile(pa.BufferReader(path.read_bytes()), pre_buffer=False)
-        table = file.read(columns=[one.name for one in fields(LinkUse)], use_threads=False)
-        return tuple(LinkUse(**row) for row in table.to_pylist())
+        with whole(path):
+            table = read_parquet(path, [one.name for one in fields(LinkUse)])
+            return tuple(TypeAdapter(list[LinkUse]).validate_python(table.to_pylist()))
     except FileNotFoundError:
         return ()
-    except (pa.ArrowInvalid, TypeError) as error:
-        raise NoRunError(f"{path} cannot be read: {error}") from None

@@ -8,9 +8,10 @@ import math
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from testbed.ended import Ended
+from testbed.foreign import printable
 from testbed.results.reading.quality import Quality
 
 State: TypeAlias = Ended | Literal["running"]
@@ -27,29 +28,40 @@ def _aware(value: datetime) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-Timestamp: TypeAlias = Annotated[datetime, AfterValidator(_aware)]
+def _of_our_time(value: datetime) -> datetime:
+    """Check that a year is one in which a run may have been; calculations with others may overflow."""
+    if not 1970 <= value.year <= 9000:
+        raise ValueError(f"{value.year} is no year of a run")
+    return value
+
+
+Timestamp: TypeAlias = Annotated[datetime, AfterValidator(_of_our_time), AfterValidator(_aware)]
+Whole: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""A number of 64 bits, as tables hold it."""
+Text: TypeAlias = Annotated[str, Field(max_length=20_000), AfterValidator(printable)]
+"""Text that may be printed on a terminal."""
 Number: TypeAlias = Annotated[float | None, BeforeValidator(_number)]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Host(_Record):
     """The machine that a run ran on; memory in bytes."""
 
-    name: str = "unknown"
-    kernel: str = "unknown"
-    cpus: int | None = None
-    memory_bytes: int | None = None
-    cpu: str | None = None
+    name: Text = "unknown"
+    kernel: Text = "unknown"
+    cpus: Whole | None = None
+    memory_bytes: Whole | None = None
+    cpu: Text | None = None
 
 
 class DeviceClass(_Record):
     """A class of devices: its name, and the numbers of its workers or peers."""
 
-    name: str
-    devices: tuple[int, ...]
+    name: Text
+    devices: tuple[Whole, ...]
 
 
 class Resumed(_Record):
@@ -61,7 +73,7 @@ class Resumed(_Record):
         at: the time at which it began.
     """
 
-    version: int
+    version: Whole
     host_seconds: float
     at: Timestamp
 
@@ -73,7 +85,7 @@ class Shaped(_Record):
     delay: float = 0.0
     loss: float = 0.0
     jitter: float = 0.0
-    queue: int | None = None
+    queue: Whole | None = None
 
 
 class Measured(_Record):
@@ -92,7 +104,7 @@ class Measured(_Record):
     delay: Number = None
     loss: float
     loss_between: tuple[float, float] = (0.0, 1.0)
-    packets: int
+    packets: Whole
 
 
 class Direction(_Record):
@@ -105,13 +117,13 @@ class Direction(_Record):
         drained: True if all packets sent came through, or were lost, within some seconds.
     """
 
-    device: str
+    device: Text
     direction: Literal["uplink", "downlink"]
     asked: Shaped
     measured: Measured | None = None
-    off: tuple[str, ...] = ()
-    unmeasured: str | None = None
-    failed: str | None = None
+    off: tuple[Text, ...] = ()
+    unmeasured: Text | None = None
+    failed: Text | None = None
     drained: bool = True
 
     @property
@@ -129,10 +141,10 @@ class Links(_Record):
         unmeasured: why nothing was measured; None if something was.
     """
 
-    shaped: int
-    probed: int = 0
+    shaped: Whole
+    probed: Whole = 0
     seconds: Number = None
-    unmeasured: str | None = None
+    unmeasured: Text | None = None
     directions: tuple[Direction, ...] = ()
 
 
@@ -144,23 +156,23 @@ class Graph(_Record):
         positions: where the routers are, x to the east and y to the north; empty if not known.
     """
 
-    source: str
-    positions: dict[str, tuple[float, float]] = {}
+    source: Text
+    positions: dict[Text, tuple[float, float]] = {}
 
 
 class Diagnostic(_Record):
     """A number that the run's algorithm reported with each update, and what it means."""
 
-    name: str
-    meaning: str
-    estimates: str = ""
+    name: Text
+    meaning: Text
+    estimates: Text = ""
 
 
 class Measure(_Record):
     """A measure besides loss and accuracy: its best and its final value, in a summary."""
 
-    name: str
-    unit: str = ""
+    name: Text
+    unit: Text = ""
     better: Literal["higher", "lower"] = "lower"
     best: Number = None
     final: Number = None
@@ -180,27 +192,27 @@ class Manifest(_Record):
     values.
     """
 
-    format: int
-    experiment: str
-    algorithm: str
-    seed: int
+    format: Whole
+    experiment: Text
+    algorithm: Text
+    seed: Whole
     started: Timestamp
     finished: Timestamp | None = None
     ended: State
-    reason: str | None = None
+    reason: Text | None = None
     engine: Literal["emulation", "simulation"] = "emulation"
     clock: Literal["wall", "virtual"] = "wall"
-    workers: int
+    workers: Whole
     classes: tuple[DeviceClass, ...] = ()
     links: Links | None = None
     network: Graph | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     measure: Measure | None = None
-    exact: tuple[str, ...] = ()
-    pid: int
+    exact: tuple[Text, ...] = ()
+    pid: Whole
     pid_started: float
-    versions: dict[str, str] = {}
-    commit: str | None = None
+    versions: dict[Text, Text] = {}
+    commit: Text | None = None
     host: Host = Host()
     resumed: tuple[Resumed, ...] = ()
 
@@ -217,11 +229,11 @@ class Ingress(_Record):
     and no wire bytes.
     """
 
-    payload_bytes: int = 0
-    message_bytes: int = 0
-    wire_bytes: int = 0
-    local_payload_bytes: int = 0
-    local_message_bytes: int = 0
+    payload_bytes: Whole = 0
+    message_bytes: Whole = 0
+    wire_bytes: Whole = 0
+    local_payload_bytes: Whole = 0
+    local_message_bytes: Whole = 0
 
 
 class Capture(_Record):
@@ -237,12 +249,12 @@ class Capture(_Record):
         complete: True if it holds the whole run.
     """
 
-    records: int = 0
-    dropped: int = 0
-    left_out: int = 0
-    bytes: int = 0
-    files: tuple[str, ...] = ()
-    error: str | None = None
+    records: Whole = 0
+    dropped: Whole = 0
+    left_out: Whole = 0
+    bytes: Whole = 0
+    files: tuple[Text, ...] = ()
+    error: Text | None = None
     complete: bool = False
 
 
@@ -256,12 +268,12 @@ class Difference(_Record):
     ``server`` is the one whose link it is, of several.
     """
 
-    ledgers: str
-    device: str | None = None
-    expected: int
-    found: int
-    reason: str
-    server: str | None = None
+    ledgers: Text
+    device: Text | None = None
+    expected: Whole
+    found: Whole
+    reason: Text
+    server: Text | None = None
 
 
 class Traffic(_Record):
@@ -280,15 +292,15 @@ class Traffic(_Record):
 class Peer(Ingress):
     """Bytes that entered one peer from the others, and a hash of its final model."""
 
-    parameters_sha256: str | None = None
+    parameters_sha256: Text | None = None
 
 
 class LeftOut(_Record):
     """Evaluations that were due and left out: their number, their updates in words, the reason."""
 
-    count: int
-    updates: str
-    reason: str | None = None
+    count: Whole
+    updates: Text
+    reason: Text | None = None
 
 
 class Spread(_Record):
@@ -302,7 +314,7 @@ class Spread(_Record):
 class PartUse(_Record):
     """How busy the devices of one part were: shares of their processors and links; None: not known."""
 
-    devices: int
+    devices: Whole
     cpu: Spread | None = None
     uplink: Spread | None = None
     downlink: Spread | None = None
@@ -311,8 +323,8 @@ class PartUse(_Record):
 class UtilisationSummary(_Record):
     """How busy devices were, by part (``server``, ``worker``, ``peer`` ...), and what is missing."""
 
-    parts: dict[str, PartUse] = {}
-    remarks: tuple[str, ...] = ()
+    parts: dict[Text, PartUse] = {}
+    remarks: tuple[Text, ...] = ()
 
 
 class Summary(_Record):
@@ -329,26 +341,26 @@ class Summary(_Record):
     ``traffic`` in runs made before there were captures.
     """
 
-    updates: int
+    updates: Whole
     best_accuracy: Number = None
     final_accuracy: Number = None
     final_loss: Number = None
     measure: Measure | None = None
     ingress: Ingress
-    servers: dict[str, Ingress] = {}
+    servers: dict[Text, Ingress] = {}
     updates_per_second: Number = None
     setup_seconds: Number = None
     training_seconds: Number = None
     host_seconds: Number = None
-    workers_lost: int | None = None
-    faults: dict[str, int] = {}
+    workers_lost: Whole | None = None
+    faults: dict[Text, Whole] = {}
     evaluations_left_out: LeftOut | None = None
-    parameters_sha256: str | None = None
-    peers: dict[str, Peer] = {}
+    parameters_sha256: Text | None = None
+    peers: dict[Text, Peer] = {}
     utilisation: UtilisationSummary | None = None
     traffic: Traffic | None = None
     ended: State
-    reason: str | None = None
+    reason: Text | None = None
     reconstructed: bool = False
 
 
@@ -360,8 +372,8 @@ class Event(_Record):
 
     time: float
     level: Literal["info", "warning", "error"] = "info"
-    device: str | None = None
-    event: str
+    device: Text | None = None
+    event: Text
 
 
 class FaultRecord(_Record):
@@ -371,12 +383,12 @@ class FaultRecord(_Record):
     version at that time, ``duration`` that of the rule, in seconds of the run's clock.
     """
 
-    fault: str
+    fault: Text
     phase: Literal["begin", "end"]
-    rule: int
-    devices: tuple[str, ...]
+    rule: Whole
+    devices: tuple[Text, ...]
     time: float
     host_time: float
-    iteration: int
+    iteration: Whole
     duration: Number = None
-    away: str = ""
+    away: Text = ""

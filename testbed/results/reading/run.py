@@ -6,7 +6,6 @@ summary: one is put together from its journals and marked as ``reconstructed``.
 """
 
 import contextlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +19,7 @@ import yaml
 from pydantic import ValidationError
 
 from testbed.ended import diverged_at, is_complete, not_finite_from
+from testbed.foreign import parse_json, printable, read_file
 from testbed.quantities import as_duration
 from testbed.results.reading.faults import FaultOccurrence, read_faults, struck
 from testbed.results.reading.journals import (
@@ -27,6 +27,7 @@ from testbed.results.reading.journals import (
     read_columns,
     read_evaluations,
     read_updates,
+    whole,
 )
 from testbed.results.reading.over_links import LinkUse, read_over_links
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
@@ -35,6 +36,17 @@ from testbed.results.reading.utilisation import Utilisation, read_utilisation
 
 KILLED = "the orchestrator was killed"
 FORMAT = 1
+_LARGEST_SPEC = 4 << 20
+"""The most bytes of a resolved experiment file."""
+
+
+class _WithoutAliases(yaml.SafeLoader):
+    """A reader of the YAML that a run writes, which has no aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias")
+        return super().compose_node(parent, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +111,19 @@ class Run:
         Raises:
             NoRunError: there is no such directory, or it is not a run's or cannot be read.
         """
-        directory = directory.resolve()
-        path = directory / "manifest.json"
-        if not directory.is_dir():
-            raise NoRunError(f"there is no directory {directory}")
         try:
-            manifest = Manifest.model_validate(json.loads(path.read_bytes()))
+            directory = directory.resolve()
+            path = directory / "manifest.json"
+            if not directory.is_dir():
+                raise NoRunError(f"there is no directory {directory}")
+            with whole(path):
+                manifest = _validated(Manifest, parse_json(read_file(path)))
         except FileNotFoundError:
             raise NoRunError(
                 f"{directory} is no run directory: it holds no manifest.json"
             ) from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "the whole"
-            raise NoRunError(
-                f"{path} is no run's manifest: {field}: {first['msg'].lower()}"
-            ) from None
-        except (ValueError, OSError) as error:
-            raise NoRunError(f"{path} cannot be read: {error}") from None
+        except (OSError, RuntimeError) as error:  # links in a circle
+            raise NoRunError(f"{directory} cannot be read: {error}") from None
         if manifest.format != FORMAT:
             raise NoRunError(
                 f"{directory} has run directory format {manifest.format}, and this testbed reads "
@@ -124,10 +131,21 @@ class Run:
             )
         return cls(directory, manifest)
 
+    def read_all(self) -> None:
+        """Read all that tables, figures and reports show, which stays read.
+
+        Raises:
+            NoRunError: something cannot be read.
+        """
+        with whole(self.directory):
+            self.summary, self.quality, self.score, self.pushes, self.staleness  # noqa: B018
+            self.faults, self.events, self.diagnostics, self.over_links  # noqa: B018
+            self.utilisation, self.specification  # noqa: B018
+
     @property
     def id(self) -> str:
         """The id ``experiment/time-seed/algorithm``, as ``testbed ls`` prints it."""
-        return "/".join(self.directory.parts[-3:])
+        return printable("/".join(self.directory.parts[-3:]))
 
     @property
     def algorithm(self) -> str:
@@ -137,11 +155,14 @@ class Run:
     @cached_property
     def summary(self) -> Summary:
         """The run's end and its results, or those known so far."""
+        path = self.directory / "summary.json"
         try:
-            content = json.loads((self.directory / "summary.json").read_bytes())
-            found = Summary.model_validate(content | {"reconstructed": False})
-        except (OSError, ValueError, TypeError):  # not written yet, or cut off by a kill
-            found = self._reconstructed()
+            with whole(path):
+                content = parse_json(read_file(path))
+                found = Summary.model_validate(content | {"reconstructed": False})
+        except (FileNotFoundError, NoRunError):  # not written yet, or cut off by a kill
+            with whole(self.directory):
+                found = self._reconstructed()
         if found.ended != "completed" or "final_loss" in found.model_fields_set:
             return found
         # It was written before there was a word for a run that diverges.
@@ -254,16 +275,31 @@ class Run:
     @cached_property
     def specification(self) -> str:
         """The resolved experiment file of this run, as text; empty if it is missing."""
+        path = self.directory / "spec.yaml"
         try:
-            return (self.directory / "spec.yaml").read_text(encoding="utf-8", errors="replace")
+            with whole(path):
+                return read_file(path, _LARGEST_SPEC).decode(errors="replace")
         except FileNotFoundError:
             return ""
 
     @cached_property
+    def spec(self) -> Any:
+        """The data of ``specification``; None if they cannot be read.
+
+        An alias stands for more data than its file has bytes, and a run writes none.
+        """
+        try:
+            return yaml.load(self.specification, _WithoutAliases)
+        except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, RecursionError):
+            return None
+
+    @cached_property
     def events(self) -> tuple[Event, ...]:
         """The events of the run, in order; a line cut off by a kill is left out."""
+        path = self.directory / "events.jsonl"
         try:
-            lines = (self.directory / "events.jsonl").read_bytes().splitlines()
+            with whole(path):
+                lines = read_file(path).splitlines()
         except FileNotFoundError:
             return ()
         events = []
@@ -286,12 +322,11 @@ class Run:
         Those of the file's list come first, then those of each device class, in the records' order.
         """
         try:
-            spec = yaml.safe_load(self.specification)
-            rules = list(spec.get("faults") or ())
-            for section in (spec.get("devices") or {}).get("classes") or ():
+            rules = list(self.spec.get("faults") or ())
+            for section in (self.spec.get("devices") or {}).get("classes") or ():
                 who = {"who": {"class": section.get("name")}}
                 rules += [rule | who for rule in section.get("faults") or ()]
-        except (yaml.YAMLError, AttributeError, TypeError):
+        except (AttributeError, TypeError):
             return ()
         return tuple(rules)
 
@@ -347,5 +382,16 @@ class Run:
             # Creation times are boot time plus ticks, and the boot time shifts when a clock is set.
             same = abs(process.create_time() - self.manifest.pid_started) < 2
             return same and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
+        except (psutil.Error, ValueError, OverflowError):
             return False
+
+
+def _validated(kind: type[Manifest], content: object) -> Manifest:
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(map(str, first["loc"])) or "the whole"
+        raise ValueError(
+            f"it is no run's manifest: {printable(field)}: {first['msg'].lower()}"
+        ) from None

@@ -1,15 +1,19 @@
 """``utilisation.parquet``: how busy each device of a run was."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from testbed.results.reading.journals import NoRunError
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from testbed.results.reading.journals import read_parquet, whole
+from testbed.results.reading.records import Text, Whole
 
 NAME = "utilisation.parquet"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class Utilisation:
     """One device: its processor and its link over the time of training; what is not known is None.
 
@@ -30,20 +34,20 @@ class Utilisation:
         uplink_utilisation, downlink_utilisation: the share of the rates that was in use.
     """
 
-    device: str
-    part: str
-    machine: str | None
-    cpu_source: str | None
+    device: Text
+    part: Text
+    machine: Text | None
+    cpu_source: Text | None
     cpu_window: float | None
     cpu_seconds: float | None
     cpu_limit: float | None
     cpu_utilisation: float | None
-    bytes_source: str | None
+    bytes_source: Text | None
     bytes_window: float | None
-    sent_bytes: int | None
-    received_bytes: int | None
-    uplink_rate: int | None
-    downlink_rate: int | None
+    sent_bytes: Whole | None
+    received_bytes: Whole | None
+    uplink_rate: Whole | None
+    downlink_rate: Whole | None
     uplink_utilisation: float | None
     downlink_utilisation: float | None
 
@@ -54,18 +58,12 @@ def read_utilisation_table(directory: Path) -> Any:
     Raises:
         NoRunError: it cannot be read, or lacks a column.
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     path = directory / NAME
     try:
-        # Without threads, as in ``journals``.
-        file = parquet.ParquetFile(pa.BufferReader(path.read_bytes()), pre_buffer=False)
-        return file.read(columns=[one.name for one in fields(Utilisation)], use_threads=False)
+        with whole(path):
+            return read_parquet(path, [one.name for one in fields(Utilisation)])
     except FileNotFoundError:
         return None
-    except pa.ArrowInvalid as error:
-        raise NoRunError(f"{path} cannot be read: {error}") from None
 
 
 def read_utilisation(directory: Path) -> tuple[Utilisation, ...]:
@@ -75,7 +73,7 @@ def read_utilisation(directory: Path) -> tuple[Utilisation, ...]:
         NoRunError: the table cannot be read, or lacks a column.
     """
     table = read_utilisation_table(directory)
-    try:
-        return () if table is None else tuple(Utilisation(**row) for row in table.to_pylist())
-    except TypeError as error:
-        raise NoRunError(f"{directory / NAME} cannot be read: {error}") from None
+    if table is None:
+        return ()
+    with whole(directory / NAME):
+        return tuple(TypeAdapter(list[Utilisation]).validate_python(table.to_pylist()))

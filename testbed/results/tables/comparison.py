@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from testbed import quantities as q
+from testbed.foreign import printable
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import crashed
 from testbed.results.reading.finding import distinct_names
@@ -242,7 +243,7 @@ def _rich(comparison: Comparison, turned: bool) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    grid = [comparison.headings, *comparison.cells]
+    grid = [[printable(cell) for cell in line] for line in (comparison.headings, *comparison.cells)]
     lines = [list(line) for line in (zip(*grid, strict=True) if turned else grid)]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")
     for i, heading in enumerate(lines[0]):
@@ -259,6 +260,7 @@ def plain_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     The first column and the columns of words are left-aligned, those of numbers right-aligned.
     """
+    headings, *rows = ([printable(cell) for cell in line] for line in (headings, *rows))
     columns = list(zip(headings, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     left = [

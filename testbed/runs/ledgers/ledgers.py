@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.device_names import serving_place
+from testbed.foreign import parse_json, read_file
 from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.settings import PORT
 from traffic import TrafficError
@@ -90,12 +91,12 @@ class Ledgers:
         """
         path = directory / ledgers_file(of)
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = parse_json(read_file(path))
             connections = [Connection(**one) for one in fields.pop("connections")]
             return cls(**fields, connections=connections)
         except OSError as error:
             raise TrafficError(f"{path} cannot be read: {error.strerror}") from error
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise TrafficError(f"{path} is of another version, or damaged: {error}") from error
 
     @classmethod
