@@ -5,6 +5,7 @@ status; any other exception is a bug and keeps its traceback. Heavy libraries mu
 the commands that need them, so that ``testbed --help`` is quick.
 """
 
+import os
 import sys
 
 import typer
@@ -54,3 +55,22 @@ def main() -> None:
         # The program that reads our output (head, less) has ended: no traceback.
         sys.stderr.close()
         sys.exit(1)
+    except OSError:
+        # Of the output, or of another file? A line end shows it also where nothing is buffered.
+        _check_output(1, b"\n")
+        raise
+    except SystemExit as ending:
+        _check_output(ending.code or 1)
+        raise
+
+
+def _check_output(status: str | int, more: bytes = b"") -> None:
+    """Exit with a sentence if the output cannot be written, such as to a file on a full disk."""
+    try:
+        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), more)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the exit
+        if not isinstance(error, BrokenPipeError):
+            print(f"testbed: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(status)

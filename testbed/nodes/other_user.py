@@ -53,7 +53,7 @@ def owner_of(process: Path) -> Owner | None:
         OSError: it has ended.
     """
     fields: dict[str, list[str]] = {}
-    for line in (process / "status").read_text().splitlines():
+    for line in (process / "status").read_text("utf-8", "replace").splitlines():
         name, _, values = line.partition(":")
         fields.setdefault(name, values.split())
     users, groups = set(fields["Uid"]), set(fields["Gid"])
@@ -115,7 +115,7 @@ def _become(owner: Owner) -> None:
     here = Path.cwd()
     linux.give_up_privileges(owner.user, owner.group, owner.groups)
     linux.hide_own_proc()  # its memory is a copy of root's
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text("utf-8", "replace")
     if "CapPrm:\t0000000000000000\n" not in status:
         raise PermissionError("capabilities are left after the change of user")
     try:

@@ -94,7 +94,7 @@ def place_of(run: Run, device: str, *, host_files: bool) -> Iterator[DevicePlace
 
 def _check_owner(run: Run, agent: Path) -> None:
     """Check that the process taken for a run's agent is the run's child and has its owner's rights."""
-    status = (agent / "status").read_text()
+    status = (agent / "status").read_text("utf-8", "replace")
     if f"\nPPid:\t{run.manifest.pid}\n" not in status:
         raise ProcessLookupError  # the id is another process's now
     if owner_of(agent) != owner_of(Path(f"/proc/{run.manifest.pid}")):

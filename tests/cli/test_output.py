@@ -1,0 +1,45 @@
+"""What a command prints where it cannot be written."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXPERIMENT = """\
+name: small
+dataset: digits
+model: mlp
+training: {updates: 3}
+devices: {workers: 2}
+algorithms: [asgd]
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "unbuffered"),
+    [
+        ("--help", ""),
+        ("--help", "1"),
+        ("schema", ""),
+        ("plan small.yaml", "1"),
+        ("ls --runs .", ""),
+    ],
+)
+def test_a_full_disk_under_the_output_is_one_sentence(
+    tmp_path: Path, command: str, unbuffered: str
+) -> None:
+    (tmp_path / "small.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "testbed", *command.split()],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=300,
+        )
+    said = "testbed: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr.decode()) == (1, said)
