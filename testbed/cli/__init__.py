@@ -5,6 +5,7 @@ status; any other exception is a bug and keeps its traceback. Heavy libraries mu
 the commands that need them, so that ``testbed --help`` is quick.
 """
 
+import io
 import os
 import sys
 
@@ -69,6 +70,8 @@ def _check_output(status: str | int, more: bytes = b"") -> None:
     try:
         sys.stdout.flush()
         os.write(sys.stdout.fileno(), more)
+    except io.UnsupportedOperation:  # the output is in memory
+        return
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the exit
         if not isinstance(error, BrokenPipeError):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.cli import main
+
 EXPERIMENT = """\
 name: small
 dataset: digits
@@ -43,3 +45,13 @@ def test_a_full_disk_under_the_output_is_one_sentence(
         )
     said = "testbed: the output cannot be written: No space left on device\n"
     assert (done.returncode, done.stderr.decode()) == (1, said)
+
+
+def test_output_in_memory_is_no_file_that_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["testbed", "schema"])
+    with pytest.raises(SystemExit) as ending:
+        main()
+    assert ending.value.code == 0
+    assert capsys.readouterr().out.startswith("{")
