@@ -22,7 +22,7 @@ from testbed.planning.plan import Plan, plan
 from testbed.quantities import as_number
 from testbed.roles.server import restoration as coming_back
 from testbed.runs.ending import LateSignalError, incomplete
-from testbed.runs.resuming import Job, prepare
+from testbed.runs.resuming import Job, clear, prepare
 from testbed.runs.watching import Watcher
 
 if TYPE_CHECKING:
@@ -101,12 +101,15 @@ def resume(
 
     Args:
         directory: the execution's.
-        jobs: the result of ``testbed.runs.resuming.left``.
+        jobs: the result of ``testbed.runs.resuming.left`` or ``never_begun``.
         watcher, began, exporter, report: as for ``execute``.
 
     Raises:
         SpecError: a run is being resumed already.
     """
+    for job in jobs:
+        if job.ended is None:
+            clear(directory / job.plan.label)
     return _execution(directory, _carry_out(jobs, directory, watcher, began, exporter), report)
 
 

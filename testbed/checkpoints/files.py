@@ -10,7 +10,9 @@ type and shape; the arrays, one after the other.
 """
 
 import json
+import math
 import os
+import stat
 import struct
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -20,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from testbed.checkpoints.values import Array, decode, encode
+from testbed.foreign import open_file
 
 MAGIC = b"testbed checkpoint 1\n"
 _FIXED = struct.Struct("<IQ")
@@ -33,6 +36,7 @@ class CheckpointFiles:
 
     Attributes:
         descriptors: the descriptors of both files, to hand to another process.
+        damaged: the number of checkpoints that ``newest`` could not read.
     """
 
     def __init__(self, descriptors: tuple[int, int], types: Collection[type]) -> None:
@@ -44,18 +48,27 @@ class CheckpointFiles:
         self.descriptors = descriptors
         self._types = types
         self._next = 0
+        self.damaged = 0
 
     @classmethod
     def open(cls, folder: Path, types: Collection[type]) -> Self:
         """Open the two files in ``folder``; make the folder and the files if they do not exist.
 
+        What is in a file's place and is none is put aside.
+
         Raises:
             OSError: the folder cannot be made, or a file cannot be opened.
         """
         folder.mkdir(exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        even, odd = (os.open(folder / name, flags, 0o644) for name in NAMES)
-        return cls((even, odd), types)
+        aside = 0
+        for path in (folder / name for name in NAMES):
+            if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+                path.rename(path.with_suffix(".damaged"))
+                aside += 1
+        even, odd = (open_file(folder / name, os.O_RDWR | os.O_CREAT) for name in NAMES)
+        files = cls((even, odd), types)
+        files.damaged = aside
+        return files
 
     def __enter__(self) -> Self:
         return self
@@ -89,11 +102,18 @@ class CheckpointFiles:
         found = []
         for number, descriptor in enumerate(self.descriptors):
             content = _whole(descriptor)
-            if content is not None:
+            if content is not None and len(content) >= _BEFORE_JSON.size:
                 found.append((_BEFORE_JSON.unpack_from(content)[0], number, content))
+            elif os.fstat(descriptor).st_size:
+                self.damaged += 1
         for _, number, content in sorted(found, key=lambda candidate: candidate[0], reverse=True):
-            state = _state(content, self._types)
-            if fits(state):
+            try:
+                state = _state(content, self._types)
+                is_right = fits(state)
+            except (ValueError, LookupError, TypeError):  # of another form than a run's
+                self.damaged += 1
+                continue
+            if is_right:
                 self._next = 1 - number
                 return state
         return None
@@ -122,7 +142,11 @@ def state_as_bytes(state: Mapping[str, Any], types: Collection[type]) -> bytes:
 
 
 def state_of_bytes(content: bytes, types: Collection[type]) -> Any:
-    """Return the state that ``state_as_bytes`` was given."""
+    """Return the state that ``state_as_bytes`` was given.
+
+    Raises:
+        ValueError: it was given none.
+    """
     return _state(content, types)
 
 
@@ -139,13 +163,29 @@ def _parts(
 
 
 def _state(content: bytes | bytearray, types: Collection[type]) -> Any:
+    """Return a state; raise ValueError if the bytes are none, whatever they are."""
+    try:
+        return _read_state(content, types)
+    except (struct.error, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"it holds no state: {error}") from None
+    except (RecursionError, MemoryError):
+        raise ValueError("it holds no state: it is nested too deeply, or too large") from None
+
+
+def _read_state(content: bytes | bytearray, types: Collection[type]) -> Any:
     _, length = _BEFORE_JSON.unpack_from(content)
     at = _BEFORE_JSON.size + length
     head = json.loads(content[_BEFORE_JSON.size : at])
+    if not at <= len(content):
+        raise ValueError("it is cut off")
     arrays: list[Array] = []
     for name, shape in head["arrays"]:
         dtype = np.dtype(name)
-        count = int(np.prod(shape, dtype=np.int64))
+        if dtype.kind not in "biuf" or any(
+            type(length) is not int or length < 0 for length in shape
+        ):
+            raise ValueError("it has an array of no type of ours")
+        count = math.prod(shape)
         # Copied: the array is written to later, and must not keep the whole file in memory.
         arrays.append(np.frombuffer(content, dtype, count, at).reshape(shape).copy())
         at += count * dtype.itemsize

@@ -6,9 +6,12 @@ the two checkpoints that exist and one being written.
 """
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from testbed.foreign import parse_json, read_file
 
 NAME = "marks.json"
 """The file's name, in the folder of checkpoints."""
@@ -41,6 +44,20 @@ class Mark:
     wire_bytes: list[int]
     left_out: list[int] = field(default_factory=list)
 
+    @property
+    def is_whole(self) -> bool:
+        """True if each value is of its type, as it may not be in a damaged file."""
+        numbers = (self.version, self.updates, self.faults, self.suspected, self.welcomed)
+        lists = (self.wire_bytes, self.left_out)
+        return (
+            all(type(one) is int for one in (*numbers, self.workers_lost))
+            and type(self.time) in (int, float)
+            and all(type(one) is list and all(type(n) is int for n in one) for one in lists)
+            and type(self.forgotten) is list
+            and all(type(one) is dict for one in self.forgotten)
+            and len(self.forgotten) == len(self.wire_bytes)
+        )
+
 
 def latest(marks: Sequence[Mark]) -> Mark:
     """Return the mark of the newest checkpoint, of those of several servers."""
@@ -64,8 +81,17 @@ class Marks:
             ValueError: the file is damaged.
         """
         marks = cls(folder)
-        if marks._path.exists():
-            marks._marks = [Mark(**fields) for fields in json.loads(marks._path.read_bytes())]
+        if os.path.lexists(marks._path):
+            try:
+                content = parse_json(read_file(marks._path))
+                if type(content) is not list:
+                    raise ValueError("it is no list")
+                found = [Mark(**fields) for fields in content]
+                if not all(mark.is_whole for mark in found):
+                    raise ValueError("a mark has values of another type")
+            except TypeError as error:
+                raise ValueError(str(error)) from None
+            marks._marks = found
         return marks
 
     def __iter__(self) -> Iterator[Mark]:

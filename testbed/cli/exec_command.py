@@ -119,13 +119,18 @@ def _choose(running: "tuple[Run, ...]", text: str | None) -> "Run":
             "no run is running on this host that this user may see: start one, or be root to enter "
             "another user's"
         )
-    fitting = list(running) if text is None else named(running, text)
-    # A simulation has no devices to enter, so it is meant only if it is named.
-    if text is None and len(fitting) > 1:
-        fitting = [run for run in fitting if run.manifest.engine == "emulation"] or fitting
+    # A simulation has no devices to enter, so it is meant only if it alone is named.
+    emulated = [run for run in running if run.manifest.engine == "emulation"]
+    fitting = emulated if text is None else named(emulated, text) or named(running, text)
     if len(fitting) == 1:
         return fitting[0]
-    listed = ", ".join(f"{run.id} (process {run.manifest.pid})" for run in fitting or running)
+    if not emulated:
+        raise EntryError("only simulations are running, which have no devices to enter")
+    listed = ", ".join(
+        f"{run.id} (process {run.manifest.pid})"
+        for run in emulated
+        if not fitting or run in fitting
+    )
     if fitting:
         raise EntryError(f"several runs are running: choose one of {listed} by --run")
     raise EntryError(f"no running run is called {text!r}: running are {listed}")

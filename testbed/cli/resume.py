@@ -1,5 +1,6 @@
 """``testbed resume``: go on with a run or an execution that ended early."""
 
+import os
 import time
 from pathlib import Path
 
@@ -35,14 +36,17 @@ def resume(
     began = time.monotonic()
     from testbed import execution
     from testbed.display.displayed import displayed
-    from testbed.results.reading.finding import resolve
+    from testbed.results.reading.finding import resolve, without_runs
     from testbed.runs import resuming
 
     serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)
-    found = resolve(run, runs)
-    directory = found[0].directory.parent
-    is_execution = not any((path / "manifest.json").exists() for path in (Path(run), runs / run))
-    jobs = resuming.left(found, is_execution)
+    if (directory := without_runs(run, runs)) is not None:
+        jobs = resuming.never_begun(directory)
+    else:
+        found = resolve(run, runs)
+        directory = found[0].directory.parent
+        is_run = any(os.path.lexists(path / "manifest.json") for path in (Path(run), runs / run))
+        jobs = resuming.left(found, whole=not is_run)
     execution.check([job.plan for job in jobs], directory)
     with serving.exporter() as exporter:
         with displayed() as watch:

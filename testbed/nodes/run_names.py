@@ -1,7 +1,7 @@
 """The name of a run on its host: of its control group, its folder and its containers.
 
-It contains the id of the process that drives the run. So what a killed run left can be distinguished
-from what a live run uses, without keeping a list.
+It contains the id of the process that drives the run, and the pid namespace in which that is its id. So
+what a killed run left can be distinguished from what a live run uses, without keeping a list.
 """
 
 import os
@@ -14,7 +14,7 @@ PREFIX = "testbed-"
 
 def new() -> str:
     """Return a new name for the run that this process drives."""
-    return f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    return f"{PREFIX}{os.getpid()}-{_pid_namespace()}-{secrets.token_hex(4)}"
 
 
 def pattern(process: int) -> str:
@@ -23,9 +23,14 @@ def pattern(process: int) -> str:
 
 
 def is_over(name: str) -> bool:
-    """Return True if the process in this name has ended or is a zombie; False for other names."""
-    maker = name.removeprefix(PREFIX).split("-")[0]
+    """Return True if the process in this name has ended or is a zombie; False for other names.
+
+    It cannot be seen from here if a process of another pid namespace has ended: False.
+    """
+    maker, *rest = name.removeprefix(PREFIX).split("-")
     if not name.startswith(PREFIX) or not maker.isdigit():
+        return False
+    if len(rest) > 1 and rest[0] != str(_pid_namespace()):
         return False
     try:
         state = (
@@ -34,3 +39,7 @@ def is_over(name: str) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return state in "ZX"
+
+
+def _pid_namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino

@@ -29,6 +29,7 @@ from testbed.experiment.load import load_resolved
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.foreign import parse_json, read_file
 from testbed.planning.plan import Plan, plan
+from testbed.quantities import as_number
 from testbed.results.reading.journals import read_columns, whole
 from testbed.results.reading.run import Run
 from testbed.runs.versions import host, versions
@@ -37,6 +38,8 @@ from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept
 from testbed.telemetry.texts import RESUMED
 
+_BEFORE_MANIFEST = (".reserve", "spec.yaml", "manifest.partial")
+"""The files that a run writes before it has a manifest."""
 FOLDER = "checkpoints"
 """The folder of a run directory that holds its checkpoints until the run is complete."""
 
@@ -77,12 +80,16 @@ class Resumption:
     @property
     def told(self) -> str:
         """The text of the event by which the run log reports the resumption."""
+        damaged = sum(one.damaged for one in self.files)
+        more = f"; {as_number(damaged, 'other checkpoint')} cannot be read" if damaged else ""
         if self.state is None:
-            return f"{RESUMED}the beginning: there is no checkpoint"
+            return f"{RESUMED}the beginning: there is no checkpoint{more}"
         if len(self.marks) > 1:
             versions_of_each = ", ".join(f"{mark.version:,}" for mark in self.marks)
-            return f"{RESUMED}the checkpoints of updates {versions_of_each}, of one server each"
-        return f"{RESUMED}the checkpoint of update {self.state['version']:,}"
+            return (
+                f"{RESUMED}the checkpoints of updates {versions_of_each}, of one server each{more}"
+            )
+        return f"{RESUMED}the checkpoint of update {self.state['version']:,}{more}"
 
     def put_traffic_aside(self, directory: Path) -> None:
         """Make room for the capture and the ledgers of the new session.
@@ -129,9 +136,7 @@ def left(found: Sequence[Run], whole: bool) -> list[Job]:
     """
     directory = found[0].directory.parent
     for run in found:
-        owner = run.directory.stat().st_uid
-        if owner != os.geteuid():
-            raise SpecError(f"{run.id} belongs to user {owner}: resume it as that user")
+        _check_owner(run.directory)
     jobs = [Job(_check(run), run) for run in found if not is_complete(run.ended)]
     if whole:
         if not (directory / "experiment.yaml").exists():
@@ -139,12 +144,51 @@ def left(found: Sequence[Run], whole: bool) -> list[Job]:
                 f"{directory} has runs of no single experiment: `testbed sweep FILE` goes on with a "
                 "sweep, and `testbed resume` with one of its runs"
             )
-        spec = load_resolved(directory / "experiment.yaml")
-        jobs += [Job(one) for one in plan(spec) if not (directory / one.label).exists()]
+        jobs += never_begun(directory)
     if not jobs:
         what = found[0].id if not whole else "/".join(directory.parts[-2:])
         raise SpecError(f"{what} is complete: there is nothing to resume")
     return jobs
+
+
+def never_begun(directory: Path) -> list[Job]:
+    """Return the runs of an execution that have no manifest, with which a run begins.
+
+    Raises:
+        SpecError: the execution's experiment file cannot be read, or it is another user's.
+    """
+    _check_owner(directory)
+    spec = load_resolved(directory / "experiment.yaml")
+    return [
+        Job(one)
+        for one in plan(spec)
+        if not os.path.lexists(directory / one.label / "manifest.json")
+    ]
+
+
+def clear(directory: Path) -> None:
+    """Remove what a run left that was killed before it had a manifest; do nothing without a directory.
+
+    Raises:
+        SpecError: there is something else in it.
+    """
+    try:
+        for name in _BEFORE_MANIFEST:
+            (directory / name).unlink(missing_ok=True)
+        directory.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SpecError(
+            f"{directory} has no manifest.json, and other files than a run begins with: remove it, and "
+            "the run begins anew"
+        ) from error
+
+
+def _check_owner(directory: Path) -> None:
+    owner = directory.stat().st_uid
+    if owner != os.geteuid():
+        raise SpecError(f"{directory} belongs to user {owner}: resume it as that user")
 
 
 def _check(run: Run) -> Plan:
@@ -197,8 +241,7 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
         types: the classes whose objects its checkpoints may hold.
 
     Raises:
-        SpecError: the run is being resumed already, or its marks are damaged.
-        OSError: its directory cannot be read.
+        SpecError: the run is being resumed already, or what it kept is damaged.
     """
     lock = os.open(run.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with ExitStack() as opened:
@@ -207,11 +250,12 @@ def prepare(run: Run, types: Collection[type]) -> Resumption:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SpecError(f"{run.id} is being resumed by another process already") from None
-        files = [
-            opened.enter_context(CheckpointFiles.open(folder, types))
-            for folder in _existing(run.directory / FOLDER)
-        ]
-        found = _read(run, files, lock)
+        with whole(run.directory / FOLDER):
+            files = [
+                opened.enter_context(CheckpointFiles.open(folder, types))
+                for folder in _existing(run.directory / FOLDER)
+            ]
+            found = _read(run, files, lock)
         opened.pop_all()  # from here on the resumption closes them
         return found
 

@@ -9,8 +9,11 @@ import pytest
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import NAME, Mark, Marks
 from testbed.errors import SpecError
+from testbed.experiment.load import dump, load
+from testbed.results.reading.finding import find, resolve, without_runs
+from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
-from testbed.runs.resuming import FOLDER, Resumption, prepare
+from testbed.runs.resuming import FOLDER, Resumption, clear, never_begun, prepare
 from testbed.telemetry.evaluations import CURVE_COLUMNS, MEASURED
 from testbed.telemetry.run_log import Kept, RunLog
 
@@ -74,3 +77,53 @@ def test_a_checkpoint_is_not_used_if_diagnostics_before_it_are_lost(tmp_path: Pa
         # What only some runs measure is kept as well.
         assert found.kept.evaluations[0][MEASURED] == 0
         assert found.kept.evaluations[0]["training_loss"] == 0
+
+
+def test_an_execution_that_was_killed_before_its_first_manifest_begins_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "small" / "time-1"
+    directory.mkdir(parents=True)
+    (tmp_path / "small.yaml").write_text(
+        "name: small\ndataset: digits\nmodel: mlp\ntraining: {updates: 20}\n"
+        "algorithms: [asgd, {name: adacomp, ratio: 0.1}]\ndevices: {workers: 2}\n"
+    )
+    (directory / "experiment.yaml").write_text(dump(load(tmp_path / "small.yaml")))
+    begun = directory / "asgd"
+    begun.mkdir()
+    (begun / ".reserve").write_bytes(b"0" * 100)
+    (begun / "spec.yaml").write_text("")
+    (execution,) = find(tmp_path)
+    assert execution.runs == () and "`testbed resume`" in str(execution.unreadable[0])
+    with pytest.raises(NoRunError, match="has no run: its execution was killed before"):
+        resolve(str(directory), tmp_path)
+    assert without_runs(str(directory), tmp_path) == directory.resolve()
+    jobs = never_begun(directory)
+    assert [(job.plan.label, job.ended) for job in jobs] == [("asgd", None), ("adacomp-0.1", None)]
+    clear(begun)
+    assert not begun.exists()
+    clear(begun)
+    begun.mkdir()
+    (begun / "notes").write_text("of a person")
+    with pytest.raises(SpecError, match="other files than a run begins with: remove it"):
+        clear(begun)
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_told_of(tmp_path: Path) -> None:
+    directory = tmp_path / "small" / "time-1" / "asgd"
+    about = {"experiment": "small", "algorithm": "asgd", "seed": 1, "engine": "simulation"}
+    log = RunLog(directory, "", about | {"clock": "virtual", "workers": 2, "versions": {}})
+    log.close("interrupted", None, {})
+    nothing = {"updates": 0, "evaluations": 0, "faults": 0}
+    with CheckpointFiles.open(directory / FOLDER, ()) as files:
+        files.write(0, {"version": 0, "counts": nothing})
+        files.write(1, {"version": 1, "counts": nothing})
+    newer = directory / FOLDER / "odd"
+    newer.write_bytes(newer.read_bytes()[:-1])
+    with closing(prepare(Run.load(directory), ())) as found:
+        assert found.told.endswith("the checkpoint of update 0; 1 other checkpoint cannot be read")
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{}", b"[1]", b'[{"version": []}]', b"\xff"])
+def test_marks_of_any_content_are_damaged_in_one_way(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(ValueError):
+        list(Marks.load(tmp_path))

@@ -45,8 +45,34 @@ class Execution:
 
 
 def find(runs_root: Path) -> tuple[Execution, ...]:
-    """Return every execution under a runs folder, oldest first; none if there is no such folder."""
-    return _executions(runs_root, "*/*/*/manifest.json")
+    """Return every execution under a runs folder, oldest first; none if there is no such folder.
+
+    One that was killed before its first run began has no run, and an error that says so.
+    """
+    found = _executions(runs_root, "*/*/*/manifest.json")
+    known = {execution.directory for execution in found}
+    without = [
+        path.parent
+        for path in sorted(runs_root.resolve().glob("*/*/experiment.yaml"))
+        if path.parent not in known
+    ]
+    return tuple(Execution(one, (), (NoRunError(_never_begun(one)),)) for one in without) + found
+
+
+def without_runs(text: str, runs_root: Path) -> Path | None:
+    """Return the directory that a text names if it is an execution's of which no run has begun."""
+    for directory in (Path(text), runs_root / text):
+        is_execution = os.path.lexists(directory / "experiment.yaml")
+        if is_execution and not any(directory.glob("*/manifest.json")):
+            return directory.resolve()
+    return None
+
+
+def _never_begun(directory: Path) -> str:
+    return (
+        f"{directory} has no run: its execution was killed before the first began, or begins now; "
+        "`testbed resume` with this path carries it out"
+    )
 
 
 def resolve(
@@ -64,7 +90,7 @@ def resolve(
         NoRunError: nothing has that name (the message gives the nearest), or it cannot be read.
     """
     if text == "latest":
-        executions = find(runs_root)
+        executions = tuple(execution for execution in find(runs_root) if execution.runs)
         if not executions:
             raise NoRunError(f"there is no run under {runs_root} yet: make one with `testbed run`")
         return _readable(executions[-1], left_out)
@@ -76,6 +102,8 @@ def resolve(
             executions = _executions(directory, pattern)
             if executions:
                 return _readable(executions[-1], left_out)
+    if (never_begun := without_runs(text, runs_root)) is not None:
+        raise NoRunError(_never_begun(never_begun))
     if os.path.isdir(text):  # noqa: PTH112 - False where this user may not look, too
         raise NoRunError(
             f"{text} is no run directory and no execution directory: neither it nor a directory in "
