@@ -18,6 +18,7 @@ import json
 import os
 import select
 import socket
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +34,15 @@ _IN_FILE = b"\0"
 begins like this, because the others begin with JSON."""
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _ITEM_SIZE = array.array("i").itemsize
-_ASK = (LARGEST, socket.CMSG_SPACE((MOST_DESCRIPTORS + 1) * _ITEM_SIZE), socket.MSG_CMSG_CLOEXEC)
+_WHEN = struct.Struct("@ll")
+_SENT_AT = 35
+"""SO_TIMESTAMPNS and SCM_TIMESTAMPNS, which the standard library lacks."""
+_ROOM = socket.CMSG_SPACE((MOST_DESCRIPTORS + 1) * _ITEM_SIZE) + socket.CMSG_SPACE(_WHEN.size)
+_ASK = (LARGEST, _ROOM, socket.MSG_CMSG_CLOEXEC)
+
+
+class InvalidMessageError(ValueError):
+    """What was received is no message that the channel carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +53,13 @@ class ReceivedMessage:
         fields: the JSON object.
         raw: the bytes after the JSON object.
         descriptors: the received file descriptors; the receiver owns them and must close them.
+        when: when it was sent, in nanoseconds of CLOCK_REALTIME, after ``note_times``; else 0.
     """
 
     fields: dict[str, Any]
     raw: bytes = b""
     descriptors: Sequence[int] = field(default=())
+    when: int = 0
 
 
 class Channel:
@@ -114,10 +125,19 @@ class Channel:
         with contextlib.suppress(OSError):  # the other end is closed
             self._socket.shutdown(socket.SHUT_WR)
 
-    def receive(self) -> ReceivedMessage | None:
+    def note_times(self) -> None:
+        """Have the kernel note from now on when each message was sent."""
+        self._socket.setsockopt(socket.SOL_SOCKET, _SENT_AT, 1)
+
+    def receive(self, most: int | None = None) -> ReceivedMessage | None:
         """Wait for the next message and return it; return None once every writer has closed its end.
 
+        Args:
+            most: bytes of the longest message, and with it no descriptors may come, if the other end is
+                not to be believed; None for one that runs the testbed's own code.
+
         Raises:
+            InvalidMessageError: what came is no message.
             OSError: this process cannot have as many open files as came with the message.
         """
         try:
@@ -126,24 +146,35 @@ class Channel:
             # The other end was closed with messages unread, which the kernel reports once. The
             # messages that it had sent can still be read, and then comes the end.
             data, ancillary, flags, _ = self._socket.recvmsg(*_ASK)
-        if not data:
-            return None
-        descriptors = array.array("i")
-        for level, kind, content in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                descriptors.frombytes(content[: len(content) // _ITEM_SIZE * _ITEM_SIZE])
-        if flags & socket.MSG_CTRUNC:  # the kernel has closed the descriptors without room
+        descriptors, when = _attached(ancillary)
+        kept: Sequence[int] = ()
+        try:
+            if flags & socket.MSG_CTRUNC:  # the kernel has closed the descriptors without room
+                if most is not None:
+                    raise InvalidMessageError(
+                        "a message with more descriptors than there is room for"
+                    )
+                raise OSError(
+                    errno.EMFILE,
+                    "this process has no room for the descriptors of a message: raise the limit on "
+                    "open files (ulimit -n)",
+                )
+            if not data:
+                return None
+            if flags & socket.MSG_TRUNC:
+                raise InvalidMessageError(f"a packet of more than {LARGEST:,} bytes")
+            own = list(descriptors)
+            if data == _IN_FILE:
+                data = _read(own.pop() if own else None, most)
+            if most is not None and own:
+                raise InvalidMessageError("a message with descriptors")
+            fields, raw = parsed(data)
+            kept = tuple(own)
+            return ReceivedMessage(fields, raw, kept, when)
+        finally:
             for fd in descriptors:
-                os.close(fd)
-            raise OSError(
-                errno.EMFILE,
-                "this process has no room for the descriptors of a message: raise the limit on open "
-                "files (ulimit -n)",
-            )
-        if data == _IN_FILE:
-            data = _read(descriptors.pop())
-        head, _, raw = data.partition(b"\n")
-        return ReceivedMessage(json.loads(head), raw, tuple(descriptors))
+                if fd not in kept:
+                    os.close(fd)
 
     def close(self) -> None:
         """Close this end."""
@@ -161,6 +192,18 @@ def readable(descriptor: int, patience: float | None) -> bool:
     return bool(poll.poll(None if patience is None else patience * 1000))
 
 
+def _attached(ancillary: Sequence[tuple[int, int, bytes]]) -> tuple[Sequence[int], int]:
+    """Return the descriptors that came with a message, and when it was sent, or 0."""
+    descriptors, when = array.array("i"), 0
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(content[: len(content) // _ITEM_SIZE * _ITEM_SIZE])
+        elif (level, kind) == (socket.SOL_SOCKET, _SENT_AT):
+            seconds, nanoseconds = _WHEN.unpack(content)
+            when = seconds * 10**9 + nanoseconds
+    return descriptors, when
+
+
 def _sealed(*pieces: bytes) -> int:
     """Make a memory file of some bytes that can no longer be changed, and return its descriptor."""
     file = os.memfd_create("message", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -176,8 +219,40 @@ def _sealed(*pieces: bytes) -> int:
     return file
 
 
-def _read(file: int) -> bytes:
-    """Return the content of a memory file, and close the file."""
-    with open(file, "rb") as opened:
-        opened.seek(0)  # the offset is shared with the writer, which left it at the end
+def _read(file: int | None, most: int | None) -> bytes:
+    """Return the content of a message's memory file.
+
+    Raises:
+        InvalidMessageError: there is none, it can still be changed, or it is longer than ``most``.
+    """
+    if file is None:
+        raise InvalidMessageError("a message without its memory file")
+    try:
+        sealed = fcntl.fcntl(file, fcntl.F_GET_SEALS) & _SEALS == _SEALS
+    except OSError:  # it is a file of another kind
+        sealed = False
+    if not sealed:
+        raise InvalidMessageError("a message in a file that its sender can still change")
+    size = os.fstat(file).st_size
+    if most is not None and size > most:
+        raise InvalidMessageError(f"a message of {size:,} bytes, and {most:,} are the most")
+    # The offset is shared with the writer, which left it at the end.
+    with open(file, "rb", closefd=False) as opened:
+        opened.seek(0)
         return opened.read()
+
+
+def parsed(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the JSON object and the raw bytes of a message.
+
+    Raises:
+        InvalidMessageError: they are no message.
+    """
+    head, _, raw = data.partition(b"\n")
+    try:
+        fields = json.loads(head)
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessageError("a message that is no JSON") from error
+    if not isinstance(fields, dict):
+        raise InvalidMessageError("a message that is no JSON object")
+    return fields, raw

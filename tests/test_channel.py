@@ -4,11 +4,19 @@ import errno
 import fcntl
 import os
 import resource
+import socket
 from collections.abc import Iterator
 
 import pytest
 
-from testbed.channel import LARGEST, MOST_DESCRIPTORS, Channel, readable
+from testbed.channel import (
+    LARGEST,
+    MOST_DESCRIPTORS,
+    Channel,
+    InvalidMessageError,
+    ReceivedMessage,
+    readable,
+)
 
 HIGH = 1500
 """A descriptor that select(2) refuses."""
@@ -179,4 +187,47 @@ def test_a_channel_reports_whether_it_has_room() -> None:
     message = ours.receive()
     assert message is not None and message.fields == {"still": "heard"}
     ours.close()
+    theirs.close()
+
+
+def _memory_file(size: int, seals: int) -> int:
+    file = os.memfd_create("message", os.MFD_ALLOW_SEALING)
+    os.truncate(file, size)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
+    return file
+
+
+ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+@pytest.mark.parametrize(
+    ("packet", "files", "why"),
+    [
+        (b"\0\1{[x\n", [], "no JSON"),
+        (b"[1]\n", [], "no JSON object"),
+        (b"[" * 6_000, [], "no JSON"),
+        (b"{" + b" " * LARGEST, [], "a packet of more than"),
+        (b"\0", [], "without its memory file"),
+        (b"{}\n", [(0, ALL_SEALS)], "a message with descriptors"),
+        (b"\0", [(1 << 50, 0)], "that its sender can still change"),
+        (b"\0", [(1 << 50, ALL_SEALS)], "and 1,000 are the most"),
+        (b"{}\n", [(0, 0)] * 253, "more descriptors than there is room for"),
+    ],
+)
+def test_what_a_stranger_sends_is_refused_and_takes_neither_memory_nor_descriptors(
+    packet: bytes, files: list[tuple[int, int]], why: str
+) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    channel = Channel(ours)
+    sent = [_memory_file(*one) for one in files]
+    socket.send_fds(theirs, [packet], sent)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(InvalidMessageError, match=why):
+        channel.receive(most=1_000)
+    assert len(os.listdir("/proc/self/fd")) == before
+    theirs.send(b'{"a":1}\n')
+    assert channel.receive(most=1_000) == ReceivedMessage({"a": 1})
+    for file in sent:
+        os.close(file)
+    channel.close()
     theirs.close()

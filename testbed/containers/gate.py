@@ -32,6 +32,7 @@ from testbed.messages.processes import (
     ShareDescriptors,
 )
 from testbed.nodes.interface import Device
+from testbed.nodes.role_output import RoleOutput
 
 SOCKET = "agent.sock"
 
@@ -50,20 +51,20 @@ class Gate:
         path: path of the socket.
     """
 
-    def __init__(self, folder: Path, load: Mapping[str, Any], shared: Shared, report: int) -> None:
+    def __init__(self, folder: Path, load: Mapping[str, Any], shared: Shared) -> None:
         """Begin to listen.
 
         Args:
             folder: the run's folder, which containers see.
             load: what every container loads: ``entry`` and ``arguments``.
             shared: what roles share by descriptor.
-            report: descriptor of the channel on which roles report.
         """
         self.path = folder / SOCKET
         self._load = dict(load)
         self._shared = shared
-        self._report = os.dup(report)  # the agent closes its own
+        self._output = RoleOutput()
         self._selector = selectors.EpollSelector()
+        self._selector.register(self._output, selectors.EVENT_READ)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
         self.path.chmod(0o666)
@@ -101,6 +102,9 @@ class Gate:
                 accepted, _ = self._listener.accept()
                 self._selector.register(Channel(accepted), selectors.EVENT_READ, None)
                 continue
+            self._output.pass_on()  # what a role says at its end is in the log when its end is known
+            if key.fileobj is self._output:
+                continue
             if isinstance(key.fileobj, int):
                 self._selector.unregister(key.fileobj)
                 os.close(key.fileobj)
@@ -125,7 +129,9 @@ class Gate:
             return
         self._selector.modify(channel, selectors.EVENT_READ, device)
         self._connected[device] = channel
-        send(channel, LoadRole(self._load["entry"], self._load["arguments"]), descriptors=[2])
+        send(
+            channel, LoadRole(self._load["entry"], self._load["arguments"]), [self._output.writing]
+        )
 
     def _events_of(self, device: str, event: ContainerEvent) -> Iterator[NodeEvent]:
         match event:
@@ -159,8 +165,12 @@ class Gate:
         self._selector.unregister(channel)
         channel.close()
 
-    def start(self, device: str, role: Mapping[str, Any]) -> None:
-        """Send a container's process its role, unless the process has ended."""
+    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+        """Send a container's process its role, unless the process has ended.
+
+        Args:
+            report: descriptor of the channel for its reports; the caller closes it.
+        """
         channel = self._connected.get(device)
         if channel is None:
             return
@@ -169,7 +179,7 @@ class Gate:
             for i in range(0, len(shared), MOST_DESCRIPTORS):
                 part = shared[i : i + MOST_DESCRIPTORS]
                 send(channel, ShareDescriptors(), part)
-            send(channel, RunRole(role), [self._report])
+            send(channel, RunRole(role), [report])
         except (BrokenPipeError, ConnectionResetError):
             return  # ``events`` reports its end next
 
@@ -178,4 +188,5 @@ class Gate:
         for channel in self._connected.values():
             channel.close()
         self._listener.close()
-        os.close(self._report)
+        self._output.pass_on()
+        self._output.close()

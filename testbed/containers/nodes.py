@@ -18,7 +18,7 @@ from testbed.nodes.interface import Device, Nodes
 
 
 def container_nodes(
-    chosen: Mapping[str, Any], load: Mapping[str, Any], report: Channel, not_theirs: Channel
+    chosen: Mapping[str, Any], load: Mapping[str, Any], not_theirs: Channel
 ) -> Nodes:
     """Make the nodes of a run, which have no containers yet.
 
@@ -33,7 +33,7 @@ def container_nodes(
     files = etc_files.shared(chosen["addresses"])
     if chosen["launch"] == "fork":
         # Forked first: it must not inherit anything that is made below.
-        fork_server = ForkServer(load, report, not_theirs, apart=False)
+        fork_server = ForkServer(load, not_theirs, apart=False)
         fleet = Fleet(engine.connect(), run_names.new(), chosen["image"], files)
         return ForkedNodes(fleet, fork_server)
     fleet = Fleet(
@@ -47,7 +47,7 @@ def container_nodes(
     )
     shared = entry_point.resolve(load["shared"])(load["arguments"])
     inside = {"entry": load["entry_inside"], "arguments": load["arguments"]}
-    return StartedNodes(fleet, Gate(fleet.folder, inside, shared, report.fileno()))
+    return StartedNodes(fleet, Gate(fleet.folder, inside, shared))
 
 
 class _ContainerNodes:
@@ -128,8 +128,9 @@ class ForkedNodes(_ContainerNodes):
     def has_room(self) -> bool:
         return self._fork_server.channel.has_room()
 
-    def start(self, device: str, role: Mapping[str, Any]) -> None:
-        self._fork_server.start(device, role, container=self._fleet[device].first)
+    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+        first = self._fleet[device].first
+        self._fork_server.start(device, role, [report], container=first)
 
     def kill(self, device: str) -> None:
         self._killed.add(device)
@@ -170,8 +171,8 @@ class StartedNodes(_ContainerNodes):
             if device.name in self._fleet:
                 self._gate.watch(device.name, self._fleet[device.name].first)
 
-    def start(self, device: str, role: Mapping[str, Any]) -> None:
-        self._gate.start(device, role)
+    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+        self._gate.start(device, role, report)
 
     def take_down(self) -> str | None:
         self._gate.close()

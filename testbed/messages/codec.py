@@ -4,25 +4,22 @@ A message travels as one JSON object: its ``kind``, which is the name of its cla
 every field of the class. The field ``raw``, if the class has one, holds bytes (arrays, say) and travels
 after the JSON object instead of in it. Fields hold plain JSON values; a tuple arrives as a list.
 
-Both ends run the same code, so a message of an unknown kind or with other fields is an error of the
-testbed itself. It is refused as a whole, and never guessed at.
+A message of an unknown kind or with other fields is refused as a whole, and never guessed at. Where the
+sender runs code of a user beside the testbed's own, the types of values are checked, too.
 """
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Generic, TypeVar
+from types import UnionType
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from testbed.channel import Channel, ReceivedMessage
+from testbed.channel import Channel, InvalidMessageError, ReceivedMessage
 
 KIND = "kind"
 RAW = "raw"
 M = TypeVar("M")
-
-
-class InvalidMessageError(ValueError):
-    """A received message is of no kind that the channel carries."""
 
 
 @functools.cache
@@ -42,6 +39,26 @@ def _has_raw(message_type: type) -> bool:
     return any(one.name == RAW for one in fields(message_type))
 
 
+@functools.cache
+def _types(message_type: type) -> dict[str, tuple[type, ...]]:
+    """Return the types that the value of each JSON field may have; none for a field of any type."""
+    hints = get_type_hints(message_type)
+    return {name: _of_hint(hints[name]) for name in _names(message_type)}
+
+
+def _of_hint(hint: Any) -> tuple[type, ...]:
+    if hint is Any:
+        return ()
+    origin = get_origin(hint) or hint
+    if origin is UnionType:
+        return tuple(own for one in get_args(hint) for own in _of_hint(one))
+    if issubclass(origin, Mapping):
+        return (dict,)
+    if issubclass(origin, Sequence) and origin is not str:
+        return (list,)
+    return (int, float) if origin is float else (origin,)
+
+
 def encode(message: Any) -> tuple[dict[str, Any], bytes]:
     """Return the JSON object and the raw bytes of a message, an instance of one of the dataclasses."""
     own: Any = type(message)
@@ -57,15 +74,21 @@ def send(channel: Channel, message: Any, descriptors: Sequence[int] = ()) -> Non
 class Codec(Generic[M]):
     """Decodes the messages of a channel; ``M`` is the union of their types."""
 
-    def __init__(self, types: Sequence[Any]) -> None:
-        """Accept the given kinds of messages, those of ``M``, and no others."""
+    def __init__(self, types: Sequence[Any], *, checked: bool = False) -> None:
+        """Accept the given kinds of messages, those of ``M``, and no others.
+
+        Args:
+            checked: True to refuse values of other types than the fields'.
+        """
+        self._checked = checked
         self._types = {kind(one): one for one in types}
 
     def decode(self, received: ReceivedMessage) -> M:
         """Return the message that was received.
 
         Raises:
-            InvalidMessageError: the kind is unknown, a field is missing, or one does not belong to it.
+            InvalidMessageError: the kind is unknown, a field is missing, does not belong to it, or is
+                of another type.
         """
         content: dict[str, Any] = dict(received.fields)
         name = content.pop(KIND, None)
@@ -78,6 +101,9 @@ class Codec(Generic[M]):
         if len(content) > len(expected):
             foreign = ", ".join(sorted(content.keys() - set(expected)))
             raise InvalidMessageError(f"a message {name} with {foreign}, which it does not have")
+        for field, types in _types(own).items() if self._checked else ():
+            if types and type(content[field]) not in types:
+                raise InvalidMessageError(f"a message {name} whose {field} is not valid")
         if _has_raw(own):
             content[RAW] = received.raw
         elif received.raw:

@@ -15,8 +15,9 @@ from testbed.messages.events import LibrariesLoaded, ProcessExited, RunFailed
 class ForkRole:
     """Fork a process that runs a role.
 
-    With it come the descriptors of the network namespace and, where there is one, of the control
-    group's ``cgroup.procs``; neither for a process that enters a container.
+    With it come the descriptors of the channel for its reports, of the network namespace and, where
+    there is one, of the control group's ``cgroup.procs``; only the first for a process that enters a
+    container.
 
     Attributes:
         container: the first process of the container to enter; None for a node made of namespaces.
@@ -47,7 +48,7 @@ class ContainerConnected:
 
 
 ContainerEvent: TypeAlias = ContainerConnected | LibrariesLoaded | RunFailed | ProcessExited
-CONTAINER_EVENTS: Codec[ContainerEvent] = Codec(get_args(ContainerEvent))
+CONTAINER_EVENTS: Codec[ContainerEvent] = Codec(get_args(ContainerEvent), checked=True)
 
 
 @dataclass(frozen=True, slots=True)

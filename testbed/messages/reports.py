@@ -324,4 +324,4 @@ RoleReport: TypeAlias = (
     | FinalParameters
     | ServerFinished
 )
-REPORTS: Codec[RoleReport] = Codec(get_args(RoleReport))
+REPORTS: Codec[RoleReport] = Codec(get_args(RoleReport), checked=True)

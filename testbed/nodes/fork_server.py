@@ -36,14 +36,13 @@ from testbed.messages.events import LibrariesLoaded, ProcessExited, ProcessStart
 from testbed.messages.processes import FORK_REQUESTS, ForkRole, SignalRole
 from testbed.nodes import entering, etc_files, linux
 from testbed.nodes.child_exits import ChildExits
+from testbed.nodes.role_output import RoleOutput
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 """A node's function: takes its arguments and the channel for reports; returns the exit status."""
 
 
-def serve(
-    control: Channel, report: Channel, load: Callable[[], Role], files: Mapping[str, str]
-) -> None:
+def serve(control: Channel, load: Callable[[], Role], files: Mapping[str, str]) -> None:
     """Serve requests until the other end of ``control`` closes.
 
     It answers with events of nodes, in which process ids are as seen from here; either
@@ -74,21 +73,31 @@ def serve(
     send(control, LibrariesLoaded())
 
     children: dict[int, str] = {}
-    with selectors.DefaultSelector() as selector, contextlib.closing(ChildExits()) as exits:
-        selector.register(control, selectors.EVENT_READ)
-        selector.register(exits, selectors.EVENT_READ)
+    with (
+        selectors.DefaultSelector() as selector,
+        contextlib.closing(ChildExits()) as exits,
+        contextlib.closing(RoleOutput()) as output,
+    ):
+        for source in (control, exits, output):
+            selector.register(source, selectors.EVENT_READ)
         own = (selector.fileno(), own_pids, control.fileno())
 
         def forget() -> None:
             """Release, in a forked node, what belongs to the fork server only."""
             exits.close()
+            output.become_own()
             for fd in own:
                 os.close(fd)
 
         while True:
             for key, _ in selector.select():
+                if key.fileobj is output:
+                    output.pass_on()
+                    continue
                 if key.fileobj is exits:
-                    _report_exits(control, children, exits.read())
+                    ended = list(exits.read())
+                    output.pass_on()  # what a role says at its end is in the log when its end is known
+                    _report_exits(control, children, ended)
                     continue
                 received = control.receive()
                 if received is None:
@@ -103,7 +112,6 @@ def serve(
                     pid = _start(
                         request,
                         received.descriptors,
-                        report,
                         role,
                         own_pids=own_pids,
                         forget=forget,
@@ -127,7 +135,6 @@ def _report_exits(
 def _start(
     request: ForkRole,
     descriptors: Sequence[int],
-    report: Channel,
     role: Role,
     *,
     own_pids: int,
@@ -135,9 +142,27 @@ def _start(
 ) -> int:
     """Fork one node, which first calls ``forget``; return its process id as seen from here.
 
+    Closes the descriptors in any case.
+
     Raises:
         FileNotFoundError: the container that it should enter has ended.
     """
+    try:
+        return _fork(request, descriptors, role, own_pids=own_pids, forget=forget)
+    finally:
+        for fd in descriptors:
+            os.close(fd)
+
+
+def _fork(
+    request: ForkRole,
+    descriptors: Sequence[int],
+    role: Role,
+    *,
+    own_pids: int,
+    forget: Callable[[], None],
+) -> int:
+    """Do what ``_start`` does, but for its descriptors."""
     first = request.container
     if first is None:
         linux.unshare(linux.CLONE_NEWPID)
@@ -157,10 +182,10 @@ def _start(
             forget()
             _begin_anew()
             if first is None:
-                _contain(request.device, descriptors)
+                _contain(request.device, descriptors[1:])
             else:
                 entering.enter(first)
-            status = role(request.role, report)
+            status = role(request.role, Channel.from_descriptor(descriptors[0]))
         except BaseException:
             traceback.print_exc()
         finally:
@@ -170,8 +195,6 @@ def _start(
     # Without this the next unshare(CLONE_NEWPID) is refused: the namespace for children is no
     # longer this process's own.
     linux.setns(own_pids, linux.CLONE_NEWPID)
-    for fd in descriptors:
-        os.close(fd)
     return pid
 
 

@@ -25,7 +25,6 @@ class ForkServer:
     def __init__(
         self,
         load: Mapping[str, Any],
-        report: Channel,
         own: Channel,
         *,
         apart: bool,
@@ -35,7 +34,6 @@ class ForkServer:
 
         Args:
             load: ``entry``, a "module:function" that makes the ``Role`` from ``arguments``.
-            report: the channel on which roles report.
             own: the caller's own channel, closed in the server so that it ends with the caller.
             apart: True for a pid namespace of its own, so that the kernel ends all nodes with it.
             files: see ``fork_server.serve``.
@@ -56,7 +54,6 @@ class ForkServer:
             linux.unshare(linux.CLONE_NEWNS)
             fork_server.serve(
                 theirs,
-                report,
                 lambda: entry_point.resolve(load["entry"])(load["arguments"]),
                 files or {},
             )
@@ -74,11 +71,11 @@ class ForkServer:
         self,
         device: str,
         role: Mapping[str, Any],
-        descriptors: Sequence[int] = (),
+        descriptors: Sequence[int],
         *,
         container: int | None = None,
     ) -> None:
-        """Request a process that runs a role; see ``ForkRole``."""
+        """Request a process that runs a role; see ``ForkRole`` for the descriptors."""
         send(self.channel, ForkRole(device, role, container), descriptors)
 
     def signal(self, device: str, number: int) -> None:

@@ -54,8 +54,12 @@ class Nodes(Protocol):
     def containers(self) -> Mapping[str, int]:
         """Return the id of the first process of each node that is a container, in the agent's /proc."""
 
-    def start(self, device: str, role: Mapping[str, Any]) -> None:
-        """Start a role in a node."""
+    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+        """Start a role in a node.
+
+        Args:
+            report: descriptor of the channel for its reports; the caller closes it.
+        """
 
     def freeze(self, device: str) -> None:
         """Freeze every process of a node."""

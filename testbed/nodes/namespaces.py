@@ -23,7 +23,6 @@ class NamespaceNodes:
     def __init__(
         self,
         load: Mapping[str, Any],
-        report: Channel,
         not_theirs: Channel,
         addresses: Mapping[str, str],
     ) -> None:
@@ -33,7 +32,7 @@ class NamespaceNodes:
             addresses: of the devices, by their names, for their /etc/hosts.
         """
         files = etc_files.shared(addresses)
-        self._fork_server = ForkServer(load, report, not_theirs, apart=True, files=files)
+        self._fork_server = ForkServer(load, not_theirs, apart=True, files=files)
         self._group = control_group.create()
         self._account = control_group.create_account(self._group)
         self._networks: dict[str, int] = {}
@@ -63,13 +62,13 @@ class NamespaceNodes:
     def containers(self) -> Mapping[str, int]:
         return {}
 
-    def start(self, device: str, role: Mapping[str, Any]) -> None:
-        descriptors = [self._networks[device]]
+    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+        descriptors = [report, self._networks[device]]
         for group in self._groups:
             members = group.child(device).members_file
             descriptors.append(os.open(members, os.O_WRONLY | os.O_CLOEXEC))
         self._fork_server.start(device, role, descriptors)
-        for fd in descriptors[1:]:
+        for fd in descriptors[2:]:
             os.close(fd)
 
     @property

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.channel import InvalidMessageError
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
 from testbed.messages.events import (
     CountersSampled,
@@ -30,6 +31,7 @@ from testbed.messages.events import (
     UplinksSampled,
     WarningRaised,
 )
+from testbed.messages.requests import KillDevice
 from testbed.metrics.live import LiveRun
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.orchestrator.devices import Devices
@@ -201,6 +203,25 @@ class AgentEvents:
         else:
             records.lose_device()
         records.event("warning", f"{device} {DIED}{how}", device)
+
+    def misreported(self, device: str, error: Exception) -> None:
+        """End a role that has sent something else than a report of its own.
+
+        Raises:
+            EndError: the run cannot go on without it.
+        """
+        records, devices = self._records, self._devices
+        if not isinstance(error, InvalidMessageError):
+            records.trace(error)
+        what = f"its report is not understood ({type(error).__name__}: {error})"
+        if isinstance(error, InvalidMessageError):
+            what = f"it has sent {error}"
+        devices.agent.reports.end(device)
+        if device in (*devices.hubs, COORDINATOR_NAME, EVALUATOR_NAME, self._plan.observed):
+            raise EndError("failed", f"{device} is not to be believed: {what}")
+        devices.complain(device, what)
+        records.event("warning", f"{what}, and is killed", device)
+        devices.ask(KillDevice(device))
 
     # -- traffic
 

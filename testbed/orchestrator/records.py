@@ -134,11 +134,15 @@ class Records:
 
     def fail(self, error: Exception) -> None:
         """Note that the run failed by an error of the testbed itself, and keep its traceback."""
-        with contextlib.suppress(OSError), self.processes_log.open("a", encoding="utf-8") as log:
-            traceback.print_exception(error, file=log)
+        self.trace(error)
         what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
         self.outcome.ended = "failed"
         self.outcome.reason = f"the orchestrator: {what}; see {self.processes_log}"
+
+    def trace(self, error: Exception) -> None:
+        """Keep the traceback of an error in the log of processes."""
+        with contextlib.suppress(OSError), self.processes_log.open("a", encoding="utf-8") as log:
+            traceback.print_exception(error, file=log)
 
     def begin_training(self, when: float, hub: str) -> None:
         """Note that training has begun, at a moment of CLOCK_MONOTONIC, as ``hub`` has reported."""

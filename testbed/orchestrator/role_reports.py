@@ -54,6 +54,17 @@ GRACE = 5.0
 """Seconds after the last STOP of several servers from which workers that stay are waited for."""
 
 
+NOT_UNDERSTOOD = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What handling a report raises if its values are none that a role of the testbed reports."""
+
+
 class RoleReports:
     """Handles the reports of one run's roles."""
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed.channel import InvalidMessageError
 from testbed.ended import Ended
 from testbed.errors import RunError
 from testbed.messages.events import EVENTS
-from testbed.messages.reports import REPORTS
 from testbed.messages.requests import BuildNetwork, LoadRoles, StopTraffic
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.agent.process import AgentProcess
@@ -31,7 +31,7 @@ from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.records import Records
 from testbed.orchestrator.restoration import Restoration
-from testbed.orchestrator.role_reports import RoleReports
+from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
@@ -182,12 +182,13 @@ class Run:
                 opened.enter_context(tempfile.TemporaryFile(dir=self._directory)).fileno()  # noqa: SIM115 - closed by `opened`
                 for _ in range(self._plan.settings.servers)
             ]
-            shared = self._shared() | self._models(opened)
+            shared = self._shared()
+            models = self._models(opened)
             wake_up = opened.enter_context(signals())
             records.save_ledgers()  # for a run that is killed
-            handed = (*spills, *shared.values(), *self._store.descriptors)
+            handed = (*spills, *shared.values(), *models, *self._store.descriptors)
             with self._agent_process(handed) as agent:
-                self._ask_for_set_up({SPILL: spills, **shared})
+                self._ask_for_set_up({SPILL: spills, MODELS: models, **shared})
                 self._loop(agent, wake_up)
         except EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
@@ -205,13 +206,15 @@ class Run:
             key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
         }
 
-    def _models(self, opened: contextlib.ExitStack) -> dict[str, int]:
-        """Return the descriptor of the file in which peers keep their parameters, if they do."""
-        faults = self._plan.settings.faults
-        if self._plan.served or faults.checkpoint_every is None:
-            return {}
-        file = opened.enter_context(tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115 - closed by `opened`
-        return {MODELS: file.fileno()}
+    def _models(self, opened: contextlib.ExitStack) -> list[int]:
+        """Return the descriptors of the files in which peers keep their parameters, if they do."""
+        settings = self._plan.settings
+        if self._plan.served or settings.faults.checkpoint_every is None:
+            return []
+        return [
+            opened.enter_context(tempfile.TemporaryFile(dir=self._directory)).fileno()
+            for _ in range(settings.workers)
+        ]
 
     # -- the agent
 
@@ -260,34 +263,41 @@ class Run:
     def _loop(self, agent: AgentProcess, wake_up: int) -> None:
         """Serve channels and signals until the run ends, by an ``EndError`` in any case."""
         with selectors.DefaultSelector() as selector:
-            for source in (agent.control, agent.report, wake_up):
+            for source in (agent.control, agent.reports, wake_up):
                 selector.register(source, selectors.EVENT_READ)
             while True:
-                for key, events in selector.select(min(TURN, self._injection.patience)):
+                patience = 0.0 if agent.reports.late else min(TURN, self._injection.patience)
+                for key, events in selector.select(patience):
                     if not events & selectors.EVENT_READ:
                         continue  # there is room for requests to the agent again
                     if key.fileobj == wake_up:
                         raise stopped_by(os.read(wake_up, 1)[0])
                     if key.fileobj is agent.control:
                         self._agent_events.handle(EVENTS.receive(agent.control))
-                    elif agent.report.readable(0) and not self._read_report():
-                        selector.unregister(agent.report)  # the agent reports why it ended
+                self._take_reports()
                 self._injection.turn()
                 wanted = selectors.EVENT_READ | agent.send_waiting() * selectors.EVENT_WRITE
                 selector.modify(agent.control, wanted)
                 self._look_after()
 
-    def _read_report(self) -> bool:
-        """Take in the next report of a role; return False at the end of the channel."""
-        report = REPORTS.receive(self._devices.agent.report)
-        if report is not None:
-            self._role_reports.handle(report)
-        return report is not None
+    def _take_reports(self) -> None:
+        """Take in the roles' reports that have arrived.
+
+        Raises:
+            EndError: the run cannot go on without a role that has sent something else.
+        """
+        for taken in self._devices.agent.reports.take():
+            try:
+                if isinstance(taken.report, InvalidMessageError):
+                    raise taken.report
+                self._role_reports.handle(taken.report)
+            except NOT_UNDERSTOOD as error:
+                self._agent_events.misreported(taken.sender.device, error)
 
     def _read_reports(self) -> None:
         """Take in every report that has arrived."""
-        while self._devices.agent.report.readable(0) and self._read_report():
-            pass
+        while self._devices.agent.reports.readable():
+            self._take_reports()
 
     def _look_after(self) -> None:
         """Do what is due in every turn of the loop.
@@ -313,7 +323,7 @@ class Run:
         if not self._records.finished or self._devices.liveness.any_alive:
             return False
         ingress = self._evaluations.ingress
-        if ingress.unheard and not self._devices.agent.report.readable(0):
+        if ingress.unheard and not self._devices.agent.reports.readable():
             # Every report of the devices was read, and no device is left to send more.
             self._evaluations.give_up()
         return not ingress.due

@@ -16,9 +16,10 @@ import psutil
 from testbed.network.links import MOST_LINKS
 from testbed.nodes import control_group
 
-FILES_PER_DEVICE = 3
-"""Descriptors per device in one process: in the agent its network, its counters and its start; in the
-fork server its process and, under the virtual clock, both ends of its channel to the clock."""
+FILES_PER_DEVICE = 4
+"""Descriptors per device in one process: in the agent its network, its counters, of some peers a file,
+and before its start the channel for its reports; in the fork server its process and, under the virtual
+clock, both ends of its channel to the clock."""
 FILES_PER_STARTED_DEVICE = 6
 """The same for a container that starts its own role: the agent holds all of them, and a connection."""
 FILES_PER_RUN = 64

@@ -5,6 +5,8 @@ itself (``load_alone``).
 """
 
 import functools
+import os
+import resource
 import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -102,6 +104,23 @@ class Loaded:
         # Python's first address look-up loads the tables of domain names: half of the pages that a
         # device wrote to before it was connected.
         socket.getaddrinfo("127.0.0.1", None)
+
+    def run_forked(
+        self,
+        shared: Shared,
+        of_run: Mapping[str, Any],
+        arguments: Mapping[str, Any],
+        report: Channel,
+    ) -> int:
+        """Run a role in a process that has inherited everything; return the exit status.
+
+        Args:
+            shared: what the run's roles share. The process keeps the descriptors of its own role only.
+            of_run: the run's arguments.
+        """
+        own = shared.descriptors(arguments)
+        _close_all_but((*range(3), report.fileno(), *own))
+        return self.run(Shared.handed(self.settings, of_run, arguments, own), arguments, report)
 
     def run(self, shared: Shared, arguments: Mapping[str, Any], report: Channel) -> int:
         """Run a role in a node, and return the node's exit status."""
@@ -273,8 +292,7 @@ class _Role:
         parameters, version = self.loaded.learner.parameters.copy(), 0
         checkpoints, every = None, settings.faults.steps_to_checkpoint(number)
         if every is not None:
-            assert self.shared.models is not None
-            models = ModelFile(self.shared.models, number, layout.total)
+            models = ModelFile(self.shared.models[0], layout.total)
             checkpoints = PeerCheckpoints(every, models.keep)
             if models.newest is not None:
                 version, parameters = models.newest
@@ -342,7 +360,7 @@ def load(arguments: Mapping[str, Any]) -> Role:
     """
     shared = Shared.make(arguments)
     turns = 0 if shared.turns is None else shared.turns.count
-    return functools.partial(_load(arguments, turns).run, shared)
+    return functools.partial(_load(arguments, turns).run_forked, shared, arguments)
 
 
 RoleAlone: TypeAlias = Callable[[Mapping[str, Any], Channel, Sequence[int]], int]
@@ -354,9 +372,23 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
     loaded = _load(arguments, 0, alone=True)
 
     def run(role: Mapping[str, Any], report: Channel, descriptors: Sequence[int]) -> int:
-        return loaded.run(Shared.handed(arguments, role, descriptors), role, report)
+        shared = Shared.handed(loaded.settings, arguments, role, descriptors)
+        return loaded.run(shared, role, report)
 
     return run
+
+
+def _close_all_but(kept: Sequence[int]) -> None:
+    """Close the descriptors of this process, but not the Python objects of others that hold them.
+
+    These stay where the fork server had them: to free them would close what has their numbers by then.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    begun = 0
+    for descriptor in (*sorted(kept), soft):
+        if begun < descriptor:  # asked for none of those from 0 on, Python would close all
+            os.closerange(begun, descriptor)
+        begun = descriptor + 1
 
 
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:

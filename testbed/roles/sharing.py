@@ -1,7 +1,8 @@
 """Resources that the roles of one run share on their host, outside the emulated network.
 
-Forked roles inherit them. A role that is started in a process of its own receives their descriptors,
-from a process that makes them without loading any of the libraries that roles compute with.
+Forked roles inherit them, and keep the descriptors of their own only. A role that is started in a
+process of its own receives these, from a process that makes them without loading any of the libraries
+that roles compute with.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,10 @@ SPILL = "spill"
 Each server has one of its own, by its index.
 """
 MODELS = "models"
-"""Key of the descriptor of the file in which peers keep their parameters, if any comes back."""
+"""Key of the descriptors of the files in which peers keep their parameters, by their numbers.
+
+There are none if none comes back.
+"""
 ADDRESSES = "server_addresses"
 """Key, among a role's own arguments, of the servers' addresses, if it was loaded without them."""
 _CLOCKS = ("server", "coordinator")
@@ -59,7 +63,8 @@ class Shared:
             two of the run; may be none. A role that was handed its descriptors has its own only.
         spills: descriptors of the files for snapshots that wait for the evaluator: one for each server,
             or one for the evaluated peer; a role that was handed its descriptors has its own only.
-        models: descriptor of the file in which peers keep their parameters, if they do.
+        models: descriptors of the files in which peers keep their parameters, by their numbers, if they
+            do. A role that was handed its descriptors has its own only.
     """
 
     turns: Turns | None
@@ -69,7 +74,7 @@ class Shared:
     checkpoints: Sequence[int] = ()
     spills: Sequence[int] = ()
     servers: OrderChannels | None = None
-    models: int | None = None
+    models: Sequence[int] = ()
 
     def spill(self, number: int) -> int | None:
         """Return the descriptor of the file for the snapshots of a server or peer, if there is one."""
@@ -96,7 +101,7 @@ class Shared:
         paces = Paces(arguments.get(PACES), settings.workers)
         checkpoints, spills = arguments.get(CHECKPOINTS, ()), arguments.get(SPILL, ())
         servers = OrderChannels(settings.serving) if _has_driven_servers(settings) else None
-        models = arguments.get(MODELS)
+        models = arguments.get(MODELS, ())
         return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
@@ -108,7 +113,9 @@ class Shared:
         # Every server writes snapshots, but only one of the peers.
         spill = self.spill(int(role["number"])) if role["role"] in _EVALUATED else None
         found += [] if spill is None else [spill]
-        found += [self.models] if self.models is not None and role["role"] == "peer" else []
+        found += (
+            [self.models[int(role["number"])]] if self.models and role["role"] == "peer" else []
+        )
         found += [] if self.turns is None else list(self.turns.descriptors)
         if self.servers is not None and role["role"] in _DRIVEN:
             found.append(self.servers.device_descriptor(server_index(int(role["number"]))))
@@ -121,10 +128,17 @@ class Shared:
 
     @classmethod
     def handed(
-        cls, arguments: Mapping[str, Any], role: Mapping[str, Any], descriptors: Sequence[int]
+        cls,
+        settings: Settings,
+        arguments: Mapping[str, Any],
+        role: Mapping[str, Any],
+        descriptors: Sequence[int],
     ) -> Self:
-        """Take over, in a role's own process, the ``descriptors`` that another process sent it."""
-        settings = Settings.from_json(arguments[SETTINGS])
+        """Take over, in a role's own process, its ``descriptors``, in their order.
+
+        Args:
+            arguments: the run's, with the keys of this module.
+        """
         rest = list(descriptors)
         turns = None
         if arguments.get(BOARD) is None:
@@ -142,9 +156,9 @@ class Shared:
         spills: Sequence[int] = ()
         if arguments.get(SPILL) and role["role"] in _EVALUATED:
             spills, rest = rest[:1], rest[1:]
-        models = None
-        if arguments.get(MODELS) is not None and role["role"] == "peer":
-            models, rest = rest[0], rest[1:]
+        models: Sequence[int] = ()
+        if arguments.get(MODELS) and role["role"] == "peer":
+            models, rest = rest[:1], rest[1:]
         if not settings.timing.own_processors:
             turns, rest = Turns.handed(rest[:3]), rest[3:]
         if not _has_orders(settings):

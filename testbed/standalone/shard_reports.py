@@ -15,9 +15,9 @@ from typing import Any, TypeAlias, get_args, get_type_hints
 
 import numpy as np
 
-from testbed.channel import ReceivedMessage
+from testbed.channel import InvalidMessageError, ReceivedMessage
 from testbed.device_names import server_number
-from testbed.messages.codec import Codec, InvalidMessageError, kind
+from testbed.messages.codec import Codec, kind
 from testbed.messages.reports import (
     ConnectionClosed,
     DevicesConnected,

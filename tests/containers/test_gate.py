@@ -50,16 +50,18 @@ class Place:
 
     def __init__(self, folder: Path, **arguments: str) -> None:
         (folder / "loader.py").write_text(LOADER)
-        self.reports, theirs = Channel.pair()
+        self.reports, self._theirs = Channel.pair()
         load = {"entry": "loader:load", "arguments": arguments}
-        self.gate = Gate(folder, load, Shared(), theirs.fileno())
-        theirs.close()
+        self.gate = Gate(folder, load, Shared())
         self.gate.expect([Device(DEVICE, memory=2**30)])
         paths = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
         self.process = subprocess.Popen(
             [sys.executable, "-c", INSIDE, str(folder)], env=os.environ | {"PYTHONPATH": paths}
         )
         self.gate.watch(DEVICE, self.process.pid)
+
+    def start(self, **role: Any) -> None:
+        self.gate.start(DEVICE, role, self._theirs.fileno())
 
     def events(self, count: int) -> list[NodeEvent]:
         found: list[NodeEvent] = []
@@ -86,7 +88,7 @@ def test_a_container_loads_and_runs_its_role_with_what_is_shared(
     place = Place(tmp_path)
     places.append(place)
     assert place.events(2) == [ProcessStarted(DEVICE, place.process.pid), LibrariesLoaded()]
-    place.gate.start(DEVICE, {"role": "worker", "status": 3})
+    place.start(role="worker", status=3)
     report = place.reports.receive()
     assert report is not None
     assert report.fields == {"role": {"role": "worker", "status": 3}, "shared": MANY}

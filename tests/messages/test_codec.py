@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from testbed.channel import LARGEST, Channel, ReceivedMessage
-from testbed.messages.codec import Codec, InvalidMessageError, kind, send
+from testbed.channel import LARGEST, Channel, InvalidMessageError, ReceivedMessage
+from testbed.messages.codec import Codec, kind, send
 from testbed.messages.events import EVENTS, CountersSampled, Event, ProcessExited
 from testbed.messages.processes import (
     CONTAINER_EVENTS,
@@ -37,13 +37,25 @@ CODECS: list[tuple[Codec[Any], Sequence[Any]]] = [
 ]
 
 
+def made(own: type, field: str, number: int) -> Any:
+    """Return a value for a field, of its type."""
+    hint = str(get_type_hints(own)[field])
+    if "Mapping" in hint or "dict" in hint:
+        return {field: number}
+    if "Sequence" in hint or "tuple" in hint or "list" in hint:
+        return [number]
+    if "str" in hint:
+        return f"{field} {number}"
+    return bool(number % 2) if "bool" in hint else number
+
+
 @pytest.mark.parametrize(("codec", "types"), CODECS)
 def test_every_kind_of_message_arrives_as_it_was_sent(
     codec: Codec[Any], types: Sequence[Any]
 ) -> None:
     ours, theirs = Channel.pair()
     for number, own in enumerate(types):
-        values = {one.name: f"{one.name} {number}" for one in fields(own) if one.name != "raw"}
+        values = {one.name: made(own, one.name, number) for one in fields(own) if one.name != "raw"}
         raw = {"raw": bytes([number]) * 9} if "raw" in {one.name for one in fields(own)} else {}
         message = own(**values, **raw)
         send(ours, message)
@@ -58,7 +70,7 @@ def test_fields_left_at_their_defaults_travel_too(codec: Codec[Any], types: Sequ
     ours, theirs = Channel.pair()
     for own in types:
         needed = [one.name for one in fields(own) if one.default is MISSING]
-        values: dict[str, Any] = dict.fromkeys(needed, 1)
+        values: dict[str, Any] = {name: made(own, name, 1) for name in needed}
         message = own(**values | ({"raw": b""} if "raw" in needed else {}))
         send(ours, message)
         assert codec.receive(theirs) == message
@@ -119,6 +131,14 @@ SUSPECTED = {
         (
             ReceivedMessage(SUSPECTED, b"bytes"),
             "a message worker_suspected with raw bytes, which it does not have",
+        ),
+        (
+            ReceivedMessage(SUSPECTED | {"worker": "1"}),
+            "a message worker_suspected whose worker is",
+        ),
+        (
+            ReceivedMessage(SUSPECTED | {"worker": True}),
+            "a message worker_suspected whose worker is",
         ),
         (
             ReceivedMessage(

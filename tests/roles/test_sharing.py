@@ -15,15 +15,22 @@ from tests.docs.blocks import REPOSITORY
 def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_path: Path) -> None:
     path = REPOSITORY / "experiments" / "agree-peers-faults.yaml"
     settings = plan(load(path))[0].settings
-    files = {key: os.open(tmp_path / key, os.O_RDWR | os.O_CREAT) for key in (MODELS, PACES, SPILL)}
+    keys = (PACES, SPILL, *map(str, range(settings.workers)))
+    files = {key: os.open(tmp_path / key, os.O_RDWR | os.O_CREAT) for key in keys}
     os.truncate(files[PACES], 8 * settings.workers)
-    arguments = {SETTINGS: settings.to_json(), **files, SPILL: [files[SPILL]]}
+    models = [files[str(peer)] for peer in range(settings.workers)]
+    arguments = {
+        SETTINGS: settings.to_json(),
+        PACES: files[PACES],
+        SPILL: [files[SPILL]],
+        MODELS: models,
+    }
     shared = Shared.make(arguments)
     role = {"role": "peer", "number": number}
     sent = [os.dup(one) for one in shared.descriptors(role)]
-    handed = Shared.handed(arguments, role, sent)
-    assert handed.models is not None
-    assert os.fstat(handed.models).st_ino == os.fstat(files[MODELS]).st_ino
+    handed = Shared.handed(settings, arguments, role, sent)
+    (model,) = handed.models
+    assert os.fstat(model).st_ino == os.fstat(models[number]).st_ino
     (spill,) = handed.spills
     assert os.fstat(spill).st_ino == os.fstat(files[SPILL]).st_ino
     assert handed.orders is not None
@@ -31,7 +38,7 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
     channel = handed.orders.of_device(number)
     channel.tell(met=number)
     assert shared.orders.of_clock()[number].hear() == {"met": number}
-    # A role that keeps no models is not handed the file.
-    assert files[MODELS] not in shared.descriptors({"role": "evaluator", "number": 9})
+    # A role that keeps no model is handed no file for one.
+    assert not set(models) & set(shared.descriptors({"role": "evaluator", "number": 9}))
     for one in files.values():
         os.close(one)

@@ -15,6 +15,7 @@ Only a SIGKILL of both leaves something to remove by hand: empty control groups 
 """
 
 import contextlib
+import os
 import selectors
 import signal
 import sys
@@ -24,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
-from testbed.channel import Channel
+from testbed.channel import Channel, ReceivedMessage
 from testbed.errors import HostError, TestbedError
 from testbed.messages.codec import send
 from testbed.messages.events import (
@@ -81,7 +82,7 @@ class Agent:
         self._nodes = nodes
         self._observation: Any = None
         self._link_counters: Any = None
-        self._requests: deque[Request] = deque()
+        self._requests: deque[tuple[Request, Sequence[int]]] = deque()
         self._finished = False
         self._metrics: Any = None
         self._usage: Any = None
@@ -91,7 +92,6 @@ class Agent:
         self._handlers: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(get_args(ImpairmentRequest), self._impair),
             BuildNetwork: lambda request: self._build_network(request.plan),
-            StartRole: lambda request: self._nodes.start(request.device, request.role),
             FreezeDevice: self._freeze,
             ThawDevice: self._thaw,
             KillDevice: lambda request: self._nodes.kill(request.device),
@@ -110,7 +110,7 @@ class Agent:
             due = max(0.0, min(next_reading, next_sample) - time.monotonic())
             for key, events in self._selector.select(due if self._observation else None):
                 if key.fileobj is self._control:
-                    self._hear(REQUESTS.receive(self._control))
+                    self._hear(self._control.receive())
                     continue
                 if not events & selectors.EVENT_READ:
                     continue
@@ -120,8 +120,13 @@ class Agent:
                     self._report(event)
                     self._finished = self._finished or isinstance(event, RunFailed)
             while self._requests and not self._finished and self._nodes.has_room():
-                request = self._requests.popleft()
-                self._handlers[type(request)](request)
+                request, descriptors = self._requests.popleft()
+                if isinstance(request, StartRole):
+                    (report,) = descriptors
+                    self._nodes.start(request.device, request.role, report)
+                    os.close(report)
+                else:
+                    self._handlers[type(request)](request)
             if self._observation and time.monotonic() >= next_reading:
                 self._read_counter()
                 next_reading = time.monotonic() + COUNTER_PERIOD
@@ -139,11 +144,11 @@ class Agent:
         if self._selector.get_key(self._nodes).events != events:
             self._selector.modify(self._nodes, events)
 
-    def _hear(self, request: Request | None) -> None:
-        if request is None:
+    def _hear(self, received: ReceivedMessage | None) -> None:
+        if received is None:
             self._finished = True
         else:
-            self._requests.append(request)
+            self._requests.append((REQUESTS.decode(received), received.descriptors))
 
     def _report(self, event: Event) -> None:
         send(self._control, event)
@@ -264,7 +269,7 @@ class Agent:
     def _is_finished(self) -> bool:
         """Queue new requests; return True if the orchestrator has closed its end of the channel."""
         while not self._finished and self._control.readable(0):
-            self._hear(REQUESTS.receive(self._control))
+            self._hear(self._control.receive())
         return self._finished
 
     def _read_counter(self) -> None:
@@ -300,22 +305,22 @@ class Agent:
                 self._report(RemainsFound(left))
 
 
-def _make_nodes(first: Request, control: Channel, report: Channel) -> Nodes:
+def _make_nodes(first: Request, control: Channel) -> Nodes:
     """Make nodes of the kind that the run's plan asks for."""
     assert isinstance(first, LoadRoles)
     if first.nodes["runtime"] == "namespaces":
-        return NamespaceNodes(first.load, report, control, first.nodes["addresses"])
+        return NamespaceNodes(first.load, control, first.nodes["addresses"])
     # Imported only here: the other runtime must work without the Docker library.
     from testbed.containers.nodes import container_nodes
 
-    return container_nodes(first.nodes, first.load, report, control)
+    return container_nodes(first.nodes, first.load, control)
 
 
 def main() -> int:
-    """Run the agent; its arguments are the descriptors of its two channels. Return the exit status."""
+    """Run the agent; its argument is the descriptor of its channel. Return the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the orchestrator decides; the agent ends with it
-    control, report = (Channel.from_descriptor(int(fd)) for fd in sys.argv[1:3])
+    control = Channel.from_descriptor(int(sys.argv[1]))
     try:
         enter_user_namespace()
         try:
@@ -329,8 +334,7 @@ def main() -> int:
         first = REQUESTS.receive(control)
         if first is None:
             return 1
-        agent = Agent(control, _make_nodes(first, control, report))
-        report.close()
+        agent = Agent(control, _make_nodes(first, control))
     except TestbedError as error:
         send(control, RunFailed(str(error), host=True))
         return 1

@@ -17,8 +17,9 @@ from testbed.channel import Channel
 from testbed.containers import left_over
 from testbed.messages.codec import send
 from testbed.messages.events import EVENTS, RemainsFound
-from testbed.messages.requests import Request
+from testbed.messages.requests import Request, StartRole
 from testbed.nodes import control_group
+from testbed.orchestrator.report_channels import ReportChannels
 from testbed.planning import node_plan
 
 
@@ -27,7 +28,7 @@ class AgentProcess:
 
     Attributes:
         control: the channel on which the agent reports; requests go through ``ask``.
-        report: the channel on which the roles report.
+        reports: the channels on which the roles report.
     """
 
     def __init__(self, log: Path, handed: Collection[int]) -> None:
@@ -38,14 +39,13 @@ class AgentProcess:
             handed: descriptors that the roles inherit from the agent.
         """
         self.control, theirs = Channel.pair()
-        self.report, roles = Channel.pair()
+        self.reports = ReportChannels()
         package = str(Path(__file__).parents[3])
         search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        descriptors = (theirs.fileno(), roles.fileno())
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "testbed.orchestrator.agent.agent", *map(str, descriptors)],
-                pass_fds=(*descriptors, *handed),
+                [sys.executable, "-m", "testbed.orchestrator.agent.agent", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(), *handed),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -53,12 +53,17 @@ class AgentProcess:
                 start_new_session=True,  # only the orchestrator must get a Ctrl-C
             )
         theirs.close()
-        roles.close()
-        self._requests: deque[Request] = deque()
+        self._requests: deque[tuple[Request, Channel | None]] = deque()
 
     def ask(self, request: Request) -> None:
-        """Send a request now or, if there is no room, from a later ``send_waiting``."""
-        self._requests.append(request)
+        """Send a request now or, if there is no room, from a later ``send_waiting``.
+
+        With the request to start a role goes its end of a new channel for reports.
+        """
+        report = None
+        if isinstance(request, StartRole):
+            report = self.reports.open(request.device, request.role)
+        self._requests.append((request, report))
         self.send_waiting()
 
     def send_waiting(self) -> bool:
@@ -68,10 +73,21 @@ class AgentProcess:
         """
         try:
             while self._requests and self.control.has_room():
-                send(self.control, self._requests.popleft())
+                request, report = self._requests[0]
+                send(self.control, request, () if report is None else (report.fileno(),))
+                self._drop_request()
         except (BrokenPipeError, ConnectionResetError):
-            self._requests.clear()
+            self._drop_requests()
         return bool(self._requests)
+
+    def _drop_request(self) -> None:
+        _, report = self._requests.popleft()
+        if report is not None:
+            report.close()
+
+    def _drop_requests(self) -> None:
+        while self._requests:
+            self._drop_request()
 
     @property
     def process(self) -> int:
@@ -87,9 +103,9 @@ class AgentProcess:
         Yields:
             What could not be removed.
         """
-        self._requests.clear()
+        self._drop_requests()
         self.control.end()
-        self.report.close()
+        self.reports.close()
         yield from self._left(deadline)
         self.control.close()
         try:

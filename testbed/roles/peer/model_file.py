@@ -1,7 +1,7 @@
-"""The file in which emulated peers keep their parameters, to go on from them after they were killed.
+"""The file in which an emulated peer keeps its parameters, to go on from them after it was killed.
 
-All peers of a run inherit one file. Each has two slots in it, which are written in turn: a peer that is
-killed while it writes has left the other one intact. A slot is, little-endian: a CRC-32 of the rest,
+It has two slots, which are written in turn: a peer that is killed while it writes has left the other
+one intact. A slot is, little-endian: a CRC-32 of the rest,
 u32; the checkpoint's number and version, u64; the parameters, float32.
 """
 
@@ -20,16 +20,14 @@ _HEAD = struct.Struct("<QQ")
 class ModelFile:
     """The slots of one peer."""
 
-    def __init__(self, descriptor: int, peer: int, parameters: int) -> None:
+    def __init__(self, descriptor: int, parameters: int) -> None:
         """Read what earlier incarnations of the peer have left.
 
         Args:
-            peer: its number.
             parameters: how many the model has.
         """
         self._descriptor = descriptor
         self._size = _CHECKSUM.size + _HEAD.size + 4 * parameters
-        self._first = 2 * peer * self._size
         self._count = 0
         self.newest: tuple[int, FloatVector] | None = None
         """The version and parameters that earlier incarnations kept last; None: they kept none."""
@@ -44,7 +42,7 @@ class ModelFile:
                 self.newest = version, np.frombuffer(rest, np.float32, offset=_HEAD.size).copy()
 
     def _place(self, slot: int) -> int:
-        return self._first + slot * self._size
+        return slot * self._size
 
     def keep(self, version: int, parameters: FloatVector) -> None:
         """Write a checkpoint.

@@ -70,7 +70,7 @@ class Harness:
         inherited: Sequence[int] = (),
     ) -> None:
         self.control, theirs = Channel.pair()
-        self.report, roles = Channel.pair()
+        self.report, self._roles = Channel.pair()
         self.log = log
         root = Path(__file__).parents[3]
         with log.open("wb") as output:
@@ -80,16 +80,14 @@ class Harness:
                     "-m",
                     "testbed.orchestrator.agent.agent",
                     str(theirs.fileno()),
-                    str(roles.fileno()),
                 ],
-                pass_fds=(theirs.fileno(), roles.fileno(), *inherited),
+                pass_fds=(theirs.fileno(), *inherited),
                 env=os.environ | {"PYTHONPATH": f"{root}:{Path(__file__).parent}"},
                 stderr=output,
                 stdout=output,
                 start_new_session=True,
             )
         theirs.close()
-        roles.close()
         load = {"entry": "sample_roles:load", "arguments": arguments}
         self.ask(LoadRoles(load, {"addresses": ADDRESSES} | (nodes or {"runtime": "namespaces"})))
 
@@ -130,7 +128,7 @@ class Harness:
         self.event(NetworkBuilt)
 
     def start(self, device: str, **role: Any) -> None:
-        self.ask(StartRole(device, role))
+        send(self.control, StartRole(device, role), [self._roles.fileno()])
 
     def event(self, kind: type[E], wanted: Callable[[E], bool] = lambda _: True) -> E:
         """Wait for the agent's next event of a kind; earlier events of other kinds are dropped."""
@@ -173,6 +171,7 @@ class Harness:
     def close(self) -> None:
         self.control.close()
         self.report.close()
+        self._roles.close()
         try:
             self.process.wait(20)
         finally:

@@ -55,7 +55,7 @@ class Started:
     def network(self, device: str) -> int:
         raise NotImplementedError
 
-    def start(self, device: str, role: Mapping[str, Any]) -> None:
+    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
         send(self.channel, ForkRole(device, role))
 
     def containers(self) -> dict[str, int]:
@@ -84,7 +84,7 @@ def test_an_agent_does_not_wait_for_a_fork_server_that_waits_for_it() -> None:
 
     def ask() -> None:
         for number in range(STARTS):
-            send(control, StartRole(f"worker-{number}", {}))
+            send(control, StartRole(f"worker-{number}", {}), [control.fileno()])
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()

@@ -1,0 +1,164 @@
+"""A role that attacks its own run, from the half of a plug-in: the run loses it, and nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.end_to_end.conftest import SMALL, CommandLine
+
+pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
+
+HOSTILE = '''
+"""Worker 1 does what its option says at its third gradient."""
+import fcntl, json, os, socket, stat
+from typing import Literal
+from testbed.algorithms.asgd import Asgd, WholeGradient
+from testbed.algorithms.interface import Options
+
+
+class HostileOptions(Options):
+    attack: Literal["look", "forge", "garbage", "endless", "huge", "end"] = "look"
+
+
+def descriptors():
+    for name in os.listdir("/proc/self/fd"):
+        number = int(name)
+        try:
+            yield number, os.readlink(f"/proc/self/fd/{name}"), os.fstat(number)
+        except OSError:
+            pass
+
+
+def channels():
+    for number, _, status in list(descriptors()):
+        if stat.S_ISSOCK(status.st_mode):
+            one = socket.socket(fileno=os.dup(number))
+            if one.family == socket.AF_UNIX and one.type == socket.SOCK_SEQPACKET:
+                yield one
+
+
+def look():
+    print("HELD", json.dumps([[number, link] for number, link, _ in descriptors()]), flush=True)
+    for number, _, status in descriptors():
+        if stat.S_ISREG(status.st_mode):
+            try:
+                os.pwrite(number, b"\\xff" * 100_000, 0)
+                os.ftruncate(number, 0)
+            except OSError:
+                pass
+
+
+def forge():
+    evaluated = {"kind": "version_evaluated", "version": 50, "accuracy": 99.99, "loss": 0.0}
+    for one in channels():
+        one.send(json.dumps(evaluated | {"connected": 0.0, "measured": None}).encode() + b"\\n")
+
+
+def garbage():
+    for one in channels():
+        one.send(b"\\0\\1{[x\\n")
+
+
+def endless():
+    for one in channels():
+        one.send(b"[" * 6_000)
+
+
+def huge():
+    file = os.memfd_create("huge", os.MFD_ALLOW_SEALING)
+    os.ftruncate(file, 1 << 40)
+    for seals in (0, 0x2 | 0x4 | 0x8 | 0x1):
+        fcntl.fcntl(file, 1033, seals)
+        for one in channels():
+            socket.send_fds(one, [b"\\0"], [file])
+
+
+def end():
+    for one in channels():
+        one.shutdown(socket.SHUT_RDWR)
+
+
+class Half(WholeGradient):
+    def __init__(self, attack):
+        super().__init__()
+        self._attack, self._gradients = attack, 0
+
+    def compress(self, gradient):
+        self._gradients += 1
+        if self._gradients == 3 and socket.gethostname() == "worker-1":
+            globals()[self._attack]()
+        return super().compress(gradient)
+
+
+class Hostile(Asgd):
+    options_type = HostileOptions
+
+    @staticmethod
+    def worker(options, layout, conditions):
+        return Half(options.attack)
+'''
+
+
+def spec(attack: str, **more: Any) -> dict[str, Any]:
+    algorithm = {"name": "hostile:Hostile", "attack": attack}
+    return SMALL | {"plugins": ["hostile.py"], "algorithms": [algorithm]} | more
+
+
+def started(command: CommandLine, attack: str, **more: Any) -> tuple[dict[str, Any], Path, str]:
+    """Return the summary of a run with an attack, its directory, and what was said."""
+    (command.folder / "hostile.py").write_text(HOSTILE)
+    run = command.start_run(spec(attack, **more))
+    assert run.wait(300) == 0, run.said
+    return run.record("summary"), run.run_directory, run.said
+
+
+def accuracies(directory: Path) -> list[float]:
+    return list(pq.read_table(directory / "evaluations.parquet")["accuracy"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("attack", "why"),
+    [
+        ("forge", "it has sent a VersionEvaluated, which no worker sends"),
+        ("garbage", "it has sent a message that is no JSON"),
+        ("endless", "it has sent a message that is no JSON"),
+        ("huge", "it has sent a message with more descriptors than there is room for"),
+    ],
+)
+def test_what_is_no_report_of_its_own_costs_a_role_its_life_and_nothing_else(
+    command: CommandLine, attack: str, why: str
+) -> None:
+    summary, directory, said = started(command, attack)
+    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 200, 1)
+    assert f"worker-1: {why}, and is killed" in said
+    assert f"worker-1 died: {why}" in said
+    assert "Traceback" not in said
+    found = accuracies(directory)
+    assert len(found) == 5 and 99.99 not in found
+
+
+def test_a_role_that_ends_its_channel_ends_no_other_s(command: CommandLine) -> None:
+    summary, directory, _ = started(command, "end")
+    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 200, 0)
+    assert len(accuracies(directory)) == 5
+
+
+@pytest.mark.parametrize("clock", ["wall", "virtual"])
+def test_a_role_holds_nothing_of_the_run_directory_and_no_other_s_channel(
+    command: CommandLine, clock: str
+) -> None:
+    checkpoints = {"every": 20}
+    summary, directory, _ = started(command, "look", clock=clock, checkpoints=checkpoints)
+    assert (summary["ended"], summary["workers_lost"]) == ("completed", 0)
+    log = (directory / "processes.log").read_text()  # which the role could not empty
+    (line,) = (line for line in log.splitlines() if line.startswith("HELD "))
+    held = json.loads(line.removeprefix("HELD "))
+    # The standard ones; the channels for reports and to the server, and under the virtual clock for
+    # orders; the turns at computing with their two sockets; the listing itself.
+    links = [link for _, link in held]
+    assert not [link for link in links if str(directory) in link or link.startswith("/tmp")]
+    assert len([link for link in links if link.startswith("socket:")]) <= 4 + (clock == "virtual")
+    assert len(held) <= 14
