@@ -4,17 +4,22 @@ Each container holds one connection to a Unix socket in the run's folder, which 
 agent sends what a forked role inherits: its settings, its arguments, the descriptors that it shares
 with other roles, and those for its reports and its log. When the connection ends, the role has ended;
 when the agent ends, the roles end, too.
+
+Who connects is asked of the kernel: only a container's first process gets what its device gets. What a
+container sends is believed of its own device only; one that sends anything else is killed.
 """
 
+import contextlib
 import os
 import selectors
 import signal
 import socket
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from testbed.channel import MOST_DESCRIPTORS, Channel
+from testbed.channel import MOST_DESCRIPTORS, Channel, InvalidMessageError
 from testbed.messages.codec import send
 from testbed.messages.events import (
     LibrariesLoaded,
@@ -22,10 +27,10 @@ from testbed.messages.events import (
     ProcessExited,
     ProcessStarted,
     RunFailed,
+    WarningRaised,
 )
 from testbed.messages.processes import (
     CONTAINER_EVENTS,
-    ContainerConnected,
     ContainerEvent,
     LoadRole,
     RunRole,
@@ -35,6 +40,11 @@ from testbed.nodes.interface import Device
 from testbed.nodes.role_output import RoleOutput
 
 SOCKET = "agent.sock"
+LONGEST = 65_536
+"""Bytes of the longest message of a container that is read; a reason of some lines is the longest."""
+_CREDENTIALS = struct.Struct("=iII")
+_EARLY = 64
+"""Connections beyond those of devices that wait for the engine to name the first processes."""
 
 
 class Shared(Protocol):
@@ -74,6 +84,8 @@ class Gate:
         self._expected: set[str] = set()
         self._memory: dict[str, int | None] = {}
         self._first: dict[str, int] = {}
+        self._processes: dict[str, int] = {}
+        self._early: dict[int, Channel] = {}
         self._loaded: set[str] = set()
         self._ended: set[str] = set()
 
@@ -83,13 +95,16 @@ class Gate:
         self._memory = {device.name: device.memory for device in devices}
 
     def watch(self, device: str, first: int) -> None:
-        """Report when a container's first process ends, even if it never connects."""
+        """Report when a container's first process ends, even if it never connects; have it load."""
         self._first[device] = first
         try:
             process = os.pidfd_open(first)
         except ProcessLookupError:
             process = os.eventfd(1)  # readable, like the pidfd of a process that has ended
         self._selector.register(process, selectors.EVENT_READ, device)
+        self._processes[device] = process
+        if first in self._early:
+            self._welcome(self._early.pop(first), device)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when there are ``events``."""
@@ -99,52 +114,79 @@ class Gate:
         """Yield what has happened; see ``testbed.nodes.interface.Nodes``."""
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
-                accepted, _ = self._listener.accept()
-                self._selector.register(Channel(accepted), selectors.EVENT_READ, None)
+                self._accept()
                 continue
             self._output.pass_on()  # what a role says at its end is in the log when its end is known
             if key.fileobj is self._output:
                 continue
+            device = key.data
             if isinstance(key.fileobj, int):
                 self._selector.unregister(key.fileobj)
-                os.close(key.fileobj)
-                if key.data not in self._connected:  # a connection reports the end itself
-                    yield from self._gone(key.data)
+                os.close(self._processes.pop(device))
+                if device not in self._connected:  # a connection reports the end itself
+                    yield from self._gone(device)
                 continue
-            channel: Channel = key.fileobj  # type: ignore[assignment]
-            event = CONTAINER_EVENTS.receive(channel)
-            if key.data is None:
-                self._greet(channel, event)
-            elif event is None:
-                self._close(channel)
-                yield from self._gone(key.data)
-            else:
-                yield from self._events_of(key.data, event)
+            yield from self._hear(key.fileobj, device)  # type: ignore[arg-type]
 
-    def _greet(self, channel: Channel, event: ContainerEvent | None) -> None:
-        """Have a container load, if it is one of the run's and not connected already."""
-        device = event.device if isinstance(event, ContainerConnected) else None
-        if device is None or device not in self._expected or device in self._connected:
-            self._close(channel)
-            return
-        self._selector.modify(channel, selectors.EVENT_READ, device)
+    def _accept(self) -> None:
+        """Take a connection, if it may be that of a container's first process."""
+        accepted, _ = self._listener.accept()
+        found = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        process, _, _ = _CREDENTIALS.unpack(found)
+        channel = Channel(accepted)
+        # One that has ended is none of them: another process may have its number now.
+        device = next((one for one in self._processes if self._first[one] == process), None)
+        if device is not None and device not in self._connected:
+            self._welcome(channel, device)
+        elif (
+            self._expected - self._first.keys()  # the engine has yet to name some
+            and process not in self._early
+            and len(self._early) < len(self._expected) + _EARLY
+        ):
+            self._early[process] = channel
+        else:
+            channel.close()
+
+    def _welcome(self, channel: Channel, device: str) -> None:
+        """Have a container load."""
+        self._selector.register(channel, selectors.EVENT_READ, device)
         self._connected[device] = channel
-        send(
-            channel, LoadRole(self._load["entry"], self._load["arguments"]), [self._output.writing]
-        )
+        load = LoadRole(self._load["entry"], self._load["arguments"])
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is read next
+            send(channel, load, [self._output.writing])
+
+    def _hear(self, channel: Channel, device: str) -> Iterator[NodeEvent]:
+        """Take a container's next message, or the end of its connection."""
+        try:
+            received = channel.receive(most=LONGEST)
+            event = None if received is None else CONTAINER_EVENTS.decode(received)
+            if isinstance(event, RunFailed) and device in self._loaded:
+                raise InvalidMessageError("that it cannot load, after it had loaded")
+        except InvalidMessageError as error:
+            yield WarningRaised(f"{device} has sent {error}, and is killed")
+            if device in self._processes:
+                with contextlib.suppress(OSError):  # it has ended
+                    signal.pidfd_send_signal(self._processes[device], signal.SIGKILL)
+            event = None
+        if event is not None:
+            yield from self._events_of(device, event)
+            return
+        self._selector.unregister(channel)
+        channel.close()
+        yield from self._gone(device)
 
     def _events_of(self, device: str, event: ContainerEvent) -> Iterator[NodeEvent]:
         match event:
-            case LibrariesLoaded():
+            case LibrariesLoaded() if device not in self._loaded:
                 self._loaded.add(device)
                 yield ProcessStarted(device, self._first[device])
                 if self._loaded == self._expected:
                     yield LibrariesLoaded()
             case RunFailed(reason):
                 yield RunFailed(f"{device}: {reason}")
-            case ProcessExited():
+            case ProcessExited(_, status) if device not in self._ended:
                 self._ended.add(device)
-                yield event
+                yield ProcessExited(device, status)
 
     def _too_early(self, device: str) -> str:
         limit = self._memory.get(device)
@@ -160,10 +202,6 @@ class Gate:
             yield ProcessExited(device, -signal.SIGKILL)
         else:
             yield RunFailed(self._too_early(device))
-
-    def _close(self, channel: Channel) -> None:
-        self._selector.unregister(channel)
-        channel.close()
 
     def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
         """Send a container's process its role, unless the process has ended.
@@ -185,7 +223,7 @@ class Gate:
 
     def close(self) -> None:
         """Close every connection, which ends the processes that still run."""
-        for channel in self._connected.values():
+        for channel in (*self._connected.values(), *self._early.values()):
             channel.close()
         self._listener.close()
         self._output.pass_on()

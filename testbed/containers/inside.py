@@ -18,7 +18,6 @@ from testbed.messages.codec import send
 from testbed.messages.events import LibrariesLoaded, ProcessExited, RunFailed
 from testbed.messages.processes import (
     CONTAINER_REQUESTS,
-    ContainerConnected,
     ContainerEvent,
     ContainerRequest,
     LoadRole,
@@ -33,7 +32,6 @@ def main() -> int:
     connection.connect(f"{INSIDE}/{SOCKET}")
     agent = Channel(connection)
     device = socket.gethostname()
-    _report(agent, ContainerConnected(device))
     load, descriptors = _next(agent)
     assert isinstance(load, LoadRole)
     for standard in (1, 2):

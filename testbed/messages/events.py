@@ -230,7 +230,7 @@ Event: TypeAlias = (
     | LastSampleTaken
     | RemainsFound
 )
-NodeEvent: TypeAlias = LibrariesLoaded | RunFailed | ProcessStarted | ProcessExited
+NodeEvent: TypeAlias = LibrariesLoaded | RunFailed | ProcessStarted | ProcessExited | WarningRaised
 """An event of the nodes; the agent passes it on."""
 EVENTS: Codec[Event] = Codec(get_args(Event))
 NODE_EVENTS: Codec[NodeEvent] = Codec(get_args(NodeEvent))

@@ -40,14 +40,7 @@ ForkRequest: TypeAlias = ForkRole | SignalRole
 FORK_REQUESTS: Codec[ForkRequest] = Codec(get_args(ForkRequest))
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerConnected:
-    """A container's own Python has begun, and waits for what it is to load."""
-
-    device: str
-
-
-ContainerEvent: TypeAlias = ContainerConnected | LibrariesLoaded | RunFailed | ProcessExited
+ContainerEvent: TypeAlias = LibrariesLoaded | RunFailed | ProcessExited
 CONTAINER_EVENTS: Codec[ContainerEvent] = Codec(get_args(ContainerEvent), checked=True)
 
 

@@ -19,6 +19,7 @@ from testbed.messages.events import (
     ProcessExited,
     ProcessStarted,
     RunFailed,
+    WarningRaised,
 )
 from testbed.nodes.interface import Device
 
@@ -48,17 +49,21 @@ class Shared:
 class Place:
     """A gate, and the process of one container."""
 
-    def __init__(self, folder: Path, **arguments: str) -> None:
+    def __init__(self, folder: Path, attack: str | None = None, **arguments: str) -> None:
         (folder / "loader.py").write_text(LOADER)
         self.reports, self._theirs = Channel.pair()
         load = {"entry": "loader:load", "arguments": arguments}
         self.gate = Gate(folder, load, Shared())
         self.gate.expect([Device(DEVICE, memory=2**30)])
         paths = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", INSIDE, str(folder)], env=os.environ | {"PYTHONPATH": paths}
-        )
+        self.environment = os.environ | {"PYTHONPATH": paths}
+        command = [INSIDE, str(folder)] if attack is None else [ATTACK, str(self.gate.path), attack]
+        self.process = self.popen(*command)
         self.gate.watch(DEVICE, self.process.pid)
+
+    def popen(self, code: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE)
 
     def start(self, **role: Any) -> None:
         self.gate.start(DEVICE, role, self._theirs.fileno())
@@ -69,6 +74,41 @@ class Place:
             assert readable(self.gate.fileno(), 30), found
             found += self.gate.events()
         return found
+
+
+ATTACK = """
+import fcntl, os, socket, sys
+from testbed.channel import Channel
+from testbed.messages.codec import send
+from testbed.messages.events import LibrariesLoaded, RunFailed
+
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(sys.argv[1])
+agent = Channel(connection)
+agent.receive()
+what = sys.argv[2]
+if what.startswith("loaded"):
+    send(agent, LibrariesLoaded())
+    send(agent, LibrariesLoaded())
+if what.endswith("no JSON"):
+    connection.send(b"\\0\\1{[x\\n")
+elif what.endswith("object"):
+    connection.send(b"[]\\n")
+elif what.endswith("kind"):
+    connection.send(b'{"kind": "container_connected", "device": "server"}\\n')
+elif what.endswith("huge"):
+    file = os.memfd_create("x", os.MFD_ALLOW_SEALING)
+    os.ftruncate(file, 1 << 50)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, 15)
+    socket.send_fds(connection, [b"\\0"], [file])
+elif what.endswith("failed"):
+    send(agent, RunFailed("x"))
+elif what.endswith("other"):
+    of_server = b'{"kind": "process_exited", "device": "server", "status": 0, "memory_limit": 5}'
+    connection.send(of_server + b"\\n")
+import time
+time.sleep(100)
+"""
 
 
 @pytest.fixture
@@ -108,3 +148,92 @@ def test_a_container_that_is_killed_has_exited(places: list[Place], tmp_path: Pa
     place.events(2)
     place.process.kill()
     assert place.events(1) == [ProcessExited(DEVICE, -signal.SIGKILL)]
+
+
+@pytest.mark.parametrize(
+    ("attack", "why"),
+    [
+        ("no JSON", "a message that is no JSON"),
+        ("no object", "a message that is no JSON object"),
+        ("a kind", "a message of the unknown kind 'container_connected'"),
+        ("huge", "a message of 1,125,899,906,842,624 bytes, and 65,536 are the most"),
+        ("failed", "that it cannot load, after it had loaded"),
+    ],
+)
+def test_what_is_no_message_kills_its_container_and_no_more(
+    places: list[Place], tmp_path: Path, attack: str, why: str
+) -> None:
+    place = Place(tmp_path, f"loaded, {attack}")
+    places.append(place)
+    assert place.events(2) == [ProcessStarted(DEVICE, place.process.pid), LibrariesLoaded()]
+    assert place.events(2) == [
+        WarningRaised(f"{DEVICE} has sent {why}, and is killed"),
+        ProcessExited(DEVICE, -signal.SIGKILL),
+    ]
+    assert place.process.wait(20) == -signal.SIGKILL
+    assert len(list(place.gate.events())) == 0
+
+
+def test_garbage_in_place_of_loading_fails_the_run_in_a_sentence(
+    places: list[Place], tmp_path: Path
+) -> None:
+    place = Place(tmp_path, "no JSON")
+    places.append(place)
+    warning, failed = place.events(2)
+    assert warning == WarningRaised(f"{DEVICE} has sent a message that is no JSON, and is killed")
+    assert isinstance(failed, RunFailed) and "ended before its role began" in failed.reason
+
+
+def test_a_container_ends_as_no_other(places: list[Place], tmp_path: Path) -> None:
+    place = Place(tmp_path, "loaded, other")
+    places.append(place)
+    assert place.events(3)[2] == ProcessExited(DEVICE, 0)
+
+
+OTHER = """
+import socket, sys
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(sys.argv[1])
+try:
+    connection.send(b'{"kind": "container_connected", "device": "' + sys.argv[2].encode() + b'"}')
+    print(len(connection.recv(7000)))
+except (BrokenPipeError, ConnectionResetError):
+    print(0)
+"""
+
+
+def test_only_a_container_s_first_process_gets_its_secrets(
+    places: list[Place], tmp_path: Path
+) -> None:
+    place = Place(tmp_path)
+    places.append(place)
+    place.events(2)
+    # Another process that sees the socket, and says the device's name.
+    other = place.popen(OTHER, str(place.gate.path), DEVICE)
+    while other.poll() is None:
+        if readable(place.gate.fileno(), 0.1):
+            assert list(place.gate.events()) == []
+    assert other.stdout is not None
+    assert other.stdout.read() == b"0\n"
+    place.start(role="worker", status=3)
+    report = place.reports.receive()
+    assert report is not None and report.fields["shared"] == MANY
+
+
+def test_a_stranger_that_connects_before_the_container_is_known_gets_nothing(
+    tmp_path: Path,
+) -> None:
+    gate = Gate(tmp_path, {"entry": "x:y", "arguments": {}}, Shared())
+    gate.expect([Device("server"), Device(DEVICE)])
+    ours, theirs = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    for one in (ours, theirs):
+        one.connect(str(gate.path))
+        assert list(gate.events()) == []
+    theirs.settimeout(5)
+    assert theirs.recv(1) == b""  # one connection of a process
+    gate.watch("server", os.getpid())
+    ours.settimeout(5)
+    assert ours.recv(7000).startswith(b'{"kind":"load_role"')
+    gate.close()
+    ours.close()
+    theirs.close()
