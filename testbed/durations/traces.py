@@ -118,6 +118,8 @@ def load_trace(path: Path) -> Trace:
     except OSError as error:
         reason = error.strerror or error
         raise SpecError(f"the trace {path} cannot be read: {reason}") from None
+    except UnicodeDecodeError as error:  # names of columns or devices in Parquet
+        raise SpecError(f"the trace {path} has text that is not UTF-8: {error}") from None
     if not len(seconds):
         raise SpecError(f"the trace {path} has no rows: give it one for each duration")
     if names is None:
@@ -136,7 +138,11 @@ def _rows(seconds: npt.NDArray[np.float64]) -> Rows:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return a sort key that compares digits as the numbers they are."""
-    return [(int(p), p) if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", name)]
+    # Python reads no number of more than 4,300 digits.
+    return [
+        (int(p), p) if p.isdecimal() and len(p) < 4300 else (-1, p)
+        for p in re.split(r"(\d+)", name)
+    ]
 
 
 def _read_csv(path: Path) -> tuple[npt.NDArray[np.float64], list[str] | None]:
