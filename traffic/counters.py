@@ -19,7 +19,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from pyroute2.netlink import NLM_F_ECHO, NLM_F_REQUEST, NLMSG_ERROR
-from pyroute2.netlink.rtnl import RTM_GETSTATS, RTM_GETTCLASS, RTM_NEWSTATS, RTM_NEWTCLASS
+from pyroute2.netlink.rtnl import (
+    RTM_GETQDISC,
+    RTM_GETSTATS,
+    RTM_GETTCLASS,
+    RTM_NEWQDISC,
+    RTM_NEWSTATS,
+    RTM_NEWTCLASS,
+)
 
 from traffic import TrafficError
 
@@ -34,7 +41,7 @@ class Counts(NamedTuple):
         rx_dropped, tx_dropped: likewise.
         class_bytes: of the class's frames at the MTU, without checksums.
         class_frames: frames at the MTU.
-        class_dropped: frames for which the class had no room.
+        class_dropped: what the class, or the discipline that is named for it, had no room for.
         class_overlimits: how often the class's rate held a packet back.
         backlog_bytes, backlog_packets: waiting in the class.
     """
@@ -74,12 +81,21 @@ _COUNTERS = 10
 class Meter:
     """The counters of one interface, in the network namespace in which this object is made."""
 
-    def __init__(self, interface: int, class_handle: int | None, *, from_now: bool = False) -> None:
+    def __init__(
+        self,
+        interface: int,
+        class_handle: int | None,
+        dropping: int | None = None,
+        *,
+        from_now: bool = False,
+    ) -> None:
         """Open the counters.
 
         Args:
             interface: its index.
             class_handle: handle of the class to read as well; None for none.
+            dropping: handle of the discipline that drops what the class has no room for, and counts it
+                in frames; None if that is the class itself.
             from_now: True to leave out what has passed already.
 
         Raises:
@@ -93,6 +109,9 @@ class Meter:
         self._link_request = _message(RTM_GETSTATS, stats)
         if class_handle is not None:
             self._class_request = class_request(interface, class_handle)
+        self._dropping_request = None
+        if dropping is not None:
+            self._dropping_request = discipline_request(interface, dropping)
         self._before = (0,) * _COUNTERS
         if from_now:
             counted = self.read()[1 : 1 + _COUNTERS]
@@ -114,7 +133,11 @@ class Meter:
         return Counts(now, *counted, *seen[_COUNTERS:])
 
     def _read_class(self) -> tuple[int, ...]:
-        return class_counts(self._ask(self._class_request, RTM_NEWTCLASS))
+        counts = class_counts(self._ask(self._class_request, RTM_NEWTCLASS))
+        if self._dropping_request is None:
+            return counts
+        _, _, dropped, *_ = class_counts(self._ask(self._dropping_request, RTM_NEWQDISC))
+        return (*counts[:2], dropped, *counts[3:])
 
     def _ask(self, request: bytes, kind: int) -> bytes:
         """Return the body of the kernel's answer to a request."""
@@ -122,7 +145,7 @@ class Meter:
         ((got, body),) = messages(self._socket.recv(65536))
         if got == NLMSG_ERROR:
             (number,) = struct.unpack_from("=i", body)
-            what = f"class {self._class:#x} of interface" if kind == RTM_NEWTCLASS else "interface"
+            what = "interface" if kind == RTM_NEWSTATS else f"class {self._class:#x} of interface"
             raise TrafficError(
                 f"the counters of {what} {self._interface} cannot be read: {os.strerror(-number)}"
             )
@@ -143,6 +166,11 @@ def read_all(meters: list[Meter]) -> npt.NDArray[np.void]:
 def class_request(interface: int, handle: int) -> bytes:
     """Return the request for a class of an interface's queueing discipline."""
     return _message(RTM_GETTCLASS, _TRAFFIC_MESSAGE.pack(0, interface, handle, 0, 0))
+
+
+def discipline_request(interface: int, handle: int) -> bytes:
+    """Return the request for a queueing discipline of an interface."""
+    return _message(RTM_GETQDISC, _TRAFFIC_MESSAGE.pack(0, interface, handle, 0, 0))
 
 
 def class_counts(body: bytes) -> tuple[int, ...]:

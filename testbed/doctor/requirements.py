@@ -2,6 +2,7 @@
 
 import resource
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,7 @@ DISK_PER_UPDATE = 120
 DISK_PER_RUN = 32 * 2**20
 CAPTURE_PER_UPDATE = 8_000
 """Bytes of captured headers assumed per update; 5,800 were measured for the CNN's full vectors."""
+_DISCIPLINES = {"netem": "the network emulator", "tbf": "the token bucket filter"}
 
 
 def check(plans: list[Plan], directory: Path) -> None:
@@ -56,7 +58,10 @@ def _check_nodes(plans: list[Plan]) -> None:
             remedy += " (`delay: 0s`, `jitter: 0s`, `loss: 0%` beside a profile, whose rates stay)"
         if spec.network.graph is not None:
             remedy += " and set network.graph.delay to 0s, which leaves its lengths out"
-        _check_netem("delay, jitter and loss of links", remedy)
+        _check_disciplines("delay, jitter and loss of links", remedy, ("netem", "tbf"))
+    shapes = (shape for plan in plans for one in plan.links for shape in (one.uplink, one.downlink))
+    if any(shape.queue is not None for shape in shapes):
+        _check_disciplines("queues of links", "remove queue from the experiment", ("tbf",))
     _check_faults(plans)
     if any(plan.spec.traffic.capture for plan in plans):
         problem = try_in_child(open_capture)
@@ -77,7 +82,8 @@ def _check_faults(plans: list[Plan]) -> None:
         schedule = Schedule(plan.settings.faults.rules, plan.settings.seed, plan.settings.workers)
         kinds = {fault.kind for _, fault in schedule.faults()}
         if "corrupt" in kinds:
-            _check_netem("faults that corrupt packets", "remove them from the experiment")
+            remedy = "remove them from the experiment"
+            _check_disciplines("faults that corrupt packets", remedy, ("netem", "tbf"))
         devices = plan.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
         if alone and starts_roles_again(plan):
@@ -87,13 +93,14 @@ def _check_faults(plans: list[Plan]) -> None:
             )
 
 
-def _check_netem(features: str, remedy: str) -> None:
+def _check_disciplines(features: str, remedy: str, names: Sequence[str]) -> None:
     missing = missing_disciplines()
-    if "netem" in missing:
-        raise HostError(
-            f"{features} need the network emulator, which this kernel lacks (sch_netem: "
-            f"{missing['netem']}): load or build sch_netem, or {remedy}"
-        )
+    for name in names:
+        if name in missing:
+            raise HostError(
+                f"{features} need {_DISCIPLINES[name]}, which this kernel lacks (sch_{name}: "
+                f"{missing[name]}): load or build sch_{name}, or {remedy}"
+            )
 
 
 def _check_accelerator() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from pyroute2 import IPRoute
 
-from testbed.network.fair_queues import share_fairly, super_frame
+from testbed.network.fair_queues import LARGEST_SUPER_FRAME, share_fairly, super_frame
 from testbed.network.graph import Direction, Network
 from testbed.network.links import CORE, PREFIX_LENGTH, Link
 from testbed.network.netlink import Requests
@@ -54,6 +54,7 @@ class Queues:
         above: for a counted aggregator its server, whose traffic into it is counted separately: it is
             no ingress from devices.
         in_order: True if no packet is to overtake another one of its connection; see ``_keep_order``.
+            None is, either, where a link splits super-frames: of those, fewer could.
     """
 
     counted: Sequence[str] = ()
@@ -108,6 +109,8 @@ class _Builder:
         self._also_observed = _also_observed(network, queues)
         self._routers: dict[str, Requests] = {}
         self._super_frame = _super_frame(network, queues)
+        shapes = (shape for link in network.links for shape in (link.uplink, link.downlink))
+        self._in_order = queues.in_order or any(shape.by_frame for shape in shapes)
         for router in network.routers:
             with inside_network(namespaces[router]):
                 self._set_up_stack()
@@ -141,7 +144,7 @@ class _Builder:
 
     def _set_up_stack(self) -> None:
         _set_up_stack()
-        if self._queues.in_order:
+        if self._in_order:
             _keep_order()
 
     def _set_up_far_end(self, node: Requests, interface: int, link: Link) -> None:
@@ -218,12 +221,13 @@ class _Builder:
 def _super_frame(network: Network, queues: Queues) -> int | None:
     """Return the most bytes that a device may hand over at once; None for the kernel's own limit.
 
-    The slowest shared link decides. A queue drops a super-frame for which it has no room as a whole, so
-    that several have to fit in.
+    The slowest shared link decides, or the shortest queue, in which several have to fit: no device
+    would hand a queue more at once than it has room for.
     """
     asked = [shape.queue for link in network.links for shape in (link.uplink, link.downlink)]
     limits = [super_frame(network.shape(direction).rate) for direction in queues.fair]
     limits += [max(_LEAST_SUPER_FRAME, queue // 4) for queue in asked if queue is not None]
+    limits = [limit for limit in limits if limit <= LARGEST_SUPER_FRAME]
     return min(limits, default=None)
 
 

@@ -25,6 +25,7 @@ from testbed.network.shaping import (
     UNCOUNTED,
     UNLIMITED,
     Egress,
+    Handles,
     How,
     add_root,
     packed_leaves,
@@ -37,7 +38,7 @@ _LEAST_SUPER_FRAME = 16_000
 With up to 64 KiB, flows of 212 kB took up to 46 % more or less time than with exactly fair shares; with
 this, up to 12 %.
 """
-_LARGEST_SUPER_FRAME = 65_536
+LARGEST_SUPER_FRAME = 65_536
 """The kernel's own limit."""
 _LONGEST = 1.28e-3
 """Seconds for which a super-frame above the least may occupy a link.
@@ -47,7 +48,7 @@ smaller share of the time would not be seen; each super-frame costs the same, ho
 """
 FIRST = 0x0001_1000
 """The class of what belongs to no pair; those of the pairs follow."""
-_FIRST_NETEM, _FIRST_QUEUE = 0x1000_0000, 0x4000_0000
+_FIRST_SPLITTER, _FIRST_NETEM, _FIRST_QUEUE = 0x2000_0000, 0x1000_0000, 0x4000_0000
 _NEXT = 0x0001_0000
 
 
@@ -58,8 +59,8 @@ def super_frame(rate: int | None) -> int:
         rate: of the link in bit/s, None for no limit.
     """
     if rate is None:
-        return _LARGEST_SUPER_FRAME
-    return min(_LARGEST_SUPER_FRAME, max(_LEAST_SUPER_FRAME, int(rate / 8 * _LONGEST)))
+        return LARGEST_SUPER_FRAME
+    return min(LARGEST_SUPER_FRAME, max(_LEAST_SUPER_FRAME, int(rate / 8 * _LONGEST)))
 
 
 def share_fairly(
@@ -109,8 +110,13 @@ class FairEgress(Egress):
         _set_shares(netlink, "change", self._interface, rate, self._pairs)
 
     @property
-    def _places(self) -> Sequence[tuple[int, int, int]]:
+    def _places(self) -> tuple[tuple[int, Handles], ...]:
         return _places(self._pairs)
+
+
+def splitters_of(pairs: int) -> Sequence[int]:
+    """Return the handles of what splits super-frames where so many pairs share a direction."""
+    return [splitter for _, (splitter, _, _) in _places(pairs)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -124,7 +130,7 @@ def _packed_queues(shape: Shape, pairs: int, apart: bool) -> bytes:
         _set_shares(packed, "add", 0, shape.rate, pairs)
         requests = bytes(packed.batch)
     return requests + b"".join(
-        packed_leaves(shape, below, (netem, queue)) for below, netem, queue in _places(pairs)
+        packed_leaves(shape, below, handles) for below, handles in _places(pairs)
     )
 
 
@@ -160,9 +166,16 @@ def _set_shares(netlink: IPRoute, how: How, interface: int, rate: int | None, pa
         )
 
 
-def _places(pairs: int) -> list[tuple[int, int, int]]:
-    """Return the classes, with the handles of the emulator and the queue below each."""
-    return [
-        (FIRST + number, _FIRST_NETEM + number * _NEXT, _FIRST_QUEUE + number * _NEXT)
+def _places(pairs: int) -> tuple[tuple[int, Handles], ...]:
+    """Return the classes, with the handles of what is below each."""
+    return tuple(
+        (
+            FIRST + number,
+            (
+                _FIRST_SPLITTER + number * _NEXT,
+                _FIRST_NETEM + number * _NEXT,
+                _FIRST_QUEUE + number * _NEXT,
+            ),
+        )
         for number in range(pairs + 1)
-    ]
+    )

@@ -52,6 +52,24 @@ class Shape:
         """True if the kernel's network emulator, netem, is needed."""
         return self.delay > 0 or self.loss > 0 or self.corrupt > 0
 
+    @property
+    def holds_packets(self) -> bool:
+        """True if packets wait for something else than the rate, or in a queue with a length."""
+        return self.needs_netem or self.queue is not None
+
+    @property
+    def by_frame(self) -> bool:
+        """True if what happens to a frame must not happen to those after it in the same super-frame.
+
+        Super-frames of segmentation offload are split into frames before such a direction's queue.
+        """
+        return self.drops or self.corrupt > 0 or self.jitter > 0
+
+    @property
+    def drops(self) -> bool:
+        """True if frames are to be dropped: a loss is asked for, or a queue with a length."""
+        return self.loss > 0 or self.queue is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -148,16 +148,19 @@ class _Way:
             sender.setblocking(False)
             with contextlib.suppress(PermissionError):  # an ordinary user has 208 KiB
                 sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER)
-            if max(self.train.payloads) > trains.SEGMENT:
+            if self.shape.by_frame or max(self.train.payloads) > trains.SEGMENT:
                 sender.setsockopt(_UDP, _UDP_SEGMENT, trains.SEGMENT)
             return sender
 
         self.number = number
         sent = np.empty(len(self.train.payloads), np.int64)
         sender = connected()
-        for i, size in enumerate(self.train.payloads):
-            parts = (_NUMBERS.pack(number, i), _ZEROS[: size - _NUMBERS.size])
-            sent[i] = time.time_ns()
+        for first, last in trains.handed_over(self.train, self.shape):
+            parts: list[bytes | memoryview] = []
+            for i in range(first, last):
+                zeros = self.train.payloads[i] - _NUMBERS.size
+                parts += (_NUMBERS.pack(number, i), _ZEROS[:zeros])
+            sent[first:last] = time.time_ns()
             try:
                 sender.sendmsg(parts)
             except BlockingIOError:

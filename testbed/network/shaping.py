@@ -1,11 +1,17 @@
 """Rate, delay and loss by the kernel's queueing disciplines, and the classes that count bytes.
 
 A rate is an HTB class: it charges every packet for its bytes on a link of MTU 1,500, headers of each
-frame included, although segmentation offload hands it up to 64 KiB at once. It may go into debt by one
-such packet, so that the long-term rate is exact. Delay, jitter, loss and damage are a netem below it.
-The length of a queue is that of a bfifo, which counts bytes, since a packet of segmentation offload may
-have 64 KiB. It is below netem, if there is one: netem holds what is delayed, bfifo what waits for the
-rate.
+frame included, although segmentation offload hands it up to 64 KiB at once, a super-frame. It may go
+into debt by one of them, so that the long-term rate is exact. Delay, jitter, loss and damage are a
+netem below it. The length of a queue is that of a bfifo, which counts bytes. It is below netem, if
+there is one: netem holds what is delayed, bfifo what waits for the rate.
+
+Trap: netem and bfifo take a super-frame for one packet, so that a loss would be of up to 45 frames in a
+row. A limit of the sender's device would not do: super-frames of other senders are forwarded whole, and
+the kernel splits them after the queue. So a TBF (token bucket filter) stands between the class and what
+is below it: it splits each packet that is larger than its burst, and hands on the frames. Its rate is
+such that it delays nothing. It counts as dropped every frame that netem or the queue has dropped, where
+the class above it counts once what was handed over at once.
 
 Every direction of a link has such a class, with or without a rate, since it counts what passes as
 frames of an MTU of 1,500. On the way of devices that only observe there are two: one for all others,
@@ -17,6 +23,7 @@ with the rate if there is one, and one without a limit for theirs.
 import contextlib
 import functools
 import ipaddress
+import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -25,8 +32,8 @@ from typing import Literal, TypeAlias
 from pyroute2 import IPBatch, IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST
 from pyroute2.netlink.exceptions import NetlinkError
-from pyroute2.netlink.rtnl import RTM_NEWQDISC
-from pyroute2.netlink.rtnl.tcmsg import sched_netem, tcmsg
+from pyroute2.netlink.rtnl import RTM_NEWQDISC, TC_H_ROOT
+from pyroute2.netlink.rtnl.tcmsg import sched_netem, sched_template, tcmsg
 
 from testbed.network.links import Shape
 from testbed.network.netlink import Requests
@@ -39,10 +46,15 @@ UNCOUNTED = 0x0001_0020
 """Class 1:20, for the traffic of devices that only observe."""
 FROM_ABOVE = 0x0001_0030
 """The class of what an aggregator is sent by its server: counted, but no ingress from devices."""
+SPLITTER = 0x0030_0000
+"""Handle 30:, the TBF below a class."""
 _NETEM = 0x0010_0000
-"""Handle 10:, the network emulator below a class."""
+"""Handle 10:, the network emulator below the TBF."""
 _QUEUE = 0x0020_0000
-"""Handle 20:, the queue below a class or its network emulator."""
+"""Handle 20:, the queue below the network emulator."""
+_HANDLES = SPLITTER, _NETEM, _QUEUE
+Handles: TypeAlias = tuple[int, int, int]
+"""The handles of the TBF, the network emulator and the queue below a class."""
 _IN_ORDER = 2**32 - 1
 """Bytes per second, 34 Gbit/s. A netem with a rate keeps packets in order, whatever their jitter."""
 _CERTAIN = 2**32 - 1
@@ -51,10 +63,26 @@ _ETHERTYPE_IPV4 = 0x0800
 UNLIMITED = 125_000_000_000
 """Bytes per second, 1 tbit/s: HTB has no "unlimited"."""
 _FRAME = 1514
+_SMALLEST_FRAME = 60
+_SUPER_FRAME = 1 << 20
+"""More bytes than any super-frame has, the headers of each of its frames included."""
+_AT_ONCE = 10**15
+"""Bytes per second: even a super-frame takes less than the nanosecond that a TBF can tell."""
+_MOST = 2**32 - 1
+_WAITING = 100_000
+"""Packets that may wait for the rate in a netem without a queue of a length."""
 SOURCE, DESTINATION = 12, 16
 """Offsets of the addresses in an IPv4 header."""
 How: TypeAlias = Literal["add", "change"]
 _AS_IT_IS = Shape()
+
+
+class _WithBytes(tcmsg):  # type: ignore[misc]  # pyroute2 has no types
+    """A request whose options are packed already."""
+
+    def get_plugin(self, plug: str, *_: object, **__: object) -> object:
+        """Return what pyroute2 has for disciplines that it does not know."""
+        return getattr(sched_template, plug)
 
 
 def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
@@ -74,15 +102,9 @@ def packed_egress(shape: Shape) -> bytes:
     return requests + packed_leaves(shape)
 
 
-def packed_leaves(
-    shape: Shape, below: int = COUNTED, handles: tuple[int, int] = (_NETEM, _QUEUE)
-) -> bytes:
+def packed_leaves(shape: Shape, below: int = COUNTED, handles: Handles = _HANDLES) -> bytes:
     """Return the requests of ``add_leaves`` for any interface."""
-    requests = b""
-    for message in _leaves(0, shape, below, handles):
-        message.encode()
-        requests += bytes(message.data)
-    return requests
+    return _packed(_leaves(0, shape, below, handles))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -93,11 +115,25 @@ def _packed_rate(rate: int) -> bytes:
         return bytes(packed.batch)
 
 
+@functools.lru_cache(maxsize=4096)
+def _packed_netems(shape: Shape, places: tuple[tuple[int, Handles], ...]) -> bytes:
+    """Return the requests that change the network emulators below some classes."""
+    return _packed(_netem("change", 0, shape, (own[0] | 1, own[1])) for _, own in places)
+
+
+def _packed(messages: Iterable[tcmsg]) -> bytes:
+    requests = b""
+    for message in messages:
+        message.encode()
+        requests += bytes(message.data)
+    return requests
+
+
 class Egress:
     """The egress of an interface whose shape changes while it sends.
 
-    A change drops no packet, but for those in a queue with a length, as it gets its first netem.
-    The interface keeps its discipline, so that packets that wait in it are sent, and goes on counting;
+    A change drops no packet, but for those that wait as the interface gets its first netem. The
+    interface keeps its discipline, so that packets that wait in it are sent, and goes on counting;
     without a rate the discipline lets everything pass. The length of the queue does not change.
     """
 
@@ -106,6 +142,7 @@ class Egress:
         self._interface = interface
         self._shape = shape
         self._emulated = shape.needs_netem
+        self._splits = shape.holds_packets
 
     @property
     def shape(self) -> Shape:
@@ -117,6 +154,8 @@ class Egress:
         if self._shape.rate not in (None, rate):
             self._shape = replace(self._shape, rate=rate)
             requests.shape(self._interface, self._packed_rate(rate))
+            if self._emulated and self._shape.delay:
+                requests.shape(self._interface, _packed_netems(self._shape, self._places))
 
     def _packed_rate(self, rate: int) -> bytes:
         """Return the request that changes the rate, for ``Requests.shape``."""
@@ -126,9 +165,9 @@ class Egress:
         set_class(netlink, "change", self._interface, COUNTED, rate)
 
     @property
-    def _places(self) -> Sequence[tuple[int, int, int]]:
-        """The classes that packets wait in, with the handles of the emulator and queue below each."""
-        return ((COUNTED, _NETEM, _QUEUE),)
+    def _places(self) -> tuple[tuple[int, Handles], ...]:
+        """The classes that packets wait in, with the handles of what is below each."""
+        return ((COUNTED, _HANDLES),)
 
     def change(self, netlink: IPRoute, shape: Shape) -> None:
         """Change the shape of the egress from now on."""
@@ -137,14 +176,20 @@ class Egress:
             return
         if before.rate != shape.rate:
             self._set_rate(netlink, shape.rate)
-        for below, netem, queue in self._places:
+        messages: list[tcmsg] = []
+        for below, handles in self._places:
+            splitter, netem, _ = handles
             if self._emulated:
-                set_netem(netlink, "change", self._interface, shape, (below, netem))
+                if before.by_frame is not shape.by_frame:
+                    messages.append(_splitter("change", self._interface, shape, (below, splitter)))
+                messages.append(_netem("change", self._interface, shape, (splitter | 1, netem)))
             elif shape.needs_netem:
-                if shape.queue is not None:  # the kernel adds nothing where it was told to queue
-                    netlink.tc("del", None, self._interface, queue, parent=below)
-                add_leaves(netlink, self._interface, shape, below, (netem, queue))
+                leaves = _leaves(self._interface, shape, below, handles)
+                messages += leaves[1:] if self._splits else leaves
+        if messages:
+            netlink.nlm_request_batch(messages)
         self._emulated = self._emulated or shape.needs_netem
+        self._splits = self._splits or shape.needs_netem
 
 
 def count_ingress(
@@ -217,23 +262,25 @@ def bucket(rate: int | None) -> int:
 
 
 def missing_disciplines() -> dict[str, str]:
-    """Return which of ``htb``, ``u32`` and ``netem`` the kernel lacks, with its error messages.
+    """Return which of ``htb``, ``u32``, ``tbf`` and ``netem`` the kernel lacks, with its errors.
 
     They are tried on the current network namespace's loopback interface and removed again.
     """
     missing = {}
+    at_root = _splitter("add", 1, _AS_IT_IS, (TC_H_ROOT, ROOT))
     with IPRoute() as netlink:
-        for name, discipline, attempt in (
-            ("htb", "htb", lambda: add_root(netlink, 1)),
-            ("u32", "htb", lambda: count_ingress(netlink, 1, ["127.0.0.1"])),
-            ("netem", "netem", lambda: netlink.tc("add", "netem", 1, ROOT, delay=1000)),
+        for name, attempt in (
+            ("htb", lambda: add_root(netlink, 1)),
+            ("u32", lambda: count_ingress(netlink, 1, ["127.0.0.1"])),
+            ("tbf", lambda: netlink.nlm_request_batch([at_root])),
+            ("netem", lambda: netlink.tc("add", "netem", 1, ROOT, delay=1000)),
         ):
             try:
                 attempt()
             except NetlinkError as error:
                 missing[name] = str(error.args[-1])
             with contextlib.suppress(NetlinkError):
-                netlink.tc("del", discipline, 1, ROOT)
+                netlink.tc("del", None, 1, ROOT, parent=TC_H_ROOT)
     return missing
 
 
@@ -260,49 +307,39 @@ def set_class(netlink: IPRoute, how: How, interface: int, handle: int, rate: int
     )
 
 
-def add_leaves(
-    netlink: IPRoute,
-    interface: int,
-    shape: Shape,
-    below: int = COUNTED,
-    handles: tuple[int, int] = (_NETEM, _QUEUE),
-) -> None:
-    """Add what holds the packets of a class: a network emulator, and a queue of a length, if asked for.
-
-    Args:
-        below: the class's handle.
-        handles: those of the network emulator and of the queue.
-    """
-    if messages := _leaves(interface, shape, below, handles):
+def add_leaves(netlink: IPRoute, interface: int, shape: Shape) -> None:
+    """Add what holds the packets of ``COUNTED``: a network emulator and a queue, if asked for."""
+    if messages := _leaves(interface, shape, COUNTED, _HANDLES):
         netlink.nlm_request_batch(messages)
 
 
-def set_netem(
-    netlink: IPRoute,
-    how: How,
-    interface: int,
-    shape: Shape,
-    place: tuple[int, int] = (COUNTED, _NETEM),
-) -> None:
-    """Add or change the network emulator of a class; ``place`` are their handles."""
-    netlink.nlm_request_batch([_netem(how, interface, shape, place)])
-
-
-def _leaves(
-    interface: int,
-    shape: Shape,
-    below: int = COUNTED,
-    handles: tuple[int, int] = (_NETEM, _QUEUE),
-) -> list[tcmsg]:
-    netem, queue = handles
-    messages = []
+def _leaves(interface: int, shape: Shape, below: int, handles: Handles) -> list[tcmsg]:
+    """Return the requests to add what holds the packets of a class; the TBF's is the first."""
+    splitter, netem, queue = handles
+    if not shape.holds_packets:
+        return []
+    messages = [_splitter("add", interface, shape, (below, splitter))]
     if shape.needs_netem:
-        messages.append(_netem("add", interface, shape, (below, netem)))
-        below = netem | 1  # its only class
-    if shape.queue is not None:
-        options = struct.pack("=I", shape.queue)
-        messages.append(_discipline("add", "bfifo", interface, (below, queue), options))
+        # A discipline's handle with a 1 is its only class.
+        messages.append(_netem("add", interface, shape, (splitter | 1, netem)))
+        if shape.queue is not None:
+            options = struct.pack("=I", shape.queue)
+            messages.append(_discipline("add", "bfifo", interface, (netem | 1, queue), options))
     return messages
+
+
+def _splitter(how: How, interface: int, shape: Shape, place: tuple[int, int]) -> tcmsg:
+    """Return the request to add or change the TBF of a class, which has a bfifo until it gets a netem.
+
+    Its options are packed here: pyroute2 knows neither rates above 34 Gbit/s nor a burst in bytes.
+    """
+    ethernet = struct.pack("=BBHhHI", 0, 1, 0, 0, 0, _MOST)
+    limit = _MOST if shape.queue is None else shape.queue
+    parameters = ethernet + bytes(len(ethernet)) + struct.pack("=III", limit, 0, 0)
+    burst = struct.pack("=I", _FRAME if shape.by_frame else _SUPER_FRAME)
+    attributes = (1, parameters), (4, struct.pack("=Q", _AT_ONCE)), (6, burst)
+    options = b"".join(struct.pack("=HH", 4 + len(one), kind) + one for kind, one in attributes)
+    return _discipline(how, "tbf", interface, place, options)
 
 
 def _netem(how: How, interface: int, shape: Shape, below: tuple[int, int]) -> tcmsg:
@@ -316,7 +353,7 @@ def _netem(how: How, interface: int, shape: Shape, below: tuple[int, int]) -> tc
             "delay": round(shape.delay * 1e6),
             "jitter": round(shape.jitter * 1e6),
             "loss": shape.loss * 100,
-            "limit": 100_000,
+            "limit": _netem_limit(shape),
         }
     )
     share = {"prob_corrupt": round(shape.corrupt * _CERTAIN), "corr_corrupt": 0}
@@ -327,10 +364,21 @@ def _netem(how: How, interface: int, shape: Shape, below: tuple[int, int]) -> tc
     return _discipline(how, "netem", interface, below, options)
 
 
+def _netem_limit(shape: Shape) -> int:
+    """Return how many packets a netem holds: none is dropped for want of room, however small it is.
+
+    On the way there is what passes at the rate in the longest delay; what waits for the rate waits
+    there as well, if it has no queue of its own.
+    """
+    most = shape.rate / 8 if shape.rate else UNLIMITED
+    on_the_way = math.ceil(most * (shape.delay + shape.jitter) / _SMALLEST_FRAME)
+    return min(_MOST, on_the_way + _WAITING)
+
+
 def _discipline(
     how: How, kind: str, interface: int, below: tuple[int, int], options: object
 ) -> tcmsg:
-    message = tcmsg()
+    message = _WithBytes() if isinstance(options, bytes) else tcmsg()
     message["index"], (message["parent"], message["handle"]) = interface, below
     message["attrs"] = [["TCA_KIND", kind], ["TCA_OPTIONS", options]]
     flags = NLM_F_REQUEST | NLM_F_ACK

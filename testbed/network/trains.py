@@ -7,7 +7,9 @@ rate. Packets are numbered; a missing number is a lost packet. Nothing here send
 the times of arrival.
 """
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +47,8 @@ _TRAILING = 5
 """Small packets at the beginning, for the delay, and at the end: once one of the latter arrives, any
 earlier packet that has not arrived is lost, since a link keeps the order."""
 _PACKETS = 200
-"""Packets in a train, about; on a fast link they are super-frames (segmentation offload), as TCP's."""
+"""Packets in a train, about; on a fast link they are super-frames (segmentation offload), as TCP's.
+Where a link splits those, each frame is a packet here."""
 _STEPS = 16
 """Packets beyond the bucket, at least, unless the frames would be smaller than ``SMALL``."""
 _MOST_FRAMES = 40
@@ -53,8 +56,6 @@ _MOST_FRAMES = 40
 _FILLED = 0.25
 """Share of a queue with a length that the packets beyond the bucket fill, at most; small packets for
 the loss may fill as much again."""
-_SUPER_FRAMES = 8
-"""Super-frames for which a queue of known length has room, at least: it drops one as a whole."""
 _MOST_TRIALS = 1500
 _EXPECTED_LOSSES = 15
 _FEWEST = 4
@@ -180,9 +181,9 @@ def compose(shape: Shape) -> Train:
     frames = (most_at_once + window - others * SMALL) / size / (1 - shape.loss)
     # In addition to the expected losses, three standard deviations of them.
     frames = math.ceil(frames + 3 * math.sqrt(frames * shape.loss * (1 - shape.loss)))
-    together = 1 if size < full else min(_MOST_FRAMES, math.ceil(frames / _PACKETS))
-    if shape.queue is not None:
-        together = min(together, max(1, shape.queue // (_SUPER_FRAMES * full)))
+    together = min(_MOST_FRAMES, math.ceil(frames / _PACKETS))
+    if size < full or shape.by_frame:
+        together = 1
     count = math.ceil(frames / together)
     # Small packets for the loss come first: sending them may take longer than the link needs.
     more = min(max(0, trials - count), math.floor(window / SMALL))
@@ -196,6 +197,21 @@ def compose(shape: Shape) -> Train:
     seconds = shape.delay + max(0.0, through - most_at_once) * 8 / shape.rate
     refill = (most_at_once + float(wire.max())) * 8 / shape.rate
     return Train(payloads, wire, _LEADING + more if more else 0, most_at_once, seconds, refill)
+
+
+def handed_over(train: Train, shape: Shape) -> Iterator[tuple[int, int]]:
+    """Yield the packets that are handed to the kernel at once: the first, and the one after the last.
+
+    Where a link splits super-frames, full frames are handed over in some, so that the sender is as fast
+    as on other links.
+    """
+    sizes, first = train.payloads, 0
+    most = _MOST_FRAMES if shape.by_frame else 1
+    while first < len(sizes):
+        full = itertools.takewhile(SEGMENT.__eq__, sizes[first : first + most])
+        last = first + max(1, sum(1 for _ in full))
+        yield first, last
+        first = last
 
 
 def is_over(passage: Passage) -> bool:

@@ -51,6 +51,8 @@ def write_end(
         if records.over_links:
             seconds = outcome.last_update - records.earlier_seconds
             link_table.write(log.traffic, link_bytes.rows(plan, records.over_links, seconds))
+            if dropped := link_bytes.unasked_drops(plan, records.over_links):
+                records.event("warning", dropped, None)
         used = records.used if plan.spec.clock == "virtual" else _measured(plan, records)
         if used:
             utilisation_table.write(directory, used)

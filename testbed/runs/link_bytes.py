@@ -54,6 +54,29 @@ def rows(
             )
 
 
+def unasked_drops(plan: Plan, counted: Mapping[Direction, LinkCounts]) -> str | None:
+    """Return a sentence on frames that links dropped without a loss or a queue to do so; or None.
+
+    They are counted as they were handed over, so that there are at least as many frames.
+    """
+    found = {
+        direction: counts.dropped
+        for direction, counts in counted.items()
+        if counts.dropped and not plan.network.shape(direction).drops
+    }
+    if not found:
+        return None
+    index, up = most = max(found, key=lambda direction: found[direction])
+    node = plan.network.links_by_index[index].node
+    whose = f"the {'uplink' if up else 'downlink'} of {node}"
+    several = f"{len(found)} directions of links, {whose} most of all," if len(found) > 1 else whose
+    return (
+        f"{several} dropped frames ({found[most]:,} or more there) although neither loss nor a queue "
+        "is asked for: more packets waited than the kernel has room for; give the link a `queue` if it "
+        "is to drop, or a higher rate if it is not"
+    )
+
+
 def over_routes(
     network: Network, sent: Mapping[tuple[str, str], int], apart: str
 ) -> dict[Direction, LinkCounts]:

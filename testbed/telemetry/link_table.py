@@ -28,7 +28,8 @@ class LinkBytes:
         delay: seconds as asked.
         bytes: on the wire at an MTU of 1,500, without the traffic of devices that only observe.
         frames: likewise; None in a simulation.
-        dropped: frames for which there was no room; None in a simulation.
+        dropped: frames that were lost or had no room; None in a simulation. Where neither loss, damage,
+            jitter nor a queue is asked for, they are counted as they were handed over, several at once.
         seconds: the time by the run's clock in which they passed.
         utilisation: the mean share of the rate in use; None without a rate, or without time.
     """

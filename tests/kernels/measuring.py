@@ -4,6 +4,7 @@ The kernel answers the echo requests, and the rate is that of the arrivals, so t
 how soon this process is scheduled.
 """
 
+import contextlib
 import os
 import select
 import socket
@@ -13,6 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from testbed.network.segments import SEGMENT
+from testbed.network.sightings import Sightings
 from testbed.nodes.linux import inside_network
 
 PAYLOAD = 1400
@@ -41,6 +47,90 @@ class Stream:
     def lost(self) -> float:
         """The share of datagrams that did not arrive."""
         return 1 - self.arrived / self.sent
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """The holes that losses left in a connection's bytes when they were first sent.
+
+    Attributes:
+        frames: full frames that the bytes take; what was sent again is not among them.
+        lost: those of them that were lost.
+        holes: the number of holes, each of one or more consecutive frames.
+        largest: bytes of the largest packet that passed, from its IP header on.
+    """
+
+    frames: int
+    lost: int
+    holes: int
+    largest: int
+
+    @property
+    def mean_burst(self) -> float:
+        """The mean number of frames that were lost together."""
+        return self.lost / max(1, self.holes)
+
+
+def connection(
+    source: int, target: int, address: str, seen_at: tuple[int, str], size: int
+) -> Holes:
+    """Send bytes over TCP from one network namespace to an address of another; return what was lost.
+
+    Args:
+        source: descriptor of the sender's namespace.
+        target: descriptor of the namespace that has the address.
+        seen_at: descriptor of the namespace, and the name, of an interface behind the measured link.
+        size: bytes to send.
+    """
+    frames = size // SEGMENT
+    with inside_network(target):
+        listener = socket.create_server((address, 0))
+    with inside_network(seen_at[0]):
+        seen = Sightings(seen_at[1], 4 * frames + 1000)
+    with inside_network(source):
+        sender = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+    def send() -> None:
+        with sender:
+            sender.connect((address, port))
+            sender.sendall(bytes(size))
+
+    with contextlib.closing(seen), listener:
+        port = listener.getsockname()[1]
+        sending = threading.Thread(target=send)
+        sending.start()
+        receiver, (_, from_port) = listener.accept()
+        with receiver:
+            while receiver.recv(1 << 20):
+                pass
+        sending.join()
+        times, data = seen.take()
+    headers = data[np.argsort(times, kind="stable")]
+    headers = headers[_field(headers, 34, ">u2") == from_port]
+    total = _field(headers, 16, ">u2")
+    length = total - 20 - 4 * (headers[:, 46] >> 4)
+    number = _field(headers, 38, ">u4")
+    place = (number - number[0] - 1) & 0xFFFFFFFF  # the first is the SYN, which takes one number
+    full = length > 0
+    # In the order of their IP identification, in which they were sent: a packet that another processor
+    # has let overtake is not lost.
+    sent = np.argsort(np.unwrap(_field(headers[full], 18, ">u2"), period=1 << 16), kind="stable")
+    passed = lost = holes = 0
+    for begin, count in zip(place[full][sent].tolist(), length[full][sent].tolist(), strict=True):
+        if begin > passed:
+            lost += round((begin - passed) / SEGMENT)
+            holes += 1
+        passed = max(passed, begin + count)
+    assert passed == size
+    return Holes(frames, lost, holes, int(total.max()))
+
+
+def _field(headers: npt.NDArray[np.uint8], offset: int, kind: str) -> npt.NDArray[np.int64]:
+    """Return a number of each packet's headers, in network byte order."""
+    width = np.dtype(kind).itemsize
+    return (
+        np.ascontiguousarray(headers[:, offset : offset + width]).view(kind)[:, 0].astype(np.int64)
+    )
 
 
 def round_trips(network: int, address: str, count: int) -> list[float]:

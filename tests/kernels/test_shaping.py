@@ -203,7 +203,7 @@ def test_a_link_that_lost_its_shape_is_noticed(wired: Wired, broken: str) -> Non
         with pytest.raises(AssertionError):
             assert_rate(wired.up(2000).rate, 4_000_000)
     else:
-        tc(wired.device, "qdisc", "del", "dev", "eth0", "parent", "1:10", "handle", "10:")
+        tc(wired.device, "qdisc", "del", "dev", "eth0", "parent", "1:10", "handle", "30:")
         with pytest.raises(AssertionError):
             assert_delay(wired.delay(), UPLINK.delay)
         found = wired.up(2500)

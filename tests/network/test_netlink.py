@@ -16,14 +16,15 @@ from testbed.network.building import Queues
 from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
 from testbed.network.netlink import Requests
-from testbed.network.shaping import COUNTED, packed_egress, shape_egress
+from testbed.network.shaping import packed_egress, shape_egress
 from testbed.nodes.linux import inside_network, new_network
 
 
 def _rate_delay_loss_and_damage(p: IPBatch) -> None:
     shape_egress(p, 7, Shape(5_000_000))
     shares = {"delay": 40_000, "loss": 1, "prob_corrupt": 20, "corr_corrupt": 0}
-    p.tc("add", "netem", 7, 0x100000, parent=COUNTED, limit=100_000, **shares)
+    # In 40 ms 417 of the smallest frames are on the way.
+    p.tc("add", "netem", 7, 0x100000, parent=0x300001, limit=100_417, **shares)
 
 
 _SAME: dict[str, tuple[Callable[[Requests], None], Callable[[IPBatch], Any]]] = {
@@ -67,6 +68,8 @@ def test_requests_are_packed_as_by_pyroute2(what: str) -> None:
         ours(requests)
         theirs(batch)
         packed, expected = [message for _, message in requests._messages], bytes(batch.batch)
+    # pyroute2 knows neither this discipline's rate nor its burst.
+    packed = [message for message in packed if b"tbf" not in message]
     found, place = [], 0
     while place < len(expected):
         (length,) = struct.unpack_from("=I", expected, place)

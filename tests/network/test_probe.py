@@ -12,6 +12,7 @@ from testbed.network.building import DEVICE_INDEX
 from testbed.network.graph import Network
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.probe import TRIES, Finding, probe
+from testbed.network.shaping import Egress
 from testbed.nodes.linux import inside_network, new_network, own_network
 from tests.traffic.isolation import isolated, real
 from traffic.counters import Meter
@@ -174,7 +175,7 @@ def test_a_wrong_delay_and_a_wrong_loss_are_found() -> None:
 
         at_last(good)
         with inside_network(namespaces["worker-0"]), IPRoute() as netlink:
-            shaping.set_netem(netlink, "change", DEVICE_INDEX, Shape(5 * MBIT, 0.08, 0.0))
+            Egress(DEVICE_INDEX, asked).change(netlink, Shape(5 * MBIT, 0.08, 0.0))
         broken = probed(links, namespaces)[("worker-0", "uplink")]
         assert {"delay", "loss"} <= set(broken.off)
         assert broken.measured is not None and broken.measured.lost == 0

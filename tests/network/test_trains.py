@@ -20,6 +20,7 @@ from testbed.network.trains import (
     Passage,
     Train,
     compose,
+    handed_over,
     interval,
     is_open,
     is_over,
@@ -35,7 +36,7 @@ EACH = 5e-6
 
 @dataclass
 class Host:
-    """The host's share: pauses of the link's timer, and the time to send a packet, in seconds."""
+    """The host's share: pauses of the link's timer, and the time to hand packets over, in seconds."""
 
     stalls: tuple[tuple[float, float], ...] = ()
     """Intervals in which the kernel does not look at the queue: beginning and length."""
@@ -61,8 +62,10 @@ def passes(
     most = bucket(link.rate) if link.rate else 0
     tokens, filled, free = float(most), 0.0, 0.0
     sent, arrived = [], []
-    for i, size in enumerate(train.wire):
-        moment = i * host.each
+    together = [last - first for first, last in handed_over(train, link)]
+    calls = np.repeat(np.arange(len(together)), together)
+    for call, size in zip(calls.tolist(), train.wire, strict=True):
+        moment = call * host.each
         sent.append(moment)
         if rng.random() < link.loss:
             arrived.append(-1.0)
@@ -103,7 +106,9 @@ def test_a_link_that_is_as_asked_is_found_so(rate: int, delay: float, loss: floa
     asked = Shape(min(max(rate, SLOWEST), FASTEST), delay, loss)
     train = compose(asked)
     # The sender must be faster than the link, as on a host that is able to measure it.
-    each = min(EACH, 0.2 * 8 * float(train.wire.max()) / asked.rate)  # type: ignore[operator]
+    ends = [last for _, last in handed_over(train, asked)]
+    largest = np.diff(np.cumsum(train.wire)[np.array(ends) - 1]).max()
+    each = min(EACH, 0.2 * 8 * float(largest) / asked.rate)  # type: ignore[operator]
     measured = measure(train, asked, passes(train, asked, Host(each=each)))
     assert measured.rate == pytest.approx(asked.rate, rel=0.02)
     assert not measured.at_least

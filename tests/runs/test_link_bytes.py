@@ -8,7 +8,7 @@ import pytest
 from testbed.device_names import EVALUATOR_NAME
 from testbed.planning.plan import Plan
 from testbed.results.reading.over_links import read_over_links
-from testbed.runs.link_bytes import LinkCounts, over_routes, rows
+from testbed.runs.link_bytes import LinkCounts, over_routes, rows, unasked_drops
 from testbed.telemetry import link_table
 from tests.planning.test_bottlenecks import CLUSTERS, planned
 
@@ -55,6 +55,27 @@ def test_the_use_is_of_the_rate_as_asked_under_either_clock(plan: Plan, tmp_path
     )
     assert (down["rate"], down["utilisation"], down["seconds"]) == (60_000_000, 0.5, 4.0)
     assert (down["frames"], down["dropped"]) == (10_000, 3)
+
+
+@pytest.mark.parametrize("asked", ["loss=1%", "queue={up: 64kB}"])
+def test_drops_that_were_asked_for_are_no_warning(asked: str, tmp_path: Path) -> None:
+    plan = planned(tmp_path, CLUSTERS, "clock=wall", f"network.clusters.0.{asked}")
+    campus = next(link.index for link in plan.links if link.node == "campus")
+    assert unasked_drops(plan, {(campus, True): LinkCounts(100, 2, 5)}) is None
+
+
+def test_drops_that_nobody_asked_for_are_told(plan: Plan) -> None:
+    none = {(link.index, up): LinkCounts(100, 2, 0) for link in plan.links for up in (True, False)}
+    assert unasked_drops(plan, none) is None
+    campus = next(link.index for link in plan.links if link.node == "campus")
+    one = unasked_drops(plan, none | {(0, False): LinkCounts(100, 2, 5)})
+    assert one is not None and one.startswith("the downlink of server dropped frames (5 or more")
+    more = {(0, False): LinkCounts(100, 2, 5), (campus, True): LinkCounts(100, 2, 1_200)}
+    two = unasked_drops(plan, none | more)
+    assert two is not None
+    assert two.startswith(
+        "2 directions of links, the uplink of campus most of all, dropped frames (1,200"
+    )
 
 
 def test_without_time_there_is_no_use(plan: Plan) -> None:

@@ -232,6 +232,7 @@ class Agent:
             plan["uncounted"],
             plan.get("local", {}),
             above,
+            queues.fair.keys(),
         )
         self._observation = Observation(plan["traffic"], network, counted, networks)
         self._link_counters = LinkCounters(

@@ -3,20 +3,24 @@
 Each direction is counted by a class at the end that sends (``testbed.network.shaping``). The classes
 are read twice, all of one namespace together: when the network is there, as a probe may have sent
 something, and at the run's end. Nothing is read while devices train.
+
+What was dropped is counted by the disciplines that split super-frames, where there are any, so that it
+is in frames, too. Elsewhere nothing is to be dropped; if something is, the class knows how often.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.network.building import DEVICE_INDEX
-from testbed.network.fair_queues import FIRST
+from testbed.network.fair_queues import FIRST, splitters_of
 from testbed.network.graph import Direction, Network
-from testbed.network.shaping import COUNTED, FROM_ABOVE
+from testbed.network.shaping import COUNTED, FROM_ABOVE, SPLITTER
 from testbed.nodes.linux import inside_network
 from testbed.telemetry.records import LINK
-from traffic.classes import read_classes
+from traffic.classes import read_classes, read_disciplines
 
 ROWS = 3000
 """Rows in one part."""
@@ -44,27 +48,29 @@ class LinkCounters:
             TrafficError: a class does not exist.
         """
         self._namespaces = namespaces
-        # By node: the directions that it sends in, each with the interface, the classes that count,
-        # and those of the pairs, which drop.
-        self._at: dict[str, list[tuple[int, bool, int, Sequence[int], Sequence[int]]]] = {}
+        self._at: dict[str, list[_Direction]] = {}
+        """By node: the directions that it sends in."""
         sharing = fair or {}
 
-        def of_pairs(index: int, up: bool) -> Sequence[int]:
-            pairs = sharing.get((index, up))
-            return () if pairs is None else range(FIRST, FIRST + 1 + len(pairs))
+        def add(node: str, direction: Direction, interface: int, classes: Sequence[int]) -> None:
+            pairs = sharing.get(direction)
+            dropping = classes if pairs is None else range(FIRST, FIRST + 1 + len(pairs))
+            splitters: Sequence[int] = ()
+            if network.shape(direction).holds_packets:
+                dropping = ()
+                splitters = (SPLITTER,) if pairs is None else splitters_of(len(pairs))
+            self._at.setdefault(node, []).append(
+                _Direction(*direction, interface, classes, dropping, splitters)
+            )
 
         for link in network.links:
             if link.node in apart:
                 continue
             far = DEVICE_INDEX + (link.index if link.node in network.routers else 0)
-            self._at.setdefault(link.node, []).append(
-                (link.index, True, far, (COUNTED,), of_pairs(link.index, True))
-            )
+            add(link.node, (link.index, True), far, (COUNTED,))
             near = DEVICE_INDEX + link.index
             classes = (COUNTED, FROM_ABOVE) if link.node in above else (COUNTED,)
-            self._at.setdefault(link.router, []).append(
-                (link.index, False, near, classes, of_pairs(link.index, False))
-            )
+            add(link.router, (link.index, False), near, classes)
         self._before = self._counted()
 
     def read(self) -> Iterator[bytes]:
@@ -82,16 +88,38 @@ class LinkCounters:
     def _counted(self) -> npt.NDArray[np.void]:
         rows = []
         for node, directions in self._at.items():
-            asked = [
-                (interface, one)
-                for *_, interface, classes, pairs in directions
-                for one in (*classes, *pairs)
-            ]
             with inside_network(self._namespaces[node]):
-                counts = iter(read_classes(asked))
-            for index, up, _, classes, pairs in directions:
-                each = [next(counts) for _ in classes]
-                size, frames, dropped = map(sum, zip(*each, strict=True))
-                dropped += sum(next(counts).dropped for _ in pairs)
-                rows.append((index, up, size, frames, dropped))
+                counted = iter(read_classes(_asked(directions, "counting")))
+                dropped = iter(read_classes(_asked(directions, "dropping")))
+                split = iter(read_disciplines(_asked(directions, "splitters")))
+            for one in directions:
+                each = [next(counted) for _ in one.counting]
+                drops = [next(dropped).dropped for _ in one.dropping]
+                drops += [next(split).dropped for _ in one.splitters]
+                size, frames = sum(of.bytes for of in each), sum(of.frames for of in each)
+                rows.append((one.link, one.up, size, frames, sum(drops)))
         return np.array(rows, LINK)
+
+
+class _Direction(NamedTuple):
+    """A direction of a link, with the interface that sends in it.
+
+    Attributes:
+        counting: the classes that count what has passed.
+        dropping: the classes that count what was dropped.
+        splitters: the disciplines that do, instead of classes.
+    """
+
+    link: int
+    up: bool
+    interface: int
+    counting: Sequence[int]
+    dropping: Sequence[int]
+    splitters: Sequence[int]
+
+
+def _asked(
+    directions: Sequence[_Direction], what: Literal["counting", "dropping", "splitters"]
+) -> list[tuple[int, int]]:
+    """Return the interface and the handle of each class, or discipline, of one kind."""
+    return [(one.interface, handle) for one in directions for handle in getattr(one, what)]

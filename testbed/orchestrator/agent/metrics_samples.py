@@ -43,8 +43,12 @@ class MetricsSamples:
             return
         for device in counted.devices:
             with inside_network(namespaces[device]):
-                handle = shaping.COUNTED if network.link(device).uplink.shapes else None
-                self._uplinks.append(Meter(DEVICE_INDEX, handle, from_now=True))
+                link = network.link(device)
+                self._uplinks.append(
+                    counted.meter(network, (link.index, True), DEVICE_INDEX)
+                    if link.uplink.shapes
+                    else Meter(DEVICE_INDEX, None, from_now=True)
+                )
 
     def egress(self) -> dict[str, float] | None:
         """Return the servers' egress, to go with a reading of the ingress; None without a server."""

@@ -5,7 +5,7 @@ a netlink socket in every device's namespace.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from testbed.messages.events import IngressRead, TrafficStopped
 from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
-from testbed.network.graph import Network
+from testbed.network.graph import Direction, Network
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.agent.capturing import CaptureProcess, summed
 from testbed.telemetry.traffic_files import capture_file
@@ -37,6 +37,7 @@ class Counted:
         local: for a captured device the one on the same machine, whose traffic with it is left out.
         above: for a captured aggregator its server, whose traffic with it is left out; what is counted
             of it is in no sum.
+        fair: the directions that pairs share: what their queues drop is not sampled.
     """
 
     captured: Sequence[str]
@@ -44,6 +45,13 @@ class Counted:
     apart: Sequence[str]
     local: Mapping[str, str] = field(default_factory=dict)
     above: Mapping[str, str] = field(default_factory=dict)
+    fair: Collection[Direction] = ()
+
+    def meter(self, network: Network, direction: Direction, interface: int) -> Meter:
+        """Return the meter of a direction's class; the current namespace is that of its sender."""
+        splits = network.shape(direction).holds_packets and direction not in self.fair
+        dropping = shaping.SPLITTER if splits else None
+        return Meter(interface, shaping.COUNTED, dropping, from_now=True)
 
     def left_out(self, device: str) -> list[str]:
         """Return the devices whose traffic with a captured one is left out."""
@@ -86,14 +94,18 @@ class Observation:
             if link.node in counted.devices:
                 # At the router's end, where all traffic into the device passes.
                 with inside_network(namespaces[link.router]):
-                    meter = Meter(DEVICE_INDEX + link.index, shaping.COUNTED, from_now=True)
+                    near = DEVICE_INDEX + link.index
+                    meter = counted.meter(network, (link.index, False), near)
                 self._ingress[link.node] = meter
                 self._meters.append(meter)
                 continue
             with inside_network(namespaces[link.node]):
-                handle = shaping.COUNTED if link.uplink.shapes else None
                 interface = DEVICE_INDEX + (link.index if link.node in network.routers else 0)
-                self._meters.append(Meter(interface, handle, from_now=True))
+                self._meters.append(
+                    counted.meter(network, (link.index, True), interface)
+                    if link.uplink.shapes
+                    else Meter(interface, None, from_now=True)
+                )
         self._captured = counted.captured
         self._apart_from_sums = set(counted.above)
         self._captures: dict[str, CaptureProcess] = {}
