@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
-from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
+from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update, checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class AggregatorHalf(CombiningHalf):
 
     def _update(self) -> Update:
         if self._above is not None:
-            return self._above.compress(self._sum)
+            return checked(self._above.compress(self._sum), len(self._sum), self._above)
         if self._contained is None:
             return DenseUpdate(self._sum)
         indices = np.flatnonzero(self._contained).astype(np.uint32)

@@ -201,7 +201,7 @@ class AgentEvents:
             if not records.finished or self._evaluations.ingress.unheard:
                 raise EndError("failed", f"the evaluator died: {how}; see {log}")
         else:
-            records.lose_device()
+            records.lose_device(how)
         records.event("warning", f"{device} {DIED}{how}", device)
 
     def misreported(self, device: str, error: Exception) -> None:

@@ -104,6 +104,7 @@ class Records:
         self.deduplication = Deduplication(resumption.counts if resumption else None)
         self.training: float | None = None
         self.finished = False
+        self.last_loss: str | None = None
         self.peers: Mapping[str, dict[str, Any]] = {}
         self.over_links: dict[Direction, LinkCounts] = {}
         self.used: list[DeviceUtilisation] = []
@@ -182,10 +183,11 @@ class Records:
             "local_message_bytes": report.local_message_bytes,
         }
 
-    def lose_device(self) -> None:
-        """Count a worker or peer that died."""
+    def lose_device(self, reason: str) -> None:
+        """Count a worker or peer that died, and note of what."""
         self.progress.lost += 1
         self.outcome.workers_lost += 1
+        self.last_loss = reason
 
     def finish(self, report: ServerFinished) -> None:
         """Take in a server's last report."""

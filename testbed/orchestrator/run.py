@@ -339,5 +339,7 @@ class Run:
             outcome.complete()
             return outcome.ended, outcome.reason
         if outcome.workers_lost >= settings.workers:
-            return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates"
+            last, see = self._records.last_loss, self._records.processes_log
+            why = f", the last one by this: {last}; see {see}" if last else ""
+            return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates{why}"
         return "failed", f"no further update was possible after {updates:,} of {wanted:,}"

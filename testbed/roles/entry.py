@@ -157,7 +157,8 @@ class _Role:
         except Exception as error:
             if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()
-            text = f"{type(error).__name__}: {error}"[:1000]
+            kind = "" if isinstance(error, TestbedError) else f"{type(error).__name__}: "
+            text = f"{kind}{error}"[:1000]
             send(self.report, EventReported("error", text, number))
             return FAILED
         return 0

@@ -8,7 +8,7 @@ from testbed.clock.conversations import Conversations
 from testbed.clock.stage import Arrived
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.parameter_service import Pushed, as_loss
-from testbed.updates import FloatVector
+from testbed.updates import FloatVector, checked
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER
 
@@ -49,7 +49,7 @@ class SimulatedAggregators:
         combined = half.take()
         if combined is None:
             return Arrived(Pushed(half.version, None, 0, math.nan), (HEADER.size,))
-        update = combined.update
+        update = checked(combined.update, len(half.parameters), half)
         size, received = self._codec.measure(update), self._codec.rounded(update)
         if self._codec.lossy:
             half.lost(update, received)

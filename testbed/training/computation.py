@@ -29,7 +29,7 @@ from testbed.training.conditions import conditions
 from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers
 from testbed.training.settings import Settings
-from testbed.updates import FloatVector, Layout, Update
+from testbed.updates import FloatVector, Layout, Update, checked
 from testbed.wire.encodings import Codec
 
 
@@ -360,7 +360,7 @@ class Computation:
     def _selected(self, gradient: FloatVector) -> Update:
         """Select what is to be pushed; what the computation has left on the device stays."""
         self._buffers.commit()
-        return self.half.compress(gradient)
+        return checked(self.half.compress(gradient), len(gradient), self.half)
 
     def _received(self, update: Update) -> Update:
         """Return the update as the receiver will read it, and tell the half what was lost."""

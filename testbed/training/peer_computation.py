@@ -14,7 +14,7 @@ from testbed.training.computation import Encoded
 from testbed.training.exchange import Message, Step
 from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers
-from testbed.updates import FloatVector, Update
+from testbed.updates import FloatVector, Update, checked
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Frame, Kind
 
@@ -133,8 +133,9 @@ class PeerComputation:
                 "sender: its `conversations` have to name the pair"
             )
         codec = self._exact if parcel.exact else self._codec
-        encoding, body = codec.encode(parcel.update)
-        encoded = Encoded(encoding, body, codec.rounded(parcel.update))
+        update = checked(parcel.update, len(self.half.parameters), self.half)
+        encoding, body = codec.encode(update)
+        encoded = Encoded(encoding, body, codec.rounded(update))
         return Sending(Kind.PARAMETERS if parcel.exact else Kind.PUSH, encoded, parcel.peers)
 
 

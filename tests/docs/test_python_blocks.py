@@ -104,7 +104,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 
 def test_every_python_block_has_its_place() -> None:
-    assert len(MODULES) == 4
+    assert len(MODULES) == 5
     assert len(TESTS) == 1
     assert [str(block) for block in PYTHON if block not in MODULES + TESTS] == []
 

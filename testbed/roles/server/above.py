@@ -11,7 +11,7 @@ from testbed.roles.transport.connection import BrokenConnectionError, Connection
 from testbed.roles.transport.greeting import Identity, connect
 from testbed.training.parameter_service import as_loss
 from testbed.training.settings import Settings
-from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes
+from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes, checked
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import HEADER, Frame, Kind, header
@@ -138,7 +138,8 @@ class Above:
             self.pushed = bytes(report)
             self._send([report])
             return False
-        encoding, body = self._codec.encode(combined.update)
+        update = checked(combined.update, len(self.parameters), self._half)
+        encoding, body = self._codec.encode(update)
         head = header(
             Kind.PUSH,
             combined.base_version,
@@ -151,7 +152,7 @@ class Above:
             self.pushed = b"".join([head, *body, header(Kind.PULL)])
         self.ask([head, *body])
         if self._codec.lossy:
-            self._half.lost(combined.update, self._codec.rounded(combined.update))
+            self._half.lost(update, self._codec.rounded(update))
         return True
 
     def _send(self, pieces: list[bytes | memoryview], answer: int | None = None) -> None:
