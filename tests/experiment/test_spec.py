@@ -202,3 +202,10 @@ def test_every_field_has_a_description() -> None:
             tag = key == "name" or (len(tags(model)) == 1 and key == next(iter(model.model_fields)))
             assert field.description or tag, f"{model.__name__}.{key}"
     assert len(models(Spec)) >= 40
+
+
+def test_more_workers_than_any_dataset_has_images_are_refused_before_lists_of_them_are_made() -> (
+    None
+):
+    with pytest.raises(ValidationError, match="less than or equal to 100000"):
+        make(devices={"workers": 2**31})

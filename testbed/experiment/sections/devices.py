@@ -24,6 +24,8 @@ from testbed.experiment.sections.timing import file_beside
 from testbed.experiment.units import Duration, Size
 from testbed.updates import Allocation
 
+MOST_WORKERS = 100_000
+"""The most workers: more than any dataset here has images, and few enough for lists of them."""
 MOST_STARTED = 24
 """The most workers for which ``launch`` defaults to ``image``."""
 
@@ -39,6 +41,7 @@ class DevicesSpec(Section):
 
     workers: int = Field(
         ge=1,
+        le=MOST_WORKERS,
         description="Workers; each has 1/workers of the training images, at random by the seed.",
         examples=[20],
     )
