@@ -10,6 +10,7 @@ MIXTURES ?= 1-100
 RESUMPTIONS ?= 1-10
 KERNELS ?= debian12,backports
 ROWS ?=
+FUZZ ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install run agree test lint format bench shards chaos mixtures resumptions kernels links traffic images base-image clean
@@ -192,6 +193,10 @@ scale: install ## measure set-up time and memory with up to 2,000 devices; write
 chaos: install ## strike 50 workers, then 8 peers, with random faults, and check every invariant of the ledgers: CHAOS=1-100
 	$(BIN)/python -m bench.chaos --seeds $(CHAOS)
 	$(BIN)/python -m bench.chaos --peers --seeds $(CHAOS)
+
+.PHONY: fuzz
+fuzz: install ## plan, simulate and emulate experiment files over every key of the schema: FUZZ="--plan 100 --simulate 10 --emulate 0"
+	$(BIN)/python -m bench.fuzz.specs $(FUZZ)
 
 mixtures: install ## simulate random faults that overlap, emulate half of them, and compare to the bit: MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)

@@ -264,21 +264,20 @@ def _limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def carry_out(spec: dict[str, Any], engine: str, folder: Path, seconds: float) -> Ended:
-    """Carry out an experiment in this process.
+def carry_out(chosen: Spec, folder: Path, seconds: float) -> Ended:
+    """Carry out an experiment in this process, by its engine.
 
     Raises:
         HungError: it ended neither in time nor after SIGTERM.
         KeyboardInterrupt: SIGINT, which a run takes as its own end, has stopped it.
         TestbedError, Exception: any error that ends the run instead of an outcome.
     """
-    chosen = Spec.model_validate(spec | {"engine": engine})
 
     def watch(_plan: Plan, _number: int, _count: int) -> _Unwatched:
         return _Unwatched()
 
     with _limit(seconds):
-        carried_out = execution.execute(chosen, folder / engine, watch, report=False)
+        carried_out = execution.execute(chosen, folder / chosen.engine, watch, report=False)
     (summary,) = carried_out.summaries
     end = incomplete(summary)
     if isinstance(end, InterruptedRunError) and end.exit_status == INTERRUPTED:
@@ -336,7 +335,8 @@ def try_out(spec: dict[str, Any], folder: Path, *, emulate: bool) -> list[str]:
     engines = [("simulation", SIMULATION_LIMIT)] + emulate * [("emulation", EMULATION_LIMIT)]
     for engine, seconds in engines:
         try:
-            runs.append(carry_out(spec, engine, folder, seconds))
+            chosen = Spec.model_validate(spec | {"engine": engine})
+            runs.append(carry_out(chosen, folder, seconds))
         except (HungError, TestbedError) as error:
             found.append(f"{engine}: {error}")
         except Exception as error:
