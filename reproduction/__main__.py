@@ -7,13 +7,15 @@ this.
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from reproduction.driver import ENGINES, Order, carry_out_missing
 from reproduction.paper import load_paper
 from reproduction.records import Records
 from testbed.display.many import ManyRuns
-from testbed.errors import SpecError, TestbedError
+from testbed.display.streams import command, tell
+from testbed.errors import SpecError
 from testbed.sweeps.missing import Means
 
 COMMITTED = Path()
@@ -21,28 +23,28 @@ COMMITTED = Path()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
-    given = _parser().parse_args(arguments)
-    try:
-        order = _order(given)
-        folder = given.commit_pages or order.out / "pages" / order.scale.name
-        if given.commit_pages is COMMITTED:
-            folder = order.paper.pages / order.paper.suffix(order.scale, "")
-        if given.what != "pages":
-            means = Means(lambda text: print(text, flush=True), ManyRuns, given.at_once)
-            for one in order.measurements:
-                one.carry_out(order.scale, folder)
-            caught = carry_out_missing(order, means, Records(folder)) if order.parts else None
-            if caught is not None:
-                print("interrupted; started again, it goes on where it stopped", file=sys.stderr)
-                return 128 + caught
-        from reproduction.pages import write_pages
+    """Run the command line; return the exit status, or exit with that of an error."""
+    with command("reproduction"):
+        return _carry_out(_parser().parse_args(arguments))
 
-        for path in write_pages(order, folder):
-            print(path)
-    except TestbedError as error:
-        print(f"reproduction: {error}", file=sys.stderr)
-        return error.exit_status
+
+def _carry_out(given: argparse.Namespace) -> int:
+    order = _order(given)
+    folder = given.commit_pages or order.out / "pages" / order.scale.name
+    if given.commit_pages is COMMITTED:
+        folder = order.paper.pages / order.paper.suffix(order.scale, "")
+    if given.what != "pages":
+        means = Means(partial(tell, output=True), ManyRuns, given.at_once)
+        for one in order.measurements:
+            one.carry_out(order.scale, folder)
+        caught = carry_out_missing(order, means, Records(folder)) if order.parts else None
+        if caught is not None:
+            tell("interrupted; started again, it goes on where it stopped")
+            return 128 + caught
+    from reproduction.pages import write_pages
+
+    for path in write_pages(order, folder):
+        print(path)
     return 0
 
 

@@ -45,6 +45,18 @@ class InterruptedRunError(RunError):
         super().__init__(message, 128 + number)
 
 
+class OutputError(TestbedError):
+    """Standard output cannot be written.
+
+    Attributes:
+        closed: True if its reader has ended (head, less), which is no failure to complain of.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"the output cannot be written: {error.strerror or error}")
+        self.closed = isinstance(error, BrokenPipeError)
+
+
 class EntryError(TestbedError):
     """A device of a running run cannot be entered; the status is that of programs that run others."""
 

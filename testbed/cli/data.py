@@ -17,13 +17,13 @@ def fetch(
     name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10")],
 ) -> None:
     """Fetch a dataset from its public mirrors into the user's cache and verify it."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 
+    from testbed.display.streams import tell, terminal
     from testbed.learning.data.fetch import fetch as fetch_dataset
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    console = Console(stderr=True)
+    console = terminal()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -31,7 +31,7 @@ def fetch(
             if file not in tasks:
                 tasks[file] = bars.add_task(file)
                 if not console.is_terminal:
-                    typer.echo(f"fetching {file}", err=True)
+                    tell(f"fetching {file}")
             bars.update(tasks[file], completed=done, total=total)
 
         directory = fetch_dataset(name, show)

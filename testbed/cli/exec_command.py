@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.display.streams import tell
+
 if TYPE_CHECKING:
     from testbed.results.reading.run import Run
 
@@ -95,13 +97,10 @@ def _enter(run: "Run", device: str, command: list[str], *, host_files: bool) -> 
     except VisitError as error:
         if error.status is None:
             raise EntryError(f"{device} of {run.id} cannot be entered: {error}") from error
-        print(f"testbed: {device} of {run.id}: {error}", file=sys.stderr)
+        tell(f"testbed: {device} of {run.id}: {error}")
         return error.status
     if status == -signal.SIGKILL:
-        print(
-            f"testbed: {device} was killed, or its run has ended, and the command with it",
-            file=sys.stderr,
-        )
+        tell(f"testbed: {device} was killed, or its run has ended, and the command with it")
     return 128 - status if status < 0 else status
 
 

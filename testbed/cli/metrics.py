@@ -1,7 +1,6 @@
 """``testbed replay``, and serving metrics while a command runs: ``--metrics-port``."""
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 
 from testbed.cli.options import WHICH, MetricsWorkers, RunsRoot
 from testbed.cli.results import all_runs
+from testbed.display.streams import tell
 from testbed.errors import SpecError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Serving:
         from testbed.metrics.exporter import Exporter
 
         exporter = Exporter(self.port, self.workers)
-        print(f"metrics: {exporter.url}", file=sys.stderr, flush=True)
+        tell(f"metrics: {exporter.url}")
         try:
             yield exporter
         finally:
@@ -72,11 +72,7 @@ class Serving:
     def linger(self, exporter: "Exporter | None") -> None:
         """Keep the final values available for ``seconds``."""
         if exporter is not None and self.seconds:
-            print(
-                f"metrics: final values at {exporter.url} for {self.seconds:g} s (Ctrl-C to end)",
-                file=sys.stderr,
-                flush=True,
-            )
+            tell(f"metrics: final values at {exporter.url} for {self.seconds:g} s (Ctrl-C to end)")
             exporter.linger(self.seconds)
 
 
@@ -124,7 +120,7 @@ def replay(
         caught = play(found, speed)
         if caught is not None:
             raise typer.Exit(128 + caught)
-        print("metrics: final values", file=sys.stderr, flush=True)
+        tell("metrics: final values")
         exporter.linger(linger)
 
 

@@ -15,6 +15,7 @@ import typer
 
 from testbed import quantities as q
 from testbed.cli.options import WHICH, AnyRun, AsJson, RunsRoot
+from testbed.display.streams import tell
 from testbed.ended import not_finite_from
 from testbed.errors import SpecError
 from testbed.foreign import printable
@@ -143,7 +144,7 @@ def _divided(
 
 def _print_left_out(unreadable: Sequence[NoRunError]) -> None:
     for error in unreadable:
-        typer.echo(printable(f"left out: {error}"), err=True)
+        tell(printable(f"left out: {error}"))
 
 
 def show(

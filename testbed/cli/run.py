@@ -99,14 +99,17 @@ def show_results(
 
     Raises:
         RunError: one of its runs is not ``completed``.
+        OutputError: the JSON cannot be printed.
     """
+    from testbed.display.streams import results_of_runs
     from testbed.ended import worst
     from testbed.runs.ending import incomplete
 
-    if as_json:
-        typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
-    else:
-        _print_table(execution)
+    with results_of_runs(as_json):
+        if as_json:
+            typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
+        else:
+            _print_table(execution)
     if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
         serving.linger(exporter)
     if (ended := worst(execution.summaries)) is not None:

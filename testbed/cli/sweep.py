@@ -54,6 +54,7 @@ def sweep(
     directories. The status is 3 if a run has diverged, and 1 if one failed.
     """
     from testbed.display.many import ManyRuns
+    from testbed.display.streams import results_of_runs, tell
     from testbed.experiment.sweep import load_sweep
     from testbed.sweeps import sweep as sweeping
     from testbed.sweeps.missing import Means
@@ -62,14 +63,15 @@ def sweep(
     loaded = load_sweep(spec, set_ or (), seed)
 
     def say(text: str) -> None:
-        typer.echo(text, err=as_json)
+        tell(text, output=not as_json)
 
     if only_plan:
         for one in wanted(loaded, out):
-            say(one.title)
+            typer.echo(one.title)
         return
     swept = sweeping.carry_out(loaded, out, Means(say, ManyRuns, at_once, ray), figures=figures)
-    show(swept, as_json)
+    with results_of_runs(as_json):
+        show(swept, as_json)
     if swept.caught is not None:
         done = f"{swept.complete} of {len(swept.wanted)} runs are complete"
         raise InterruptedRunError(

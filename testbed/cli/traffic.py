@@ -9,6 +9,7 @@ import typer
 
 from testbed import quantities as q
 from testbed.cli.options import AnyRun, AsJson, RunsRoot
+from testbed.display.streams import tell
 from testbed.results.reading.finding import resolve
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
@@ -44,7 +45,7 @@ def traffic(
         except NoRunError as error:
             if len(found) == 1:
                 raise
-            typer.echo(f"left out: {error}", err=True)
+            tell(f"left out: {error}")
     if as_json:
         typer.echo(json.dumps([counts for _, counts in counted], indent=2))
         return

@@ -1,15 +1,14 @@
 """The progress of many runs: one line for all, and one for each that is going on."""
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from testbed.display.streams import tell, terminal
 from testbed.display.words import describe, share_done
 from testbed.quantities import as_duration
 from testbed.runs.watching import Progress
@@ -90,7 +89,7 @@ class ManyRuns(Counted):
     def __init__(self, title: str, count: int) -> None:
         """Make a display for ``count`` runs in all."""
         super().__init__(title, count)
-        self._console = Console(stderr=True)
+        self._console = terminal()
         self._live = (
             Live(console=self._console, auto_refresh=False, transient=True)
             if self._console.is_terminal
@@ -119,7 +118,7 @@ class ManyRuns(Counted):
             return
         self._last = now
         if not self._live:
-            print(f"{self.title}: {self.words(left)}", file=sys.stderr, flush=True)
+            tell(f"{self.title}: {self.words(left)}")
             return
         table = Table.grid(padding=(0, 1))
         bar = _bar(self.share(running))
@@ -134,7 +133,7 @@ class ManyRuns(Counted):
         if self._live:
             self._console.print(Text(text))
         else:
-            print(text, file=sys.stderr, flush=True)
+            tell(text)
 
 
 def _bar(share: float) -> Text:

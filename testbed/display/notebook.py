@@ -1,5 +1,6 @@
 """The progress of runs in a notebook: lines with bars, which are replaced as the runs go on."""
 
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from html import escape
 from typing import Any
 
 from testbed.display.many import Counted
+from testbed.display.streams import tell
 from testbed.display.words import describe, share_done, title
 from testbed.planning.plan import Plan
 from testbed.runs.watching import Progress
@@ -58,10 +60,12 @@ class _Output:
         from IPython.display import display
 
         self._shown = time.monotonic()
-        if self._handle is None:
-            self._handle = display(picture, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(picture)
+        # Whatever a front end raises, no run is to be lost for its picture.
+        with contextlib.suppress(Exception):
+            if self._handle is None:
+                self._handle = display(picture, display_id=True)  # type: ignore[no-untyped-call]
+            else:
+                self._handle.update(picture)
 
 
 class NotebookDisplay:
@@ -84,7 +88,7 @@ class NotebookDisplay:
 
     def event(self, level: str, text: str) -> None:
         """Show an event."""
-        print(f"{self._title}: {level}: {text}", file=sys.stderr, flush=True)
+        tell(f"{self._title}: {level}: {text}")
 
     def _show(self) -> None:
         if self._last is not None:
@@ -132,4 +136,4 @@ class NotebookRuns(Counted):
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        print(text, file=sys.stderr, flush=True)
+        tell(text)

@@ -1,13 +1,12 @@
 """A run's progress: a live line on a terminal, a plain line every few seconds in a pipe."""
 
-import sys
 import time
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from testbed.display.streams import tell, terminal
 from testbed.display.words import describe, share_done, title
 from testbed.planning.plan import Plan
 from testbed.runs.watching import Progress
@@ -21,7 +20,7 @@ class TerminalDisplay:
 
     def __init__(self, plan: Plan, number: int, count: int) -> None:
         self._title = title(plan, number, count)
-        self._console = Console(stderr=True)
+        self._console = terminal()
         self._live = (
             Live(console=self._console, auto_refresh=False, transient=True)
             if self._console.is_terminal
@@ -46,14 +45,14 @@ class TerminalDisplay:
                 self._live.update(self._picture(progress), refresh=True)
         elif progress.phase != self._phase or now - self._last >= PLAIN_PERIOD:
             self._last, self._phase = now, progress.phase
-            print(f"{self._title}: {describe(progress)}", file=sys.stderr, flush=True)
+            tell(f"{self._title}: {describe(progress)}")
 
     def event(self, level: str, text: str) -> None:
         """Show an event."""
         if self._live:
             self._console.print(Text(f"{self._title}: {level}: {text}", style="yellow"))
         else:
-            print(f"{self._title}: {level}: {text}", file=sys.stderr, flush=True)
+            tell(f"{self._title}: {level}: {text}")
 
     def _picture(self, progress: Progress) -> Table:
         table = Table.grid(padding=(0, 1))

@@ -1,7 +1,6 @@
 """Sweeps from a program: every combination of the values of some keys, as ``testbed sweep`` has it."""
 
 import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.display.displayed import many_runs
 from testbed.display.many import QuietRuns
+from testbed.display.streams import tell
 from testbed.errors import RunError, SpecError
 from testbed.experiment.overrides import of_value
 from testbed.experiment.sweep import describe, load_sweep, parse_sweep
@@ -145,7 +145,7 @@ def sweep(
     in_main_thread()
     loaded = _loaded(experiment, keys or {}, exclude)
     means = Means(
-        (lambda text: print(text, file=sys.stderr, flush=True)) if progress else lambda _: None,
+        tell if progress else lambda _: None,
         many_runs if progress else QuietRuns,
         at_once,
         ray,

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from testbed.device_names import server_index
-from testbed.errors import RunError, TestbedError
+from testbed.display.streams import command, tell
+from testbed.errors import RunError
 from testbed.standalone.messages import secret_of
 
 
@@ -20,7 +21,7 @@ def main() -> int:
             options.ready.touch()
 
     def say(text: str) -> None:
-        print(text, flush=True)
+        tell(text, output=True)
 
     if options.role == "server":
         from testbed.standalone.server_process import serve
@@ -45,7 +46,7 @@ def main() -> int:
 
 def _give_up(reason: str) -> None:
     """End the process at once, from any thread: its role waits for messages that will not come."""
-    print(f"testbed: {reason}", file=sys.stderr, flush=True)
+    tell(f"testbed: {reason}")
     os._exit(RunError.exit_status)
 
 
@@ -80,8 +81,5 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    try:
+    with command("testbed"):
         sys.exit(main())
-    except TestbedError as error:
-        print(f"testbed: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)

@@ -25,6 +25,7 @@ import numpy as np
 
 from testbed.channel import Channel
 from testbed.device_names import EVALUATOR_NAME, SERVER_NUMBER, server_index, worker_name
+from testbed.display.streams import tell
 from testbed.ended import Ended, is_complete
 from testbed.errors import RunError
 from testbed.experiment.load import dump
@@ -149,7 +150,7 @@ class Account:
             if isinstance(error, OSError):
                 self.failure = f"{_unwritable(self.directory, error)}"
             else:
-                traceback.print_exc()
+                tell(traceback.format_exc())
                 self.failure = f"results cannot be written: {type(error).__name__}: {error}"
             failed()
 

@@ -83,7 +83,9 @@ def test_a_paper_in_a_file_is_carried_out_and_has_its_pages(tmp_path: Path) -> N
 def test_what_a_paper_does_not_have_is_refused(
     arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, "--paper", str(INVENTED)]) == 2
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--paper", str(INVENTED)])
+    assert ended.value.code == 2
     assert capsys.readouterr().err == f"reproduction: {told}\n"
 
 

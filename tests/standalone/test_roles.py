@@ -112,6 +112,18 @@ def test_a_server_whose_run_diverges_says_so_and_ends_with_its_status(tmp_path: 
 
 
 @pytest.mark.real
+def test_a_server_whose_output_is_not_read_any_more_goes_on(tmp_path: Path) -> None:
+    process = start(tmp_path, 300)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("training begins"):
+            break
+    process.stdout.close()
+    assert process.wait(240) == 0
+    assert (summary(tmp_path)["ended"], summary(tmp_path)["updates"]) == ("completed", 300)
+
+
+@pytest.mark.real
 def test_a_stopped_server_writes_its_results_and_the_others_end(tmp_path: Path) -> None:
     process = start(tmp_path, 1_000_000)
     assert process.stdout is not None
