@@ -42,7 +42,7 @@ def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
     options = [f"{key} {_OPTIONS[key](fault[key])}" for key in _OPTIONS if key in fault]
     how = " ".join([fault["kind"], *options])
     lasting = "for good" if fault["duration"] is None else f"for {fault['duration']:g} s"
-    return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, plan)}"
+    return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, plan)}{_never(rule, plan)}"
 
 
 def _of_trace(rule: Mapping[str, Any], plan: "Plan") -> str:
@@ -56,9 +56,11 @@ def _of_trace(rule: Mapping[str, Any], plan: "Plan") -> str:
     lasting += [f"for {known[0]:g} s"] if len(known) == 1 else []
     lasting += ["for good"] if None in durations else []
     how = ", ".join(f"{kind} {as_number(times, 'time')}" for kind, times in kinds.items())
-    return (
-        f"{count} of {plan.settings.workers} workers: from a trace, {how}, {' or '.join(lasting)}"
-    )
+    updates = plan.settings.training.updates
+    late = sum(iteration is not None and iteration > updates for _, iteration, _, _ in rows)
+    never = f"; {late} never: training ends with update {updates:,}" if late else ""
+    of = f"{count} of {plan.settings.workers} workers"
+    return f"{of}: from a trace, {how}, {' or '.join(lasting)}{never}"
 
 
 def _when(rule: Mapping[str, Any]) -> str:
@@ -69,6 +71,13 @@ def _when(rule: Mapping[str, Any]) -> str:
     if "iteration" in rule:
         return f"at iteration {rule['iteration']:,}"
     return f"every {rule['mean_time']:g} s on average, exponential"
+
+
+def _never(rule: Mapping[str, Any], plan: "Plan") -> str:
+    """Return why a rule at an iteration never strikes, as text; empty for others."""
+    updates = plan.settings.training.updates
+    late = rule.get("iteration", 0) > updates
+    return f"; never: training ends with update {updates:,}" if late else ""
 
 
 def _expected(rule: Mapping[str, Any], plan: "Plan") -> str:

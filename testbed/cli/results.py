@@ -33,7 +33,7 @@ from testbed.results.tables.comparison import compare as compare_runs
 from testbed.results.tables.diagnostics import HEADINGS as DIAGNOSTIC_HEADINGS
 from testbed.results.tables.diagnostics import diagnostic_rows
 from testbed.results.tables.diagnostics import records as diagnostic_records
-from testbed.results.tables.faults import in_a_line
+from testbed.results.tables.faults import in_a_line, never_struck
 from testbed.results.tables.links import HEADINGS as LINK_HEADINGS
 from testbed.results.tables.links import in_a_sentence, link_rows
 from testbed.results.tables.over_links import HEADINGS as USE_HEADINGS
@@ -377,6 +377,7 @@ def _facts(run: Run) -> dict[str, str]:
         "training": run.trained,
         "workers": f"{manifest.workers:,}; {q.as_count(summary.workers_lost)} died by themselves",
         **_faults(run),
+        **({"never struck": sentence} if (sentence := never_struck(run)) else {}),
         **no_update(run),
         **left_out(run),
         **in_a_sentence(run),

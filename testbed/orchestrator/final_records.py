@@ -41,7 +41,9 @@ def write_end(
         servers = {}
         if len(plan.servers) > 1:
             servers = dict(zip(plan.servers, evaluations.ingress_of_servers(), strict=True))
-        summary = outcome.summary(plan, ingress, after_drain, log.struck, servers)
+        summary = outcome.summary(
+            plan, ingress, after_drain, log.struck, rules_struck=log.rules_struck, servers=servers
+        )
         summary |= evaluations.left_out.summary()
         summary["traffic"] = _settle(records)
         if plan.aggregators:

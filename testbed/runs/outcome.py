@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.code_digest import package_digest
-from testbed.ended import Ended, diverged_at, not_finite_from
+from testbed.ended import Ended, diverged_at, is_complete, not_finite_from
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.learning.exact import columns
 from testbed.planning import graph_source
@@ -128,6 +128,8 @@ class Outcome:
         ingress: Mapping[str, int],
         after_drain: Mapping[str, int] | None,
         struck: Mapping[str, int],
+        *,
+        rules_struck: Collection[int] = (),
         servers: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Return the content of ``summary.json``, without the traffic.
@@ -136,6 +138,7 @@ class Outcome:
             ingress: the ingress when the last update was applied.
             after_drain: the ingress when every connection was closed; None if that is not known.
             struck: the number of devices that each kind of fault struck.
+            rules_struck: the places of the rules that struck, in the file's list, from 0.
             servers: the part of each server in ``ingress``, by name, if there are several.
         """
         accuracies = [a for a in self.accuracies if not math.isnan(a)]
@@ -158,9 +161,18 @@ class Outcome:
             "workers_lost": self.workers_lost,
             **({"suspected": self.suspected, "welcomed": self.welcomed} if self.suspected else {}),
             **({"faults": dict(struck)} if struck else {}),
+            **(
+                {"never_struck": never} if (never := self._never_struck(plan, rules_struck)) else {}
+            ),
             "parameters_sha256": self.parameters_sha256,
             "versions": versions(),
         }
+
+    def _never_struck(self, plan: Plan, rules_struck: Collection[int]) -> list[int]:
+        """Return the places of the rules of faults of which a run that has ended saw nothing."""
+        faults = (one["fault"] for one in plan.settings.faults.rules)
+        never = [f["rule"] for f in faults if not f.get("away") and f["rule"] not in rules_struck]
+        return never if is_complete(self.ended) else []
 
     def _measured(self, plan: Plan) -> dict[str, Any]:
         """Return the best and the last value of the run's measure, if it has one."""

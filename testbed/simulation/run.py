@@ -301,7 +301,10 @@ class SimulatedRun:
                     "message_bytes": outcome.message_bytes,
                     "wire_bytes": self._system.ledger()["wire_bytes"],
                 }
-            summary = outcome.summary(self._plan, ingress, self._after_drain, recording.log.struck)
+            log = recording.log
+            summary = outcome.summary(
+                self._plan, ingress, self._after_drain, log.struck, rules_struck=log.rules_struck
+            )
             summary["traffic"] = {
                 "capture": None,
                 "reconciled": None,

@@ -14,6 +14,7 @@ class FaultLog:
 
     Attributes:
         count: number of records.
+        rules: the places of the rules that have struck, in the experiment file's list, from 0.
     """
 
     def __init__(self, directory: Path, kept: Sequence[str]) -> None:
@@ -21,6 +22,7 @@ class FaultLog:
         self._file = begin_with(directory / "faults.jsonl", kept)
         self._struck: dict[str, set[str]] = {}
         self.count = 0
+        self.rules: set[int] = set()
         for line in kept:
             self._note(json.loads(line))
 
@@ -33,6 +35,7 @@ class FaultLog:
     def _note(self, record: Mapping[str, Any]) -> None:
         self.count += 1
         if record["phase"] == "begin":
+            self.rules.add(record["rule"])
             kind = "away" if record.get("away") else record["fault"]
             self._struck.setdefault(kind, set()).update(record["devices"])
 

@@ -279,6 +279,11 @@ class RunLog:
         """The number of different devices that each kind of fault has struck."""
         return self._faults.struck
 
+    @property
+    def rules_struck(self) -> frozenset[int]:
+        """The places of the rules of faults that have struck, in the experiment file's list, from 0."""
+        return frozenset(self._faults.rules)
+
     def parameters(self, vector: npt.NDArray[np.float32]) -> None:
         """Write the final parameters."""
         np.save(self.directory / "parameters.npy", vector)

@@ -52,6 +52,11 @@ def described_as(fault: dict[str, Any], workers: int) -> list[str]:
             {"when": {"iteration": 5000}, "how": {"kind": "corrupt", "share": "1%"}},
             "each worker: corrupt share 1%, at iteration 5,000, for good",
         ),
+        (
+            {"when": {"iteration": 250_001}, "how": "freeze"},
+            "each worker: freeze, at iteration 250,001, for good; "
+            "never: training ends with update 250,000",
+        ),
     ],
 )
 def test_a_rule_is_described_in_one_line(fault: dict[str, Any], line: str) -> None:

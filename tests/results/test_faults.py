@@ -19,7 +19,7 @@ from testbed.results.reading.faults import KINDS, alive, crashed, struck, went_d
 from testbed.results.reading.run import Run
 from testbed.results.report.report import write_report
 from testbed.results.tables.comparison import compare
-from testbed.results.tables.faults import in_a_line, in_words, rows
+from testbed.results.tables.faults import in_a_line, in_words, never_struck, rows
 from testbed.results.tables.verdict import no_update
 from tests.results.conftest import WORKERS, WriteRun, evaluations_table, fault
 
@@ -285,3 +285,20 @@ def test_the_report_escapes_the_names_of_devices(write_run: WriteRun, tmp_path: 
 def test_results_know_every_kind_of_fault_that_a_run_may_have() -> None:
     """``results`` has its own list, because it reads directories without the rest of the package."""
     assert KINDS == faults.KINDS
+
+
+def test_faults_that_never_struck_are_named(write_run: WriteRun) -> None:
+    rules = (
+        "[{who: {share: 20%}, when: {time: 20s}, how: kill}, {when: {iteration: 9}, how: freeze}]"
+    )
+    directory = write_run(rules=rules)
+    assert never_struck(Run.load(directory)) == ""
+    path = directory / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"never_struck": [0]}))
+    told = "20% of the workers, at 20s: kill for good"
+    assert never_struck(Run.load(directory)) == (
+        f"this fault never struck, training ended at 2.0 s, update 200: {told}"
+    )
+    assert compare([Run.load(directory)]).remarks == (
+        f"asgd: this fault never struck, training ended at 2.0 s, update 200: {told}",
+    )

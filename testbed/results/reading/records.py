@@ -333,7 +333,8 @@ class Summary(_Record):
     ``training_seconds`` are by the run's clock, ``host_seconds`` and updates per second by the host's.
     ``servers`` has the part of each server in ``ingress``, if there are several.
     ``peers`` are those of a run without a server: all their ingress until their connections were
-    closed. ``faults`` has the number of devices that each kind of fault struck.
+    closed. ``faults`` has the number of devices that each kind of fault struck, and ``never_struck``
+    the places of the rules that struck nothing, in the file's list, from 0.
     ``evaluations_left_out`` are those for which there was no room while the evaluator was too slow.
 
     If ``reconstructed``, the run left no summary and the numbers are those of its journals: bytes are a
@@ -354,6 +355,7 @@ class Summary(_Record):
     host_seconds: Number = None
     workers_lost: Whole | None = None
     faults: dict[Text, Whole] = {}
+    never_struck: tuple[Whole, ...] = ()
     evaluations_left_out: LeftOut | None = None
     parameters_sha256: Text | None = None
     peers: dict[Text, Peer] = {}

@@ -201,6 +201,7 @@ def _details(name: str, run: Run) -> dict[str, Any]:
         "reason": summary.reason,
         "reconstructed": summary.reconstructed,
         "diverged_at": run.evaluations.diverged_at,
+        "never_struck": fault_table.never_struck(run),
         "verdict": verdict(run),
         "differences": summary.traffic.differences if summary.traffic else (),
         "facts": facts,

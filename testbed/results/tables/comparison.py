@@ -16,6 +16,7 @@ from testbed.results.reading.finding import distinct_names
 from testbed.results.reading.quality import ACCURACY, Quality
 from testbed.results.reading.records import State
 from testbed.results.reading.run import Run
+from testbed.results.tables.faults import never_struck
 from testbed.results.tables.reaching import baseline_of, goal_of
 from testbed.results.tables.verdict import verdict
 
@@ -94,7 +95,8 @@ class Comparison:
         baseline: name of the curve that ``wire_ratio`` refers to: a run, or the mean of several seeds.
         quality: by which all runs are compared.
         goal: the value of it to reach; None if there is none yet.
-        warnings: reasons why a run's byte counts are doubtful, a sentence each.
+        warnings: reasons why a run's byte counts are doubtful, and its faults that never struck, a
+            sentence each.
     """
 
     rows: tuple[Row, ...]
@@ -191,6 +193,8 @@ def compare(
     )
     verdicts = [(row.name, verdict(run)) for row, run in zip(rows, runs, strict=True)]
     warnings = tuple(f"{name}: {found.text}" for name, found in verdicts if found.doubtful)
+    never = [(row.name, never_struck(run)) for row, run in zip(rows, runs, strict=True)]
+    warnings += tuple(f"{name}: {sentence}" for name, sentence in never if sentence)
     return Comparison(rows, base.name, base.quality, goal, warnings)
 
 

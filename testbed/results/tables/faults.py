@@ -66,6 +66,20 @@ def in_a_line(run: Run) -> str:
     return ", ".join(parts)
 
 
+def never_struck(run: Run) -> str:
+    """Return a sentence on the faults of rules that struck nothing; empty if each has struck."""
+    rules, summary = run.rules, run.summary
+    never = [
+        in_words(rules[rule]) if 0 <= rule < len(rules) else f"rule {rule + 1}"
+        for rule in summary.never_struck
+    ]
+    if not never:
+        return ""
+    these = "this fault" if len(never) == 1 else "these faults"
+    end = f"training ended at {q.as_duration(summary.training_seconds)}, update {summary.updates:,}"
+    return f"{these} never struck, {end}: {'; '.join(never)}"
+
+
 def in_words(rule: object) -> str:
     """Return a rule of the experiment file in words; one that is not understood, unchanged as text.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from testbed import quantities as q
-from testbed.results.reading.records import SERVER_KILLED, Difference
+from testbed.results.reading.records import SERVER_KILLED, Difference, Traffic
 from testbed.results.reading.run import Run
 
 
@@ -27,19 +27,25 @@ def verdict(run: Run) -> Verdict:
         return Verdict("unknown", "not checked: the run left no account of its traffic")
     if traffic.modelled:
         return Verdict("unknown", "wire bytes modelled: a simulation has no wire")
-    if traffic.capture is None:
-        return Verdict("unknown", "not checked: capture was off")
-    lost = f"; the capture dropped {traffic.capture.dropped:,} packets" * bool(
-        traffic.capture.dropped
-    )
-    if traffic.reconciled is None:
-        return Verdict("unknown", f"not checked: the run did not come to its end{lost}")
+    dropped = traffic.capture.dropped if traffic.capture else 0
+    lost = f"; the capture dropped {dropped:,} packets" * bool(dropped)
+    if why := _why_unchecked(run, traffic):
+        return Verdict("unknown", f"not checked: {why}{lost}")
     if traffic.reconciled:
         return Verdict(
             "good",
             f"reconciled: messages, captured streams and the kernel's counter agree to the byte{lost}",
         )
     return _of_differences(traffic.differences, lost)
+
+
+def _why_unchecked(run: Run, traffic: Traffic) -> str:
+    if traffic.capture is None:
+        return "capture was off"
+    if traffic.reconciled is None:
+        return "the run did not come to its end"
+    nothing = traffic.reconciled and not run.summary.ingress.message_bytes
+    return "no message came in" if nothing else ""
 
 
 def no_update(run: Run) -> dict[str, str]:
