@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.doctor import requirements
 from testbed.ended import worst
-from testbed.errors import InterruptedRunError, RunError, SpecError, TestbedError
+from testbed.errors import (
+    DataError,
+    HostError,
+    InterruptedRunError,
+    RunError,
+    SpecError,
+    TestbedError,
+)
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
@@ -44,20 +51,37 @@ class Execution:
     report: Path | None
 
 
-def check(plans: Sequence[Plan], directory: Path) -> None:
-    """Check, before anything is started, that this host can carry out the runs of an experiment.
+def problems(plans: Sequence[Plan], directory: Path) -> Iterator[HostError | DataError]:
+    """Yield the reasons why this host cannot carry out the runs of an experiment.
 
     Args:
         plans: those of one spec.
         directory: the folder below which they will write.
 
     Raises:
-        HostError, DataError, SpecError: it cannot.
+        SpecError: the experiment does not fit its data, on any host that has them.
     """
-    requirements.check(list(plans), directory)
+    yield from requirements.problems(list(plans), directory)
     # For this check, runs differ only in the number of devices that compute.
     for one in {one.computing: one for one in reversed(plans)}.values():
-        check_data(one)
+        try:
+            check_data(one)
+        except DataError as error:
+            yield error
+            return  # all runs have the same data
+
+
+def check(plans: Sequence[Plan], directory: Path) -> None:
+    """Check, before anything is started, that this host can carry out the runs of an experiment.
+
+    Args:
+        plans, directory: as for ``problems``.
+
+    Raises:
+        HostError, DataError, SpecError: it cannot.
+    """
+    for problem in problems(plans, directory):
+        raise problem
 
 
 def execute(

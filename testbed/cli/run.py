@@ -128,19 +128,28 @@ def plan(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an experiment would create, and start nothing."""
+    """Show what an experiment would create, and start nothing.
+
+    What this host lacks for it is said below; the status is 0 all the same, since the experiment is
+    right and another host may have it.
+    """
     from testbed.cli import plan_network, plan_text
+    from testbed.execution import problems
     from testbed.experiment.load import load
     from testbed.planning import plan as planning
 
     plans = planning.plan(load(spec, set_ or (), seed))
     if drawing is not None:
         plan_network.write_drawing(plans[0], drawing)
+    lacks = list(map(str, problems(plans, Path("runs"))))
     if as_json:
-        typer.echo(json.dumps([plan_text.as_json(plan) for plan in plans], indent=2))
+        content = [plan_text.as_json(plan) | {"host_lacks": lacks} for plan in plans]
+        typer.echo(json.dumps(content, indent=2))
         return
     for line in plan_text.describe(plans):
         typer.echo(line)
+    for reason in lacks:
+        typer.echo(f"this host cannot run it: {reason}")
     if drawing is not None:
         typer.echo(f"drawing: {drawing}")
 

@@ -28,7 +28,12 @@ _DISCIPLINES: tuple[tuple[str, Literal["limited", "missing"], str], ...] = (
     ("htb", "missing", "rates and the ingress counter"),
     ("u32", "missing", "counting the evaluator's traffic apart from the workers'"),
     ("tbf", "limited", "queues of a length, and all that needs netem"),
-    ("netem", "limited", "delay, jitter and loss of links, and faults that corrupt packets"),
+    (
+        "netem",
+        "limited",
+        "delay, jitter and loss of links (`clock: virtual` computes them, and needs no netem), and "
+        "faults that corrupt packets",
+    ),
 )
 """Modules of the kernel, with the state of a host that lacks one, and their uses."""
 

@@ -2,8 +2,9 @@
 
 import resource
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -28,41 +29,64 @@ CAPTURE_PER_UPDATE = 8_000
 _DISCIPLINES = {"netem": "the network emulator", "tbf": "the token bucket filter"}
 
 
-def check(plans: list[Plan], directory: Path) -> None:
-    """Check that this host can carry out the runs.
+def problems(plans: list[Plan], directory: Path) -> Iterator[HostError]:
+    """Yield the reasons why this host cannot carry out the runs, each when it has been looked for.
 
-    Raises:
-        HostError: it cannot.
+    Args:
+        directory: the folder below which they will write.
     """
     if plans[0].spec.engine == "emulation":
-        _check_nodes(plans)
+        yield from _of_nodes(plans)
     elif plans[0].spec.simulation.device == "cuda":
-        _check_accelerator()
-    check_room(plans, directory)
+        yield from _raised_by(_check_accelerator)
+    yield from _raised_by(check_memory, plans)
+    yield from _raised_by(_check_disk, plans, directory)
 
 
-def _check_nodes(plans: list[Plan]) -> None:
-    """Check that the runs' devices can be made."""
-    _raise_open_files(max(plan.open_files for plan in plans))
-    check_processes(max(len(plan.network.devices) for plan in plans))
+def _raised_by(check: Callable[..., None], *arguments: Any) -> Iterator[HostError]:
+    try:
+        check(*arguments)
+    except HostError as error:
+        yield error
+
+
+def _of_nodes(plans: list[Plan]) -> Iterator[HostError]:
+    """Yield the reasons why the runs' devices and links cannot be made."""
+    yield from _raised_by(_raise_open_files, max(plan.open_files for plan in plans))
+    yield from _raised_by(check_processes, max(len(plan.network.devices) for plan in plans))
     problem = try_in_child(make_namespaces)
     if problem:
-        raise HostError(f"this host cannot make namespaces: {problem}")
+        yield HostError(f"this host cannot make namespaces: {problem}")
+        return  # the rest is looked for in namespaces
     if plans[0].spec.devices.runtime == "docker":
-        containers.check(plans)
-    if any(link.needs_netem for plan in plans for link in plan.links):
-        remedy = "remove delay, jitter and loss from the experiment"
-        spec = plans[0].spec
-        parts = spec.network, spec.network.server, *spec.network.clusters, *spec.devices.classes
-        if any(part is not None and part.profile is not None for part in parts):
-            remedy += " (`delay: 0s`, `jitter: 0s`, `loss: 0%` beside a profile, whose rates stay)"
-        if spec.network.graph is not None:
-            remedy += " and set network.graph.delay to 0s, which leaves its lengths out"
-        _check_disciplines("delay, jitter and loss of links", remedy, ("netem", "tbf"))
+        yield from _raised_by(containers.check, plans)
+    yield from _raised_by(_check_links, plans)
+    yield from _raised_by(_check_faults, plans)
+    yield from _raised_by(_check_capture, plans)
+
+
+def _check_links(plans: list[Plan]) -> None:
+    """Check that the links can be shaped as asked."""
     shapes = (shape for plan in plans for one in plan.links for shape in (one.uplink, one.downlink))
     if any(shape.queue is not None for shape in shapes):
         _check_disciplines("queues of links", "remove queue from the experiment", ("tbf",))
-    _check_faults(plans)
+    if not any(link.needs_netem for plan in plans for link in plan.links):
+        return
+    remedy = (
+        "use `clock: virtual`, under which delays are computed, or remove delay, jitter and loss from "
+        "the experiment"
+    )
+    spec = plans[0].spec
+    parts = spec.network, spec.network.server, *spec.network.clusters, *spec.devices.classes
+    if any(part is not None and part.profile is not None for part in parts):
+        remedy += " (`delay: 0s`, `jitter: 0s`, `loss: 0%` beside a profile, whose rates stay)"
+    if spec.network.graph is not None:
+        remedy += " and set network.graph.delay to 0s, which leaves its lengths out"
+    _check_disciplines("delay, jitter and loss of links", remedy, ("netem", "tbf"))
+
+
+def _check_capture(plans: list[Plan]) -> None:
+    """Check that packets can be captured, if they are to be."""
     if any(plan.spec.traffic.capture for plan in plans):
         problem = try_in_child(open_capture)
         if problem:
@@ -114,8 +138,8 @@ def _check_accelerator() -> None:
         )
 
 
-def check_room(plans: list[Plan], directory: Path) -> None:
-    """Check that there is enough memory, and enough room on the disk."""
+def check_memory(plans: list[Plan]) -> None:
+    """Check that there is enough memory."""
     needed = max(plan.memory for plan in plans)
     available = psutil.virtual_memory().available
     if available < needed:
@@ -126,6 +150,10 @@ def check_room(plans: list[Plan], directory: Path) -> None:
             f"{available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
             "(devices.workers)"
         )
+
+
+def _check_disk(plans: list[Plan], directory: Path) -> None:
+    """Check that there is enough room on the disk."""
     existing = next(p for p in (directory, *directory.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
     room = sum(_room(plan) for plan in plans)

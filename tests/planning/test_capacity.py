@@ -73,13 +73,13 @@ def test_as_many_workers_fit_as_the_docs_and_the_error_say(
     assert "Eight thousand workers of the CNN fit into 16 GB" in page
     there = SimpleNamespace(available=16 * 10**9)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: there)
-    requirements.check_room([_plan(tmp_path, 8000, ADACOMP, *SIMULATED)], tmp_path)
+    requirements.check_memory([_plan(tmp_path, 8000, ADACOMP, *SIMULATED)])
     with pytest.raises(HostError, match="enough for") as refused:
-        requirements.check_room([_plan(tmp_path, 9000, ADACOMP, *SIMULATED)], tmp_path)
+        requirements.check_memory([_plan(tmp_path, 9000, ADACOMP, *SIMULATED)])
     fit = int(str(refused.value).partition("enough for ")[2].partition(":")[0].replace(",", ""))
-    requirements.check_room([_plan(tmp_path, fit, ADACOMP, *SIMULATED)], tmp_path)
+    requirements.check_memory([_plan(tmp_path, fit, ADACOMP, *SIMULATED)])
     with pytest.raises(HostError, match=r"devices\.workers"):
-        requirements.check_room([_plan(tmp_path, fit + 1, ADACOMP, *SIMULATED)], tmp_path)
+        requirements.check_memory([_plan(tmp_path, fit + 1, ADACOMP, *SIMULATED)])
 
 
 def test_the_scarcest_resource_is_the_limit() -> None:
@@ -107,7 +107,7 @@ def test_too_little_memory_is_refused(tmp_path: Path) -> None:
     workers = 1_000_000
     one = _plan(tmp_path, workers, "asgd", *SIMULATED)
     with pytest.raises(HostError, match=r"devices\.workers") as refused:
-        requirements.check_room([one], tmp_path)
+        requirements.check_memory([one])
     text = str(refused.value)
     fit = int(text.partition("enough for ")[2].partition(":")[0].replace(",", ""))
     assert 0 <= fit < workers

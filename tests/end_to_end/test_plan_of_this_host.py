@@ -1,0 +1,56 @@
+"""What a host lacks for an experiment: `plan` says what `run` refuses, in the same words."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testbed.doctor.attempts import missing_disciplines
+from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
+
+SAYS = "this host cannot run it: "
+LACKS: dict[str, tuple[dict[str, Any], dict[str, str], tuple[str, ...]]] = {
+    "data": ({"dataset": "cifar10", "model": "cnn"}, {"TESTBED_DATA": "/nowhere"}, ()),
+    "files": ({}, {}, ("prlimit", "--nofile=40:40")),
+    "engine": (
+        {"devices": {"workers": 5, "runtime": "docker"}},
+        {"DOCKER_HOST": "unix:///nowhere.sock"},
+        (),
+    ),
+    "netem": ({"network": {"delay": "5ms"}}, {}, ()),
+}
+
+
+def without_numbers(text: str) -> str:
+    """Replace numbers, such as the available memory, which differ from moment to moment."""
+    return re.sub(r"[\d.,]+", "N", text)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("what", LACKS)
+def test_plan_says_what_run_refuses(what: str, command_with: Callable[..., CommandLine]) -> None:
+    if what == "netem" and "netem" not in missing_disciplines():
+        pytest.skip("this kernel has netem")
+    changes, environment, before = LACKS[what]
+    command = command_with(HOME="/nowhere", **environment)
+    spec = command.spec(SMALL | changes)
+    refused = assert_one_sentence(
+        command.do("run", spec, "--out", command.out, before=before), status=1
+    ).removeprefix("testbed: ")
+    planned = command.do("plan", spec, before=before)
+    assert (planned.returncode, planned.stderr) == (0, "")
+    told = [line for line in planned.stdout.splitlines() if line.startswith(SAYS)]
+    assert without_numbers(f"{SAYS}{refused.rstrip()}") in map(without_numbers, told)
+    assert not command.out.exists()
+    if what == "netem":
+        assert "use `clock: virtual`" in refused
+        assert SAYS not in command.do("plan", spec, "--set", "clock=virtual").stdout
+
+
+def test_a_host_that_has_everything_is_not_mentioned(command: CommandLine) -> None:
+    spec = command.spec(SMALL | {"engine": "simulation", "clock": "virtual"})
+    assert SAYS not in command.do("plan", spec).stdout
+    told = json.loads(command.do("plan", spec, "--json").stdout)
+    assert [one["host_lacks"] for one in told] == [[]]
