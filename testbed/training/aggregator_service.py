@@ -44,12 +44,6 @@ class AggregatorService(ParameterService):
         """
         super().__init__(half, layout, settings, observer, apply, index=index)
         self._is_stopped = False
-        self._newest_version = 0
-
-    @property
-    def _newest(self) -> int:
-        # A server that was killed comes back with an earlier version than devices have.
-        return self._newest_version
 
     @property
     def finished(self) -> bool:
@@ -90,5 +84,4 @@ class AggregatorService(ParameterService):
             ValueError: the version is older than the one before.
         """
         self.half.adopt(parameters, version, time=time)
-        self._newest_version = max(self._newest_version, version)
         self._states.release()

@@ -17,6 +17,8 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
 from testbed.errors import RunError
 from testbed.telemetry.records import UpdateRow
+from testbed.training import computation
+from testbed.training.expected_pushes import ExpectedPushes
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
 from testbed.training.staleness_bound import StalenessBound
@@ -172,6 +174,7 @@ class ParameterService(Stateful):
         self._deals = settings.data.partition["kind"] == "stream"
         self._dealt = 0
         self._states = WorkerStates()
+        self._expected = ExpectedPushes(computation.legs(settings), asks=not self._broadcasts)
         # By worker: the version that it was sent last, and the bytes it has sent since its last row.
         self._sent: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}
@@ -202,6 +205,7 @@ class ParameterService(Stateful):
     def join(self, worker: int, time: float = 0.0) -> None:
         """Add a worker; workers are added in the order in which they come."""
         self._states.handle(Event.JOIN, worker)
+        self._expected.joined(worker)
         self._sent[worker] = None
         self._bytes[worker] = 0
         self._bound.joined(worker)
@@ -214,6 +218,7 @@ class ParameterService(Stateful):
         if self._states.handle(Event.LEAVE, worker) is State.GONE:
             return
         del self._sent[worker]
+        self._expected.gone(worker)
         self._silence.was_in_time(worker)
         self._forget(worker)
 
@@ -248,11 +253,6 @@ class ParameterService(Stateful):
             self._states.handle(Event.OFFER, worker)
         elif not self.is_asking(worker):
             self._silence.begins(worker, time)
-
-    @property
-    def _newest(self) -> int:
-        """The newest version that a worker may have been sent."""
-        return self.half.version
 
     def is_suspected(self, worker: int) -> bool:
         """Return True if the worker has been silent for too long, and still is."""
@@ -342,16 +342,15 @@ class ParameterService(Stateful):
             host_time: the same by the host's clock.
 
         Raises:
-            ValueError: the base version is not one that the worker can have, or the worker is gone.
+            ValueError: the worker cannot push that (``ExpectedPushes``), or is gone.
         """
         half, before = self.half, self.half.version
         self.count_late(worker, 0, push.payload_bytes)
         if self.finished:
             return
         again = self._states.handle(Event.PUSH, worker) is State.SUSPECTED
+        self._expected.pushed(worker, push.base_version, reported=push.update is None)
         if again or push.update is None:
-            if push.base_version > self._newest:
-                raise ValueError(f"base version {push.base_version} is ahead of {self._newest}")
             if not again:
                 half.finished(worker, push.base_version, time=time)
             delay = None
@@ -458,6 +457,7 @@ class ParameterService(Stateful):
 
     def answered(self, worker: int) -> int | None:
         """Note that a worker is sent the present version; return the one that it was sent before."""
+        self._expected.sent(worker, self.half.version)
         before, self._sent[worker] = self._sent[worker], self.half.version
         return before
 

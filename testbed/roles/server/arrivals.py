@@ -69,7 +69,10 @@ class Arrivals:
         Raises:
             WireError: it has no place in this run.
         """
-        number, workers = self._connections.identify(frame).number, self._connections.workers
+        identity, workers = self._connections.identify(frame), self._connections.workers
+        number = identity.number
+        if number in workers and identity.incarnation < workers[number].incarnation:
+            raise WireError(f"an earlier process of device {number} than the one that is connected")
         if self._quorum.workers_return and number in workers and self._phase.began is not None:
             # It was killed while its link was down, so that the end of its connection did not arrive.
             self._connections.close(workers[number], "it came back over another connection")
@@ -81,6 +84,7 @@ class Arrivals:
             self._evaluator.greeted(connection)
             return False
         self._connections.is_worker(connection, number)
+        connection.incarnation = identity.incarnation
         workers[number] = connection
         self._service.join(number, self._now())
         self._service.count(number, frame.size)

@@ -37,7 +37,7 @@ class Connection:
         opened: when it was opened, in seconds of CLOCK_MONOTONIC.
         device: the other device's number; None before the greeting.
         incarnation: how often the other device had been killed when the connection was made, if it is a
-            peer.
+            peer or a worker.
         received_bytes: bytes of all messages received.
         payload_bytes: bytes of the bodies of all pushes received.
         pushes: the number of pushes received.

@@ -1,0 +1,81 @@
+"""The pushes that may still come of each worker, so that no push is applied twice or out of nothing.
+
+Whatever the algorithm and the clock, a worker pushes for a version that it was sent, and for no earlier
+one afterwards: once, or, where it computes several updates before it asks again, as often as its legs
+say. It may report as late what it does not push. Anything else is a worker's error, or an attack.
+"""
+
+from collections.abc import Sequence
+
+from testbed.algorithms.worker_half import Leg
+from testbed.checkpoints.stateful import Stateful
+
+
+class ExpectedPushes(Stateful):
+    """What one server's workers may push."""
+
+    not_saved = frozenset({"_several", "_asks"})
+
+    def __init__(self, legs: Sequence[Leg], *, asks: bool) -> None:
+        """Begin without workers.
+
+        Args:
+            legs: those of the workers' half.
+            asks: True if workers ask for parameters; otherwise they are sent every version.
+        """
+        self._several = _most_before_asking(legs) if asks else 1
+        self._asks = asks
+        # By worker: the versions for which it may push, and how often.
+        self._left: dict[int, dict[int, int]] = {}
+
+    def joined(self, worker: int) -> None:
+        """Note that a worker is there, over a new connection: it was sent nothing."""
+        self._left[worker] = {}
+
+    def gone(self, worker: int) -> None:
+        """Note that a worker is gone."""
+        del self._left[worker]
+
+    def sent(self, worker: int, version: int) -> None:
+        """Note that a worker is sent a version."""
+        left = self._left[worker]
+        if self._asks:
+            left.clear()  # it has pushed before it asked
+        left[version] = self._several
+
+    def pushed(self, worker: int, version: int, *, reported: bool) -> None:
+        """Note a push for a version, or a report.
+
+        Args:
+            reported: True for a report that the worker has finished, without an update.
+
+        Raises:
+            ValueError: the worker cannot have computed it.
+        """
+        left = self._left[worker]
+        if version not in left:
+            what = "a report" if reported else "a push"
+            which = ", ".join(map(str, list(left)[-3:])) or "none yet"
+            raise ValueError(
+                f"{what} for version {version}, for which worker {worker} has nothing to push: it may "
+                f"push for {which}"
+            )
+        for earlier in [one for one in left if one < version and not self._asks]:
+            del left[earlier]
+        if reported:
+            return
+        if not left[version]:
+            raise ValueError(
+                f"one push more of worker {worker} for version {version} than it may make"
+            )
+        left[version] -= 1
+
+
+def _most_before_asking(legs: Sequence[Leg]) -> int:
+    """Return the most updates that a worker pushes between two legs that ask."""
+    most = since = 0
+    for leg in (*legs, *legs):
+        since += leg.pushes
+        most = max(most, since)
+        since = 0 if leg.asks else since
+    return most
