@@ -38,6 +38,7 @@ PHASES: Mapping[str, str] = {
     "finishing": "yellow",
     "completed": "text",
     "diverged": "semi-dark-red",
+    "disturbed": "dark-orange",
     "failed": "red",
     "interrupted": "orange",
 }

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Ended: TypeAlias = Literal["completed", "diverged", "interrupted", "failed"]
+Ended: TypeAlias = Literal["completed", "diverged", "disturbed", "interrupted", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,12 @@ STATES: Mapping[Ended, State] = MappingProxyType(
             "it has made all its updates, and its parameters or their loss are not finite numbers",
             complete=True,
             status=3,
+        ),
+        "disturbed": State(
+            "it has made all its updates under the virtual clock, and lost a device that its file does "
+            "not lose: the result is not the one that the file defines",
+            complete=True,
+            status=4,
         ),
         "failed": State("it could not go on", complete=False, status=1),
         "interrupted": State("a signal or a kill has stopped it", complete=False, status=1),

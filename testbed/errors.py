@@ -28,7 +28,7 @@ class DataError(TestbedError):
 
 
 class RunError(TestbedError):
-    """A run is not ``completed``: a role failed, every worker was lost, it diverged.
+    """A run is not ``completed``: a role failed, every worker was lost, it diverged, it was disturbed.
 
     The exit status is that of the run's end (``testbed.ended.STATES``).
     """

@@ -44,7 +44,8 @@ def run(
     """Run an experiment and write its report.
 
     The status is 0 if every run has completed, 3 if a run has diverged (its parameters or their loss
-    are not finite numbers), 1 if a run failed, and that of the signal if one has ended the runs.
+    are not finite numbers), 4 if one was disturbed (by the virtual clock it lost a device that its file
+    does not lose), 1 if a run failed, and that of the signal if one has ended the runs.
     """
     began = time.monotonic()
     serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)

@@ -51,7 +51,7 @@ def sweep(
     Simulations run side by side, one on each core, or on a Ray cluster; emulations one after the other.
     Started again, it goes on where it stopped: complete runs are kept, and new values of a key only add
     runs. The results are one table (results.parquet, results.csv) and figures, beside the run
-    directories. The status is 3 if a run has diverged, and 1 if one failed.
+    directories. The status is 3 if a run has diverged, 4 if one was disturbed, and 1 if one failed.
     """
     from testbed.display.many import ManyRuns
     from testbed.display.streams import results_of_runs, tell
@@ -79,8 +79,9 @@ def sweep(
         )
     if swept.failed:
         raise RunError(f"{swept.failures}; `testbed sweep {spec}` tries them once more")
-    if swept.diverged:
-        raise RunError(swept.divergences, STATES["diverged"].status)
+    if swept.worst is not None:
+        ended, told = swept.worst
+        raise RunError(told, STATES[ended].status)
 
 
 def show(swept: "Swept", as_json: bool) -> None:
@@ -91,7 +92,14 @@ def show(swept: "Swept", as_json: bool) -> None:
             "runs": len(swept.wanted),
             "complete": swept.complete,
             "failed": {job.title: job.result and job.result.reason for job in swept.failed},
-            "diverged": {run.directory.name: run.summary.reason for run in swept.diverged},
+            **{
+                ended: {
+                    run.directory.name: run.summary.reason
+                    for run in swept.others
+                    if run.summary.ended == ended
+                }
+                for ended in ("diverged", "disturbed")
+            },
             "table": [str(path) for path in swept.table],
             "figures": [str(path) for path in swept.figures],
         }

@@ -33,8 +33,8 @@ def run(
     """Carry out an experiment on the engine that it names, and return its runs.
 
     Ctrl-C ends the run, removes everything of it from this host but its directory, and is raised as
-    ``KeyboardInterrupt``; ``testbed resume`` goes on with it. A run that diverged is returned like the
-    others, with a ``RuntimeWarning``; its ``summary.ended`` is ``diverged``.
+    ``KeyboardInterrupt``; ``testbed resume`` goes on with it. A run that diverged, or was disturbed, is
+    returned like the others, with a ``RuntimeWarning``; its ``summary.ended`` says so.
 
     Args:
         experiment: an experiment, or the path of its file.
@@ -63,7 +63,7 @@ def run(
             raise KeyboardInterrupt(str(error)) from None
         raise
     runs = open_runs(carried_out.directory)
-    warn_of_diverged(runs)
+    warn_of_ends(runs)
     return runs
 
 
@@ -85,11 +85,11 @@ def simulate(
     return run(simulated, out=out, report=report, progress=progress)
 
 
-def warn_of_diverged(runs: Iterable[Run]) -> None:
-    """Warn of each run that diverged, at the caller of the library's function."""
+def warn_of_ends(runs: Iterable[Run]) -> None:
+    """Warn of each run that is complete and not ``completed``, at the caller of the function."""
     for run in runs:
-        if run.summary.ended == "diverged":
-            told = f"{run.id} diverged: {run.summary.reason}"
+        if run.summary.ended != "completed" and is_complete(run.summary.ended):
+            told = f"{run.id} {run.summary.ended}: {run.summary.reason}"
             warnings.warn(told, RuntimeWarning, stacklevel=3)
 
 

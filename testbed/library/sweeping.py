@@ -15,7 +15,7 @@ from testbed.experiment.sweep import describe, load_sweep, parse_sweep
 from testbed.library.experiment import Experiment
 from testbed.library.frames import frame
 from testbed.library.results import Run, Runs
-from testbed.library.running import in_main_thread, warn_of_diverged
+from testbed.library.running import in_main_thread, warn_of_ends
 from testbed.results.reading.run import Run as Recorded
 from testbed.sweeps import results as tables
 from testbed.sweeps import sweep as sweeping
@@ -164,7 +164,7 @@ def sweep(
             f"{swept.failures}; the same call tries them once more, and check=False returns the results"
         )
     found = Swept(swept, loaded.keys)
-    warn_of_diverged(found.runs)
+    warn_of_ends(found.runs)
     return found
 
 

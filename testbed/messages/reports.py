@@ -114,6 +114,13 @@ class EventReported:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceMissed:
+    """The virtual clock goes on without a device that no fault has struck."""
+
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSuspected:
     """A worker, silent for ``silent`` seconds, is left out from now on."""
 
@@ -308,6 +315,7 @@ RoleReport: TypeAlias = (
     | EvaluationLeftOut
     | VersionEvaluated
     | EventReported
+    | DeviceMissed
     | WorkerSuspected
     | WorkerWelcomed
     | DevicesUsed

@@ -202,6 +202,7 @@ class AgentEvents:
                 raise EndError("failed", f"the evaluator died: {how}; see {log}")
         else:
             records.lose_device(how)
+            records.disturb(device)
         records.event("warning", f"{device} {DIED}{how}", device)
 
     def misreported(self, device: str, error: Exception) -> None:

@@ -45,6 +45,7 @@ class Records:
         servers: what the servers have reported.
         deduplication: drops what a restored server reports again.
         training: when training began, in seconds of CLOCK_MONOTONIC; None before.
+        training_over: whether training has ended at all servers.
         finished: whether all servers have finished.
         peers: the ledgers of peers by name, from the coordinator's last report on.
         over_links: what passed each direction of a link; empty until the end.
@@ -103,7 +104,8 @@ class Records:
         ]
         self.deduplication = Deduplication(resumption.counts if resumption else None)
         self.training: float | None = None
-        self.finished = False
+        self.training_over = self.finished = False
+        self._virtual = plan.spec.clock == "virtual"
         self.last_loss: str | None = None
         self.peers: Mapping[str, dict[str, Any]] = {}
         self.over_links: dict[Direction, LinkCounts] = {}
@@ -189,6 +191,13 @@ class Records:
         self.outcome.workers_lost += 1
         self.last_loss = reason
 
+    def disturb(self, device: str) -> None:
+        """Note that a device was lost otherwise than by a fault, while it mattered to the result."""
+        outcome = self.outcome
+        over = self.training_over or self.finished
+        if self._virtual and not over and outcome.disturbed is None:
+            outcome.disturbed = f"{device} was lost after update {outcome.updates:,}"
+
     def finish(self, report: ServerFinished) -> None:
         """Take in a server's last report."""
         self.finished = self.servers.finishes(report)
@@ -212,6 +221,8 @@ class Records:
             self.earlier_seconds = outcome.last_update
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = self.progress.lost = mark.workers_lost
+        if self._virtual and mark.workers_lost:
+            outcome.disturbed = "a device was lost before the run was resumed"
         for row in kept.evaluations:
             outcome.evaluated(row)
 

@@ -12,6 +12,7 @@ from testbed.device_names import EVALUATOR_NAME
 from testbed.messages.reports import (
     CheckpointBegun,
     ConnectionClosed,
+    DeviceMissed,
     DevicesConnected,
     DevicesUsed,
     DiagnosticsReported,
@@ -100,6 +101,7 @@ class RoleReports:
             EvaluationLeftOut: evaluations.leave_out,
             VersionEvaluated: evaluations.take,
             EventReported: self._event_reported,
+            DeviceMissed: lambda report: records.disturb(devices.name(report.device)),
             WorkerSuspected: self._worker_suspected,
             WorkerWelcomed: self._worker_welcomed,
             DevicesUsed: self._devices_used,
@@ -218,6 +220,7 @@ class RoleReports:
         self._injection.server_ended(report.server)
         if not servers.ends(report.server):
             return  # workers train on with the other servers
+        self._records.training_over = True
         self._devices.ask(ReadProcessors())
         self._devices.training_ended()
         self._injection.release()

@@ -9,6 +9,7 @@ from testbed.channel import Channel
 from testbed.messages.codec import send
 from testbed.messages.reports import (
     ConnectionClosed,
+    DeviceMissed,
     DiagnosticsReported,
     EvaluationDue,
     EvaluationLeftOut,
@@ -57,6 +58,10 @@ class Report:
     def event(self, level: str, text: str, device: int | None = None) -> None:
         """Report an event; ``device`` is the number of the device that it is about."""
         self.send(EventReported(level, text, device))
+
+    def missed(self, device: int) -> None:
+        """Report that the virtual clock goes on without a device that no fault has struck."""
+        self.send(DeviceMissed(device))
 
     def row(self, row: UpdateRow, version: int) -> None:
         """Add a row of ``UPDATE`` that led to ``version``; many rows are sent at once."""

@@ -34,6 +34,8 @@ class Outcome:
         host_seconds: the same by the host's clock.
         first_update: seconds of the host's clock from the command to the first update.
         workers_lost: the number of workers that died.
+        disturbed: the first device that a run under the virtual clock lost otherwise than by a fault,
+            and when; None if there is none. Its result is then not the one that its file defines.
         iterations, accuracies, losses, measured: of each evaluation: the updates before it, the
             accuracy, the loss, and the value of the run's measure.
         parameters_sha256: the digest of the final parameters; None before they are known.
@@ -56,6 +58,7 @@ class Outcome:
     parameters_sha256: str | None = None
     finite: bool = True
     workers_lost: int = 0
+    disturbed: str | None = None
     suspected: int = 0
     welcomed: int = 0
 
@@ -105,6 +108,9 @@ class Outcome:
         elif not self.finite:
             self.ended = "diverged"
             self.reason = "not all of its parameters are finite numbers"
+        if self.disturbed is not None:
+            self.ended = "disturbed"
+            self.reason = f"not the result that the file defines: {self.disturbed}"
 
     def suspects(self, silent: float, time: float) -> tuple[str, str]:
         """Count a worker that is suspected; return the level and the text of an event.

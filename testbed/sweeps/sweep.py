@@ -7,7 +7,7 @@ one that ended early goes on from its last checkpoint, or from the beginning.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from testbed.ended import is_complete
+from testbed.ended import STATES, Ended, is_complete
 from testbed.experiment.sweep import Sweep
 from testbed.quantities import as_number
 from testbed.results.reading.run import Run
@@ -27,7 +27,8 @@ class Swept:
         folder: the folder of its runs, tables and figures.
         wanted: its runs.
         failed: the runs that were begun now and failed, with the reason.
-        diverged: the runs that diverged, whenever they were made.
+        others: the runs that are complete and not ``completed`` (they diverged, or were disturbed),
+            whenever they were made.
         caught: the number of the signal that ended the work early; None if it was finished.
         table, figures: the paths of the results; empty if no run has begun.
     """
@@ -35,7 +36,7 @@ class Swept:
     folder: Path
     wanted: tuple[Wanted, ...]
     failed: tuple[Job, ...] = ()
-    diverged: tuple[Run, ...] = ()
+    others: tuple[Run, ...] = ()
     caught: int | None = None
     table: tuple[Path, ...] = ()
     figures: tuple[Path, ...] = ()
@@ -53,11 +54,16 @@ class Swept:
         return f"{len(self.failed)} of {len(self.wanted)} runs failed; {first.title}: {reason}"
 
     @property
-    def divergences(self) -> str:
-        """A sentence on the runs that diverged."""
-        first = self.diverged[0]
-        of_all = f"{len(self.diverged)} of {as_number(len(self.wanted), 'run')}"
-        return f"{of_all} diverged; {first.directory.name}: {first.summary.reason}"
+    def worst(self) -> tuple[Ended, str] | None:
+        """The worst end of the ``others``, and a sentence on the runs with it; None without them."""
+        if not self.others:
+            return None
+        of = {run.summary.ended for run in self.others}
+        ended = [state for state in STATES if state in of][-1]
+        runs = [run for run in self.others if run.summary.ended == ended]
+        of_all = f"{len(runs)} of {as_number(len(self.wanted), 'run')}"
+        first = runs[0]
+        return ended, f"{of_all} {ended}; {first.directory.name}: {first.summary.reason}"
 
 
 def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = True) -> Swept:
@@ -94,8 +100,10 @@ def _with_results(swept: Swept, sweep: Sweep, figures: bool) -> Swept:
     table = write_table(found, sweep.keys, swept.folder)
     drawn = write_figures(found, sweep.keys, swept.folder / "figures") if figures else []
     each = {row.run.directory: row.run for row in found}
-    diverged = tuple(run for run in each.values() if run.ended == "diverged")
-    return replace(swept, diverged=diverged, table=tuple(table), figures=tuple(drawn))
+    others = tuple(
+        run for run in each.values() if run.ended != "completed" and is_complete(run.ended)
+    )
+    return replace(swept, others=others, table=tuple(table), figures=tuple(drawn))
 
 
 def _complete(one: Wanted) -> Run | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 STYLES: dict[State, str] = {
     "completed": "green",
     "diverged": "magenta",
+    "disturbed": "magenta",
     "running": "cyan",
     "interrupted": "yellow",
     "failed": "red",

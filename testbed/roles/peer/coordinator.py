@@ -161,6 +161,7 @@ class Coordinator:
             self._channels.gone.add(peer)
             self._service.lose(peer)
             if self._clock is not None:
+                self._report.missed(peer)
                 self._clock.remove(peer)
 
     # -- by the wall clock
@@ -277,6 +278,7 @@ class Coordinator:
         if told is None:
             text = f"it did not come back within {RETURN_TIMEOUT:g} s"
             self._report.event("warning", text, peer)
+            self._report.missed(peer)
             self._channels.gone.add(peer)
             return False
         self._note(peer, told)

@@ -186,7 +186,13 @@ class EmulatedWorkers:
         for worker in sorted(self.awaited):
             text = f"it did not come back to the server within {RETURN_TIMEOUT:g} s"
             self._report.event("warning", text, worker)
+            self._miss(worker)
         self.awaited.clear()
+
+    def _miss(self, worker: int) -> None:
+        """Report that the clock goes on without a worker, unless that changes no result any more."""
+        if not self._service.finished:
+            self._report.missed(worker)
 
     def is_read_now(self, connection: Connection) -> bool:
         """Return True if the clock waits for a connection, or has nothing to do with it."""
@@ -281,6 +287,7 @@ class EmulatedWorkers:
         """
         connection = self._connections.workers.get(worker)
         if connection is None:
+            self._miss(worker)
             return None
         leg = self._legs[self._received[worker] % len(self._legs)]
         pushes, asks = leg.pushes and not alone, self._asks and (leg.asks or alone)
@@ -301,6 +308,7 @@ class EmulatedWorkers:
             return None
         if connection not in self._connections.open or arrived is None:
             self.claims(worker)
+            self._miss(worker)
             return None
         self._received[worker] += 1
         self._connections.watch(connection)
@@ -396,10 +404,12 @@ class EmulatedWorkers:
             if time.monotonic() > deadline:
                 text = f"it did not come back within {RETURN_TIMEOUT:g} s"
                 self._report.event("warning", text, worker)
+                self._miss(worker)
                 return None
             self._wait()
         connection, sizes = self.killed_workers.remove(worker)
         if connection is None or connection not in self._connections.open:
+            self._miss(worker)
             return None
         self._connections.workers[worker] = connection
         self._connections.watch(connection)
