@@ -49,10 +49,12 @@ def read_file(path: Path, largest: int = LARGEST_TEXT, start: int = 0) -> bytes:
         OSError: it is no regular file, it has more than ``largest`` bytes, or it cannot be read.
     """
     with os.fdopen(open_file(path), "rb") as file:
-        if os.fstat(file.fileno()).st_size - start > largest:
+        size = os.fstat(file.fileno()).st_size - start
+        if size > largest:
             raise OSError(errno.EFBIG, f"it is larger than {largest >> 20:,} MiB")
         file.seek(start)
-        return file.read(largest)
+        # Python allocates as much as is asked for.
+        return file.read(max(0, size))
 
 
 def parse_json(text: bytes | str) -> Any:

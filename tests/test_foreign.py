@@ -1,6 +1,7 @@
 """Files that another user may have written are read with limits; their text is printed safely."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def test_only_regular_files_are_read_and_nothing_is_waited_for(tmp_path: Path) -
         read_file(Path("/dev/zero"))
     with pytest.raises(FileNotFoundError):
         read_file(tmp_path / "nothing")
+
+
+def test_no_more_memory_is_taken_than_a_file_has(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    tracemalloc.start()
+    read_file(tmp_path / "file", 1 << 32)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
 
 
 def test_a_file_larger_than_the_limit_is_not_read(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from testbed.checkpoints.values import Array, decode, encode
+from testbed.checkpoints.values import Array, decode, dtype_of, encode
 from testbed.foreign import open_file
 
 MAGIC = b"testbed checkpoint 1\n"
@@ -180,11 +180,9 @@ def _read_state(content: bytes | bytearray, types: Collection[type]) -> Any:
         raise ValueError("it is cut off")
     arrays: list[Array] = []
     for name, shape in head["arrays"]:
-        dtype = np.dtype(name)
-        if dtype.kind not in "biuf" or any(
-            type(length) is not int or length < 0 for length in shape
-        ):
-            raise ValueError("it has an array of no type of ours")
+        dtype = dtype_of(name)
+        if any(type(length) is not int or length < 0 for length in shape):
+            raise ValueError("it has an array without a shape")
         count = math.prod(shape)
         # Copied: the array is written to later, and must not keep the whole file in memory.
         arrays.append(np.frombuffer(content, dtype, count, at).reshape(shape).copy())

@@ -5,6 +5,7 @@ that names its kind. An array or an object that occurs twice is stored once, and
 read. Reading never makes objects of any other class than the named ones.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+_NUMBERS = re.compile(r"[<>|=][biuf](1|2|4|8|16)")
 
 
 def encode(value: object, types: Collection[type]) -> tuple[Any, list[Array]]:
@@ -38,6 +40,16 @@ def decode(tree: Any, arrays: Sequence[Array], types: Collection[type]) -> Any:
         ValueError: there is a kind of value or a class in it that is not known here.
     """
     return _Decoding(arrays, {kind.__name__: kind for kind in types}).of(tree)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return the type of numbers that is called so; raise ValueError for another name.
+
+    numpy reads some names as Python.
+    """
+    if not isinstance(name, str) or not _NUMBERS.fullmatch(name):
+        raise ValueError(f"a checkpoint holds numbers of the type {str(name)[:20]!r}")
+    return np.dtype(name)
 
 
 class _Encoding:
@@ -105,7 +117,7 @@ class _Decoding:
         self._kinds: dict[str, Callable[[Any], Any]] = {
             "array": lambda at: self._arrays[at],
             "same": lambda at: self._objects[at],
-            "scalar": lambda content: np.dtype(content[0]).type(content[1]),
+            "scalar": lambda content: dtype_of(content[0]).type(content[1]),
             "dict": lambda items: {self.of(key): self.of(item) for key, item in items},
             "object": self._object,
         }

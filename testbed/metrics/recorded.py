@@ -21,7 +21,7 @@ from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.units import UNLIMITED, parse_limit
 from testbed.foreign import parse_json, read_file
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
-from testbed.results.reading.records import Event
+from testbed.results.reading.records import Event, Summary
 from testbed.results.reading.run import Run
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.telemetry.records import UPDATE
@@ -141,6 +141,7 @@ class Recorded:
         try:
             path = self.run.directory / "summary.json"
             content: dict[str, Any] = parse_json(read_file(path))
+            Summary.model_validate(content)
         except (OSError, ValueError):
             content = self.run.summary.model_dump(mode="json")
         return content

@@ -15,6 +15,7 @@ from testbed.metrics.initial import of_recorded
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import LAYERS, STATES, RunState
 from testbed.metrics.uplinks import UplinkMeter
+from testbed.results.reading.journals import whole
 from testbed.results.reading.run import Run
 from traffic.counters import COUNTS
 
@@ -112,8 +113,12 @@ class ReplayedRun:
         return self._finished
 
     def advance(self, now: float) -> None:
-        """Move to a moment, in seconds since training began; after the end, to the final values."""
-        with self.lock:
+        """Move to a moment, in seconds since training began; after the end, to the final values.
+
+        Raises:
+            NoRunError: the run's files contradict each other.
+        """
+        with self.lock, whole(self._recorded.run.directory):
             self._take_in(now)
             if now >= self.duration and not self._finished:
                 self._finish()
@@ -250,7 +255,8 @@ def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:
     """Prepare several runs for a replay at the same time.
 
     Raises:
-        SpecError: two of them have the same name, so that their series could not be told apart.
+        SpecError: two of them have the same name, so that their series could not be told apart, or one
+            cannot be read.
     """
     seen: dict[tuple[str, str], Run] = {}
     for run in runs:
@@ -261,4 +267,9 @@ def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:
                 "one of them at a time"
             )
         seen[key] = run
-    return [ReplayedRun(run) for run in runs]
+    return [_replayed(run) for run in runs]
+
+
+def _replayed(run: Run) -> ReplayedRun:
+    with whole(run.directory):
+        return ReplayedRun(run)

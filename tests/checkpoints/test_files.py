@@ -49,13 +49,17 @@ def other_array(path: Path) -> None:
     _written(path, b'{"state": {"array": 0}, "arrays": [["|O", [1]]]}')
 
 
+def numbers_in_python(path: Path) -> None:
+    _written(path, b'{"state": {"array": 0}, "arrays": [["<f8,(,)f4", [1]]]}')
+
+
 def _written(path: Path, head: bytes) -> None:
     """Write a checkpoint of version 9 whose checksum is right."""
     content = struct.pack("<QQ", 9, len(head)) + head
     path.write_bytes(MAGIC + struct.pack("<IQ", zlib.crc32(content), len(content)) + content)
 
 
-DAMAGES = (pipe, folder, link, cut_off, nested, no_state, other_array)
+DAMAGES = (pipe, folder, link, cut_off, nested, no_state, other_array, numbers_in_python)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

@@ -8,11 +8,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from testbed.cli import results
 from testbed.cli.top import Board
 from testbed.errors import SpecError
+from testbed.metrics.replay import replayed
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
 from testbed.runs import running
@@ -151,3 +154,21 @@ def test_reports_and_resumptions_of_other_users_runs_are_refused(
     with pytest.raises(SpecError, match="belongs to user 65534: resume it as that user"):
         left([Run.load(good)], whole=False)
     assert target.read_text() == "root's"
+
+
+def test_diagnostics_of_another_type_are_told_in_a_sentence(root: Path) -> None:
+    (bad,) = root.glob("*/*/bad")
+    manifest = json.loads((bad / "manifest.json").read_text())
+    manifest["diagnostics"] = [{"name": "gap", "meaning": "a gap"}]
+    (bad / "manifest.json").write_text(json.dumps(manifest))
+    parquet.write_table(pa.table({"iteration": [1], "gap": [[1.0]]}), bad / "diagnostics.parquet")
+    with pytest.raises(NoRunError, match="/diagnostics cannot be read"):
+        results.show(str(bad), root)
+
+
+def test_a_replay_of_files_of_other_types_is_refused_in_a_sentence(root: Path) -> None:
+    (bad,) = root.glob("*/*/bad")
+    sections = ("devices", "dataset", "model", "training", "network", "algorithms")
+    (bad / "spec.yaml").write_text("\n".join(f"{name}: [x]" for name in sections))
+    with pytest.raises(SpecError, match="/bad cannot be read"):
+        replayed([Run.load(bad)])

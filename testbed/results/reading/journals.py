@@ -83,6 +83,7 @@ def whole(path: Path) -> Iterator[None]:
         OSError,
         ValueError,
         TypeError,
+        AttributeError,
         LookupError,
         ArithmeticError,
         RecursionError,

@@ -238,7 +238,9 @@ class Run:
         """The algorithm's own numbers by their names, each with a value for each update so far."""
         names = [one.name for one in self.manifest.diagnostics]
         table = read_columns(self.directory, "diagnostics", names)
-        return {name: table.column(name).to_numpy() for name in table.column_names}
+        with whole(self.directory / "diagnostics"):
+            columns = {name: table.column(name).cast("float64") for name in table.column_names}
+            return {name: column.to_numpy() for name, column in columns.items()}
 
     @cached_property
     def over_links(self) -> tuple[LinkUse, ...]:
