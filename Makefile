@@ -7,6 +7,7 @@ SPEC ?= experiments/quickstart.yaml
 RUNTIME ?=
 CHAOS ?= 1-10
 MIXTURES ?= 1-100
+INPUTS ?= 10000
 RESUMPTIONS ?= 1-10
 KERNELS ?= debian12,backports
 ROWS ?=
@@ -197,6 +198,11 @@ chaos: install ## strike 50 workers, then 8 peers, with random faults, and check
 .PHONY: fuzz
 fuzz: install ## plan, simulate and emulate experiment files over every key of the schema: FUZZ="--plan 100 --simulate 10 --emulate 0"
 	$(BIN)/python -m bench.fuzz.specs $(FUZZ)
+
+.PHONY: fuzz-readers
+fuzz-readers: install ## give mutated files to the readers of captures and graphs, which must read or refuse them: INPUTS=1000000
+	nice -n 19 $(BIN)/python -m bench.fuzz captures --inputs $(INPUTS)
+	nice -n 19 $(BIN)/python -m bench.fuzz graphs --inputs $(INPUTS)
 
 mixtures: install ## simulate random faults that overlap, emulate half of them, and compare to the bit: MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)

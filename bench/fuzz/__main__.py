@@ -1,0 +1,7 @@
+"""``python -m bench.fuzz``."""
+
+import sys
+
+from bench.fuzz.readers import main
+
+sys.exit(main())

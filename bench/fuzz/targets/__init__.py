@@ -1,0 +1,1 @@
+"""The readers that are fuzzed, a module each; see ``bench.fuzz.readers``."""
