@@ -13,6 +13,7 @@ from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import Inputs
 from testbed.learning.losses import CLASSIFICATION, NEXT_TOKEN
 from testbed.learning.models import FAST, MODELS, SMALLEST, Model, structure
+from testbed.plugins.names import place_of, said
 
 BUILT_IN = frozenset(MODELS)
 
@@ -74,6 +75,9 @@ def describe(model: str | Model, inputs: Inputs, loss: str | None = None) -> Des
     except SpecError:
         raise
     except Exception as error:  # a plug-in's function may raise anything
+        own = place_of(error)
+        if own is not None:
+            raise SpecError(f"model {model} fails with {inputs}: {own}: {said(error)}") from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         what = "images of" if inputs.are_images else "examples of"
         raise SpecError(

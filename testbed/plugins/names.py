@@ -4,11 +4,13 @@ import hashlib
 import importlib
 import inspect
 import sys
+import traceback
 from abc import ABCMeta
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from testbed.errors import SpecError
@@ -33,20 +35,66 @@ def find(name: str, built_in: Mapping[str, Any], group: str) -> Any:
             f"an entry point of this name in the group {group}; code of your own is `module:name`"
         )
     module, _, attribute = path.partition(":")
+    _check_allowed(name, module)
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:
+    except ModuleNotFoundError as error:
+        raise SpecError(
+            f"'{name}': the module {module} cannot be imported: {said(error)}; list a file beside the "
+            "experiment under `plugins`, or install the package"
+        ) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         # What an own module raises while it is imported is as much a mistake in it as a wrong name.
         raise SpecError(
-            f"'{name}': the module {module} cannot be imported: {type(error).__name__}: {error}; list "
-            "a file beside the experiment under `plugins`, or install the package"
+            f"'{name}': the module {module} cannot be imported: {said(error)}"
         ) from error
     for part in attribute.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
             raise SpecError(f"'{name}': the module {module} has no '{attribute}'") from None
+        # `package:os.system` is as little the package's as `os:system` is.
+        if isinstance(found, ModuleType):
+            _check_allowed(name, found.__name__)
+        elif inspect.isroutine(found) or inspect.isclass(found):
+            _check_allowed(name, found.__module__ or module)
     return found
+
+
+def _check_allowed(name: str, module: str) -> None:
+    """Check that a module may have plug-ins: it is no part of Python itself.
+
+    Raises:
+        SpecError: it is.
+    """
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names or top == "__main__":
+        raise SpecError(
+            f"'{name}': {top} is a part of Python, and an experiment file may name only what is in a "
+            "file under `plugins` or in a package that is installed: write a function of your own"
+        )
+
+
+def place_of(error: BaseException) -> str | None:
+    """Return the file and line of a plug-in's file that raised an error; None if other code did.
+
+    What torch raises may be the fault of the data: a layer that does not take them.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or "<plug-in>" not in frames[-1].filename:
+        return None
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+
+
+def said(error: BaseException) -> str:
+    """Return the kind of an error and its text, which code of users may be unable to give."""
+    try:
+        text = str(error)
+    except BaseException as other:  # of a plug-in's class anything may come
+        text = f"(its text cannot be had: {type(other).__name__})"
+    return f"{type(error).__name__}: {text}"
 
 
 def check_complete(name: str, found: ABCMeta) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from testbed.errors import SpecError
+from testbed.plugins.names import said
 
 _INSTALLED: dict[str, str] = {}
 """The text of each module that was made here, as global as ``sys.modules`` is."""
@@ -81,18 +82,18 @@ def _execute(source: PluginSource) -> None:
     sys.modules[source.module] = module
     try:
         exec(compile(source.text, file, "exec"), module.__dict__)
-    except Exception as error:
+    except BaseException as error:
         if before is None:
             del sys.modules[source.module]
         else:
             sys.modules[source.module] = before
-        raise SpecError(
-            f"{source.module}.py{_line(error, file)}: {type(error).__name__}: {error}"
-        ) from error
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise SpecError(f"{source.module}.py{_line(error, file)}: {said(error)}") from error
     _INSTALLED[source.module] = source.text
 
 
-def _line(error: Exception, file: str) -> str:
+def _line(error: BaseException, file: str) -> str:
     """Return ``, line N`` for the last line of the file that led to an error."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"

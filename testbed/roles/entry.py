@@ -30,6 +30,7 @@ from testbed.learning.learner import Learner
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
+from testbed.plugins.names import said
 from testbed.roles.evaluation.evaluator import evaluate
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import PacedTimes
@@ -154,11 +155,10 @@ class _Role:
         }
         try:
             roles[arguments["role"]]()
-        except Exception as error:
+        except BaseException as error:  # a plug-in may raise anything, or call sys.exit
             if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()
-            kind = "" if isinstance(error, TestbedError) else f"{type(error).__name__}: "
-            text = f"{kind}{error}"[:1000]
+            text = (str(error) if isinstance(error, TestbedError) else said(error))[:1000]
             send(self.report, EventReported("error", text, number))
             return FAILED
         return 0

@@ -200,6 +200,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
     return {
         **_plan_entries(plan),
         "workers": plan.settings.workers,
+        "served": plan.served,
         "classes": _classes(plan),
         "links": link_records.unprobed(plan),
         "network": _graph(plan),

@@ -27,6 +27,7 @@ from testbed.learning.losses import Evaluated
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
 from testbed.planning.plan import Plan
+from testbed.plugins.names import said
 from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
@@ -114,18 +115,20 @@ class SimulatedRun:
             except OSError as error:
                 self._recording.log.give_back_reserve()
                 outcome.ended, outcome.reason = "failed", explain(error, self._directory)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a plug-in may raise anything, or call sys.exit
                 self._fail(error)
             return self._write_end()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Note that the run failed by an error of the testbed itself, and keep its traceback."""
         path = self._directory / "traceback.txt"
         with contextlib.suppress(OSError):
             path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         outcome = self._recording.outcome
         outcome.ended = "failed"
-        outcome.reason = f"the simulator: {type(error).__name__}: {error}; see {path}"
+        outcome.reason = f"the simulator: {said(error)}; see {path}"
 
     def _load(self) -> None:
         settings = self._settings

@@ -50,7 +50,7 @@ def test_what_is_a_plugin(package: Path) -> None:
             "there is no 'other': it is none of own, and no installed package has an entry point",
         ),
         ("nowhere:Rule", "the module nowhere cannot be imported: ModuleNotFoundError"),
-        ("json:Rule", "the module json has no 'Rule'"),
+        ("pydantic:Rule", "the module pydantic has no 'Rule'"),
     ],
 )
 def test_a_name_of_nothing_is_refused(name: str, message: str) -> None:

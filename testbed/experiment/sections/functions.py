@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, ValidationInfo, create_model
+from pydantic import AfterValidator, TypeAdapter, ValidationInfo, create_model
+from pydantic.errors import PydanticSchemaGenerationError
 
 from testbed.errors import SpecError
 from testbed.experiment.sections.section import FOLDER, Section
@@ -63,6 +64,14 @@ def section_of(name: str, function: Callable[..., Any], base: type[S], given: in
             continue
         known = parameter.annotation is not parameter.empty
         default = ... if parameter.default is parameter.empty else parameter.default
+        if known and not _is_plain(parameter.annotation):
+            if default is ...:
+                raise SpecError(
+                    f"'{name}': the argument {parameter.name} is of the type "
+                    f"{parameter.annotation}, which no key can be: give it a default, or write a "
+                    "function of your own around it"
+                )
+            continue  # a tensor of weights, for example: it keeps its default
         if isinstance(default, Path):
             default = str(default)
         own[parameter.name] = (_plain(parameter.annotation) if known else Any, default)
@@ -80,6 +89,15 @@ def section_of(name: str, function: Callable[..., Any], base: type[S], given: in
                 f"'{name}': the argument {argument} can be no key: give it another name"
             )
     return create_model(base.__name__, __base__=base, name=(str, ...), **own)
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Return True if a value of an experiment file can be of this type."""
+    try:
+        TypeAdapter(annotation)
+    except PydanticSchemaGenerationError:
+        return False
+    return True
 
 
 def _plain(annotation: Any) -> Any:

@@ -203,6 +203,7 @@ class Manifest(_Record):
     engine: Literal["emulation", "simulation"] = "emulation"
     clock: Literal["wall", "virtual"] = "wall"
     workers: Whole
+    served: bool | None = None
     classes: tuple[DeviceClass, ...] = ()
     links: Links | None = None
     network: Graph | None = None
