@@ -218,3 +218,11 @@ def test_hardware_without_a_time_to_compute_is_refused(tmp_path: Path) -> None:
     devices = "devices: {workers: 2, classes: [{name: a, share: 100%, hardware: pi}]}\n"
     told = refused(tmp_path, "compute: {mean: 1ms}\n", devices)
     assert told.startswith("devices.classes.0.hardware: 'pi' is not one of server-core, phone")
+
+
+@pytest.mark.parametrize("key", ["delay", "jitter", "loss", "queue"])
+@pytest.mark.parametrize("text", ["{}", "{up: null, down: null}"])
+def test_two_directions_without_a_value_are_read_as_such_again(
+    tmp_path: Path, key: str, text: str
+) -> None:
+    assert read(tmp_path, f"network: {{{key}: {text}}}\n").shapes_of(None) == (Shape(), Shape())

@@ -65,7 +65,7 @@ class Sizes(Section):
     @model_serializer(mode="wrap")
     def _short_form(self, handler: SerializerFunctionWrapHandler) -> Any:
         data = handler(self)
-        return data["up"] if self.up == self.down else _given(data)
+        return data["up"] if self.up == self.down is not None else _given(data)
 
 
 def _plain_if_up_only(section: Durations | Percentages, data: dict[str, Any]) -> Any:
