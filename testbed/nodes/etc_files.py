@@ -5,6 +5,8 @@ reach, so a look-up of another name has to fail at once, and not after the resol
 seconds.
 """
 
+import contextlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from testbed.nodes import linux
 HOSTS, HOST_NAME = "hosts", "hostname"
 _RESOLVER = "resolv.conf"
 _SOURCES = "nsswitch.conf"
+_LONGEST = 1 << 22
+"""Bytes of a file that are read; a device has some 30 in /etc/hosts."""
 _FOLDER = "/sys"
 """A folder of every host: the files are made in a file system that is mounted there for a moment."""
 
@@ -58,18 +62,39 @@ def write(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
     return found
 
 
-def cover(files: Mapping[str, str]) -> None:
+def cover(files: Mapping[str, str], folder: Path | None = None) -> None:
     """Let files take the place of those in /etc, in this process's mount namespace.
 
     A file that /etc does not have stays away: without it the C library takes what these files say.
 
+    Args:
+        folder: where they are made; None for a file system of their own, that is nowhere else.
+
     Raises:
         OSError: this process may not mount anything.
     """
-    linux.mount("tmpfs", _FOLDER, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
-    try:
-        for place, path in write(Path(_FOLDER), files).items():
-            if Path(place).exists():
-                linux.mount(str(path), place, "", linux.MS_BIND)
-    finally:
-        linux.unmount(_FOLDER)
+    if folder is None:
+        linux.mount("tmpfs", _FOLDER, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+        try:
+            cover(files, Path(_FOLDER))
+        finally:
+            linux.unmount(_FOLDER)
+        return
+    for place, path in write(folder, files).items():
+        if Path(place).exists():
+            linux.mount(str(path), place, "", linux.MS_BIND)
+
+
+def of_root(root: Path) -> dict[str, str]:
+    """Return the files that ``cover`` has put into the /etc of a process.
+
+    Args:
+        root: the root folder of the process, in /proc.
+    """
+    found: dict[str, str] = {}
+    for name in (HOSTS, HOST_NAME, _RESOLVER, _SOURCES):
+        with contextlib.suppress(FileNotFoundError):
+            file = os.open(root / "etc" / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(file, "rb") as opened:
+                found[name] = opened.read(_LONGEST).decode(errors="replace")
+    return found

@@ -27,6 +27,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,20 +37,42 @@ from testbed.messages.events import LibrariesLoaded, ProcessExited, ProcessStart
 from testbed.messages.processes import FORK_REQUESTS, ForkRole, SignalRole
 from testbed.nodes import entering, etc_files, linux
 from testbed.nodes.child_exits import ChildExits
+from testbed.nodes.confinement import confine, needed, seclude
 from testbed.nodes.role_output import RoleOutput
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What nodes that are made here find.
+
+    Attributes:
+        files: contents of the files in /etc that they share, by their names there.
+        read: paths of the host's files that roles read.
+    """
+
+    files: Mapping[str, str]
+    read: Sequence[str]
+
+    def prepare(self) -> tuple[Path, ...]:
+        """Prepare this process's mount namespace; return what nodes see of folders that are hidden."""
+        etc_files.cover(self.files)
+        shown = needed(self.read)
+        seclude(shown)
+        return shown
+
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
 """A node's function: takes its arguments and the channel for reports; returns the exit status."""
 
 
-def serve(control: Channel, load: Callable[[], Role], files: Mapping[str, str]) -> None:
+def serve(control: Channel, load: Callable[[], Role], surroundings: Surroundings | None) -> None:
     """Serve requests until the other end of ``control`` closes.
 
     It answers with events of nodes, in which process ids are as seen from here; either
     ``LibrariesLoaded`` or ``RunFailed`` comes once.
 
     Args:
-        files: contents of the files in /etc that nodes made here share, by their names there.
+        surroundings: of the nodes that are made here; None if nodes are containers.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     if os.getpid() == 1:
@@ -59,11 +82,11 @@ def serve(control: Channel, load: Callable[[], Role], files: Mapping[str, str]) 
     gc.disable()
     try:
         role = load()
+        shown = () if surroundings is None else surroundings.prepare()
     except Exception as error:
         traceback.print_exc()
         send(control, RunFailed(f"{type(error).__name__}: {error}"[:2000]))
         return
-    etc_files.cover(files)
     # Objects made so far are shared by all children; a collection in a child would write to each of
     # them and so copy their pages.
     gc.freeze()
@@ -113,6 +136,7 @@ def serve(control: Channel, load: Callable[[], Role], files: Mapping[str, str]) 
                         request,
                         received.descriptors,
                         role,
+                        shown,
                         own_pids=own_pids,
                         forget=forget,
                     )
@@ -136,6 +160,7 @@ def _start(
     request: ForkRole,
     descriptors: Sequence[int],
     role: Role,
+    shown: Sequence[Path],
     *,
     own_pids: int,
     forget: Callable[[], None],
@@ -148,7 +173,7 @@ def _start(
         FileNotFoundError: the container that it should enter has ended.
     """
     try:
-        return _fork(request, descriptors, role, own_pids=own_pids, forget=forget)
+        return _fork(request, descriptors, role, shown, own_pids=own_pids, forget=forget)
     finally:
         for fd in descriptors:
             os.close(fd)
@@ -158,6 +183,7 @@ def _fork(
     request: ForkRole,
     descriptors: Sequence[int],
     role: Role,
+    shown: Sequence[Path],
     *,
     own_pids: int,
     forget: Callable[[], None],
@@ -182,7 +208,7 @@ def _fork(
             forget()
             _begin_anew()
             if first is None:
-                _contain(request.device, descriptors[1:])
+                _contain(request.device, descriptors[1:], shown)
             else:
                 entering.enter(first)
             status = role(request.role, Channel.from_descriptor(descriptors[0]))
@@ -205,8 +231,8 @@ def _begin_anew() -> None:
     os.setsid()
 
 
-def _contain(device: str, descriptors: Sequence[int]) -> None:
-    """Turn the forked process into a node: control groups, namespaces and host name."""
+def _contain(device: str, descriptors: Sequence[int], shown: Sequence[Path]) -> None:
+    """Turn the forked process into a node: control groups, namespaces, host name, confinement."""
     network, *groups = descriptors
     for group in groups:
         os.write(group, b"0")
@@ -215,6 +241,5 @@ def _contain(device: str, descriptors: Sequence[int]) -> None:
     os.close(network)
     linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
-    linux.mount_proc()
     socket.sethostname(device)
-    etc_files.cover(etc_files.own(device))
+    confine(device, shown)

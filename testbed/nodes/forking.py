@@ -28,7 +28,7 @@ class ForkServer:
         own: Channel,
         *,
         apart: bool,
-        files: Mapping[str, str] | None = None,
+        surroundings: fork_server.Surroundings | None = None,
     ) -> None:
         """Fork the server; the calling process must have one thread.
 
@@ -36,7 +36,7 @@ class ForkServer:
             load: ``entry``, a "module:function" that makes the ``Role`` from ``arguments``.
             own: the caller's own channel, closed in the server so that it ends with the caller.
             apart: True for a pid namespace of its own, so that the kernel ends all nodes with it.
-            files: see ``fork_server.serve``.
+            surroundings: see ``fork_server.serve``.
         """
         self.channel, theirs = Channel.pair()
         self._apart = apart
@@ -55,7 +55,7 @@ class ForkServer:
             fork_server.serve(
                 theirs,
                 lambda: entry_point.resolve(load["entry"])(load["arguments"]),
-                files or {},
+                surroundings,
             )
         except BaseException:
             traceback.print_exc()

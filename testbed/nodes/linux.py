@@ -37,7 +37,19 @@ _PR_SET_NO_NEW_PRIVS = 38
 _NS_GET_USERNS = 0xB701
 _NS_GET_OWNER_UID = 0xB704
 
+_MOUNT_SETATTR = 442
+"""The number of the system call, on every architecture."""
+_AT_WORKING_FOLDER, _AT_RECURSIVE = -100, 0x8000
+_ATTRIBUTE_READ_ONLY, _ATTRIBUTE_NO_SET_USER_ID = 0x1, 0x2
+_CAPABILITY_VERSION = 0x20080522
+
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _MountAttributes(ctypes.Structure):
+    """``struct mount_attr`` of mount_setattr(2)."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user"))
 
 
 def _checked(result: int, call: str) -> None:
@@ -56,11 +68,15 @@ def setns(fd: int, kind: int) -> None:
     _checked(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), f"setns({kind:#x})")
 
 
-def mount(source: str, target: str, filesystem: str, flags: int = 0) -> None:
-    """Call mount(2) without data."""
+def mount(source: str, target: str, filesystem: str, flags: int = 0, options: str = "") -> None:
+    """Call mount(2)."""
     _checked(
         _libc.mount(
-            source.encode(), target.encode(), filesystem.encode(), ctypes.c_ulong(flags), None
+            os.fsencode(source),
+            os.fsencode(target),
+            filesystem.encode(),
+            ctypes.c_ulong(flags),
+            options.encode() or None,
         ),
         f"mount {filesystem or source} on {target}",
     )
@@ -68,7 +84,30 @@ def mount(source: str, target: str, filesystem: str, flags: int = 0) -> None:
 
 def unmount(target: str) -> None:
     """Take a file system off its folder; what was mounted from it elsewhere stays there."""
-    _checked(_libc.umount2(target.encode(), ctypes.c_int(_MNT_DETACH)), f"umount {target}")
+    _checked(_libc.umount2(os.fsencode(target), ctypes.c_int(_MNT_DETACH)), f"umount {target}")
+
+
+def make_read_only(folder: str) -> None:
+    """Make a mounted file system and those below it read-only here, and their programs gain nothing."""
+    wanted = _MountAttributes(_ATTRIBUTE_READ_ONLY | _ATTRIBUTE_NO_SET_USER_ID, 0, 0, 0)
+    arguments = (_AT_WORKING_FOLDER, os.fsencode(folder), _AT_RECURSIVE)
+    size = ctypes.c_size_t(ctypes.sizeof(wanted))
+    done = _libc.syscall(_MOUNT_SETATTR, *arguments, ctypes.byref(wanted), size)
+    _checked(done, f"mount_setattr {folder}")
+
+
+def give_up_capabilities() -> None:
+    """Give up every capability for good: no program can regain one, whoever's it is."""
+    _drop_bounding_set()
+    head = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    _checked(_libc.capset(head, (ctypes.c_uint32 * 6)()), "capset")
+    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+
+
+def _drop_bounding_set() -> None:
+    capability = 0
+    while _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        capability += 1  # until the kernel knows no more capabilities
 
 
 def die_with_parent(signal_number: int, parent: int | None = None) -> None:
@@ -120,9 +159,7 @@ def give_up_privileges(user: int, group: int, groups: Sequence[int] = ()) -> Non
     Raises:
         OSError: the calling process may not change its user.
     """
-    capability = 0
-    while _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
-        capability += 1  # until the kernel knows no more capabilities
+    _drop_bounding_set()
     os.setgroups(groups)
     os.setresgid(group, group, group)
     os.setresuid(user, user, user)

@@ -10,6 +10,7 @@ from testbed.errors import HostError
 from testbed.messages.events import NodeEvent
 from testbed.nodes import control_group, etc_files, linux
 from testbed.nodes.control_group import ControlGroup
+from testbed.nodes.fork_server import Surroundings
 from testbed.nodes.forking import ForkServer
 from testbed.nodes.interface import Device
 
@@ -25,14 +26,16 @@ class NamespaceNodes:
         load: Mapping[str, Any],
         not_theirs: Channel,
         addresses: Mapping[str, str],
+        read: Sequence[str],
     ) -> None:
         """Fork the fork server, which gets the arguments, and make the run's control group.
 
         Args:
             addresses: of the devices, by their names, for their /etc/hosts.
+            read: paths of the host's files that roles read.
         """
-        files = etc_files.shared(addresses)
-        self._fork_server = ForkServer(load, not_theirs, apart=True, files=files)
+        found = Surroundings(etc_files.shared(addresses), read)
+        self._fork_server = ForkServer(load, not_theirs, apart=True, surroundings=found)
         self._group = control_group.create()
         self._account = control_group.create_account(self._group)
         self._networks: dict[str, int] = {}

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from testbed.nodes import entering, linux, terminal_job
+from testbed.nodes import entering, etc_files, linux, terminal_job
 from testbed.nodes.terminal_job import Terminal
 
 NO_PROGRAM, NOT_EXECUTABLE = 127, 126
@@ -70,14 +70,15 @@ class Place:
         namespaces: descriptors of the namespaces to enter, by their names in /proc.
         container: id of the first process of the container to enter besides its pid namespace, with its
             control groups and as its user; None for other places.
-        own_proc: True to mount the pid namespace's /proc in a mount namespace of its own.
+        own_files: None, or the contents of files in /etc by their names there, for a mount namespace of
+            its own with the pid namespace's /proc.
         host_name: the host name to give to a uts namespace of its own; None for none.
     """
 
     agent: int
     namespaces: Mapping[str, int] = field(default_factory=dict)
     container: int | None = None
-    own_proc: bool = False
+    own_files: Mapping[str, str] | None = None
     host_name: str | None = None
 
 
@@ -190,10 +191,11 @@ class _Visit:
         for name, kind in _KINDS.items():
             if name in place.namespaces:
                 linux.setns(place.namespaces[name], kind)
-        if place.own_proc:
+        if place.own_files is not None:
             linux.unshare(linux.CLONE_NEWNS)
             linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
             linux.mount_proc()
+            etc_files.cover(place.own_files)
         if place.host_name is not None:
             linux.unshare(linux.CLONE_NEWUTS)
             socket.sethostname(place.host_name)

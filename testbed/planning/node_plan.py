@@ -27,11 +27,11 @@ def image_name(plan: Plan) -> str:
 
 
 def chosen(plan: Plan) -> dict[str, Any]:
-    """Return the nodes' runtime and addresses and, for Docker, image, mounts and environment."""
+    """Return the nodes' runtime and addresses, what they read, and for Docker image and environment."""
     devices = plan.spec.devices
     common = {"runtime": devices.runtime, "addresses": addresses(plan)}
     if devices.runtime == "namespaces":
-        return common
+        return common | {"read": [str(path) for path, _ in files_read(plan)]}
     known, mounts = _mounts(plan)
     return {
         **common,

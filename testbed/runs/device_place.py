@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import EntryError
-from testbed.nodes import entering, linux
+from testbed.nodes import entering, etc_files, linux
 from testbed.nodes.node_table import NodeTable, table_of
 from testbed.nodes.other_user import Owner, owner_of
 from testbed.nodes.visiting import Place
@@ -123,23 +123,28 @@ class _Search:
         if self.device in self.table.routers:
             if self.table.containers or self.table.fork_server is None:
                 return DevicePlace(Place(self.number, user | network, host_name=self.device))
-            around = self._namespaces(self._process(self.table.fork_server), "pid", "mnt")
-            return DevicePlace(Place(self.number, user | around | network, host_name=self.device))
+            fork_server = self._process(self.table.fork_server)
+            around = user | self._namespaces(fork_server, "pid") | network
+            files = etc_files.of_root(fork_server / "root") | etc_files.own(self.device)
+            place = Place(self.number, around, own_files=files, host_name=self.device)
+            return DevicePlace(place)
         _check_that_it_lives(self.run, self.device)
         first = self.table.containers.get(self.device)
         try:
             if first is None:
                 process = _first_process(network["net"], self.opened)
-                kinds = ("pid", "net", "uts", "ipc", "mnt")
-                found = self._namespaces(process, *kinds)
+                # Not its mount namespace, in which the host's files are read-only or hidden.
+                found = user | self._namespaces(process, "pid", "net", "uts", "ipc")
                 _check_same(found["net"], network["net"])
-                return DevicePlace(Place(self.number, user | found))
+                files = etc_files.of_root(process / "root")
+                return DevicePlace(Place(self.number, found, own_files=files))
             container = self._process(first)
             own = self._namespaces(container, "pid", "net", "uts", "ipc", "mnt")
             _check_same(own["net"], network["net"])
             if host_files:
                 around = {kind: own[kind] for kind in ("pid", "uts", "ipc")}
-                return DevicePlace(Place(self.number, around | network, own_proc=True))
+                files = etc_files.of_root(container / "root")
+                return DevicePlace(Place(self.number, around | network, own_files=files))
             _check_that_it_is_not_paused(self.run, self.device, container)
             place = Place(self.number, {"pid": own["pid"]}, container=first)
             return DevicePlace(place, _environment(container))

@@ -66,10 +66,17 @@ def test_a_command_runs_inside_a_device(command: CommandLine, shared: Started) -
     done = inside(command, shared, "worker-3", "ip", "route")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("default via 10.77.0.10 dev eth0")
-    names = ("net", "mnt", "pid", "uts", "ipc", "user")
+    names = ("net", "pid", "uts", "ipc", "user")
     shown = inside(command, shared, "worker-3", "readlink", *(f"/proc/self/ns/{n}" for n in names))
     own = [str(Path(f"/proc/{device.pid}/ns/{name}").readlink()) for name in names]
     assert shown.stdout.split() == own
+    # The host's files are the caller's, and not as the device sees them.
+    mounts = Path(f"/proc/{device.pid}/ns/mnt").readlink()
+    script = "readlink /proc/self/ns/mnt; echo x > written; cat written; ls /sys/fs/cgroup | wc -l"
+    shown = inside(command, shared, "worker-3", "sh", "-c", script)
+    other, written, groups = shown.stdout.split()
+    assert other != str(mounts) and written == "x" and int(groups) > 0
+    assert (command.folder / "written").exists()
     script = "hostname; cat /proc/1/cmdline | tr '\\0' ' '; pwd; exit 7"
     said = inside(command, shared, "worker-3", "sh", "-c", script)
     assert said.returncode == 7

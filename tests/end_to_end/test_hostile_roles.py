@@ -1,6 +1,9 @@
 """A role that attacks its own run, from the half of a plug-in: the run loses it, and nothing else."""
 
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from testbed.algorithms.interface import Options
 
 
 class HostileOptions(Options):
-    attack: Literal["look", "forge", "garbage", "endless", "huge", "end"] = "look"
+    attack: Literal["look", "forge", "garbage", "endless", "huge", "end", "roam"] = "look"
 
 
 def descriptors():
@@ -70,15 +73,44 @@ def endless():
 def huge():
     file = os.memfd_create("huge", os.MFD_ALLOW_SEALING)
     os.ftruncate(file, 1 << 40)
-    for seals in (0, 0x2 | 0x4 | 0x8 | 0x1):
-        fcntl.fcntl(file, 1033, seals)
-        for one in channels():
-            socket.send_fds(one, [b"\\0"], [file])
+    fcntl.fcntl(file, 1033, 0x2 | 0x4 | 0x8 | 0x1)  # F_ADD_SEALS, all
+    for one in channels():
+        socket.send_fds(one, [b"\\0"], [file])
 
 
 def end():
     for one in channels():
         one.shutdown(socket.SHUT_RDWR)
+
+
+def roam():
+    """Try what a container's root may not do; report what came of it."""
+    tried = {}
+
+    def attempt(name, action):
+        try:
+            tried[name] = action()
+        except Exception as error:
+            tried[name] = f"{type(error).__name__}: {error}"
+
+    def write(path):
+        with open(path, "w") as file:
+            file.write("x")
+        return "written"
+
+    status = open("/proc/self/status").read()
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"):
+        tried[name] = int(status.split(f"{name}:")[1].split()[0], 16)
+    for path in ("/etc/written", "/proc/sys/kernel/hostname", "/dev/written", os.getcwd() + "/written"):
+        attempt(f"write {path}", lambda: write(path))
+    for path in ("/tmp/written", "/dev/shm/written", "/dev/null"):
+        attempt(f"write {path}", lambda: write(path))
+    for path in ("/sys/fs/cgroup", "/run", os.path.expanduser("~"), "/dev"):
+        attempt(f"list {path}", lambda: sorted(os.listdir(path)))
+    attempt("host name", lambda: socket.sethostname("other"))
+    attempt("plug-in's own data", lambda: open("own.txt").read())
+    attempt("import", lambda: __import__("wave").__name__)
+    print("SEEN", json.dumps(tried), flush=True)
 
 
 class Half(WholeGradient):
@@ -125,7 +157,7 @@ def accuracies(directory: Path) -> list[float]:
         ("forge", "it has sent a VersionEvaluated, which no worker sends"),
         ("garbage", "it has sent a message that is no JSON"),
         ("endless", "it has sent a message that is no JSON"),
-        ("huge", "it has sent a message with more descriptors than there is room for"),
+        ("huge", "it has sent a message of 1,099,511,627,776 bytes, and 67,108,864 are the most"),
     ],
 )
 def test_what_is_no_report_of_its_own_costs_a_role_its_life_and_nothing_else(
@@ -162,3 +194,39 @@ def test_a_role_holds_nothing_of_the_run_directory_and_no_other_s_channel(
     assert not [link for link in links if str(directory) in link or link.startswith("/tmp")]
     assert len([link for link in links if link.startswith("socket:")]) <= 4 + (clock == "virtual")
     assert len(held) <= 14
+
+
+def check_that_it_saw_little(command: CommandLine, home: Path) -> None:
+    (command.folder / "own.txt").write_text("own data")
+    summary, directory, _ = started(command, "roam")
+    assert (summary["ended"], summary["workers_lost"]) == ("completed", 0)
+    log = (directory / "processes.log").read_text()
+    (line,) = (line for line in log.splitlines() if line.startswith("SEEN "))
+    seen = json.loads(line.removeprefix("SEEN "))
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert seen[name] == 0, name
+    assert seen["NoNewPrivs"] == 1
+    for path in ("/etc/written", "/proc/sys/kernel/hostname", f"{command.folder}/written"):
+        assert "Read-only file system" in seen[f"write {path}"], path
+    for path in ("/tmp/written", "/dev/shm/written", "/dev/null"):
+        assert seen[f"write {path}"] == "written", path
+    assert not Path("/tmp/written").exists()
+    assert seen["list /sys/fs/cgroup"] == seen["list /run"] == []
+    assert "secret" not in seen[f"list {home}"]
+    devices = {"fd", "full", "null", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom"}
+    assert set(seen["list /dev"]) == devices | {"zero"}
+    assert "not permitted" in seen["host name"]
+    assert seen["plug-in's own data"] == "own data"
+    assert seen["import"] == "wave"
+
+
+def test_a_role_has_no_capability_and_sees_of_the_host_what_it_reads(
+    command_with: Callable[..., CommandLine], tmp_path: Path
+) -> None:
+    home = Path("/var/lib") / f"testbed-home-{os.getpid()}"
+    home.mkdir()
+    try:
+        (home / "secret").write_text("x")
+        check_that_it_saw_little(command_with(HOME=str(home)), home)
+    finally:
+        shutil.rmtree(home)

@@ -310,7 +310,8 @@ def _make_nodes(first: Request, control: Channel) -> Nodes:
     """Make nodes of the kind that the run's plan asks for."""
     assert isinstance(first, LoadRoles)
     if first.nodes["runtime"] == "namespaces":
-        return NamespaceNodes(first.load, control, first.nodes["addresses"])
+        nodes = first.nodes
+        return NamespaceNodes(first.load, control, nodes["addresses"], nodes["read"])
     # Imported only here: the other runtime must work without the Docker library.
     from testbed.containers.nodes import container_nodes
 

@@ -89,7 +89,11 @@ class Harness:
             )
         theirs.close()
         load = {"entry": "sample_roles:load", "arguments": arguments}
-        self.ask(LoadRoles(load, {"addresses": ADDRESSES} | (nodes or {"runtime": "namespaces"})))
+        self.ask(
+            LoadRoles(
+                load, {"addresses": ADDRESSES, "read": []} | (nodes or {"runtime": "namespaces"})
+            )
+        )
 
     def ask(self, request: Request) -> None:
         send(self.control, request)
@@ -470,7 +474,7 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
     """Orchestrator and agent do not wait for each other at once: 3,000 requests, 1,500 answers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     agent = AgentProcess(tmp_path / "log", ())
-    nodes: dict[str, Any] = {"runtime": "namespaces", "addresses": {}}
+    nodes: dict[str, Any] = {"runtime": "namespaces", "addresses": {}, "read": []}
     agent.ask(LoadRoles({"entry": "sample_roles:load", "arguments": {}}, nodes))
     names = ["server", "evaluator", "worker-0"]
     traffic = {"directory": "", "capture": False, "period": 1000.0}
