@@ -200,9 +200,10 @@ fuzz: install ## plan, simulate and emulate experiment files over every key of t
 	$(BIN)/python -m bench.fuzz.specs $(FUZZ)
 
 .PHONY: fuzz-readers
-fuzz-readers: install ## give mutated files to the readers of captures and graphs, which must read or refuse them: INPUTS=1000000
+fuzz-readers: install ## give mutated input to readers (captures, graphs, reports, the gate, the wire), which must read or refuse it: INPUTS=1000000
 	nice -n 19 $(BIN)/python -m bench.fuzz captures --inputs $(INPUTS)
 	nice -n 19 $(BIN)/python -m bench.fuzz graphs --inputs $(INPUTS)
+	for target in channel gate wire; do nice -n 19 $(BIN)/python -m bench.fuzz $$target --inputs $(INPUTS); done
 
 mixtures: install ## simulate random faults that overlap, emulate half of them, and compare to the bit: MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)

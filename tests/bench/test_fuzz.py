@@ -9,7 +9,7 @@ import pytest
 
 from bench.fuzz.readers import mutants
 
-TARGETS = ("captures", "graphs")
+TARGETS = ("captures", "channel", "gate", "graphs", "wire")
 BROKEN = """
 import bench.fuzz.readers as readers
 class Broken:
