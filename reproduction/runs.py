@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from reproduction.series import Scale, Series, Study
-from testbed.ended import is_complete
+from testbed.ended import is_kept
 from testbed.errors import SpecError
 from testbed.experiment.load import load_resolved
 from testbed.experiment.spec import Spec
@@ -153,7 +153,7 @@ class Folder:
 def _complete(runs_root: Path) -> Iterator[tuple[Spec, Run]]:
     for execution in find(runs_root):
         for run in execution.runs:
-            if not is_complete(run.ended):
+            if not is_kept(run.ended):
                 continue
             try:
                 spec = load_resolved(run.directory / "spec.yaml")

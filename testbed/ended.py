@@ -1,7 +1,8 @@
 """How a run has ended: the words of ``ended`` in its files, and what follows from each.
 
-Everything that asks how a run ended asks here: whether it is complete (``testbed resume`` and a sweep
-leave it as it is), and the exit status of the command that carried it out.
+Everything that asks how a run ended asks here: whether it is complete (``testbed resume`` leaves it as
+it is), whether its result is that of its file (a sweep keeps it), and the exit status of the command
+that carried it out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,31 +22,38 @@ class State:
 
     Attributes:
         meaning: what it says of the run, in words.
-        complete: True if the run has made all its updates: it is not resumed, and not made again.
+        complete: True if the run has made all its updates: it is not resumed.
+        kept: True if the result is the one that the run's file defines: what identifies runs by their
+            file (a sweep, a paper's reproduction) does not make it again.
         status: the exit status of a command; an interruption by a signal has that signal's.
     """
 
     meaning: str
     complete: bool
+    kept: bool
     status: int
 
 
 STATES: Mapping[Ended, State] = MappingProxyType(
     {
-        "completed": State("it has made all its updates", complete=True, status=0),
+        "completed": State("it has made all its updates", complete=True, kept=True, status=0),
         "diverged": State(
             "it has made all its updates, and its parameters or their loss are not finite numbers",
             complete=True,
+            kept=True,
             status=3,
         ),
         "disturbed": State(
             "it has made all its updates under the virtual clock, and lost a device that its file does "
             "not lose: the result is not the one that the file defines",
             complete=True,
+            kept=False,
             status=4,
         ),
-        "failed": State("it could not go on", complete=False, status=1),
-        "interrupted": State("a signal or a kill has stopped it", complete=False, status=1),
+        "failed": State("it could not go on", complete=False, kept=False, status=1),
+        "interrupted": State(
+            "a signal or a kill has stopped it", complete=False, kept=False, status=1
+        ),
     }
 )
 """By the word, the best end first."""
@@ -54,6 +62,11 @@ STATES: Mapping[Ended, State] = MappingProxyType(
 def is_complete(ended: str) -> bool:
     """Return True if a run that has ended so, or is ``running``, has made all its updates."""
     return ended in STATES and STATES[ended].complete  # type: ignore[index]
+
+
+def is_kept(ended: str) -> bool:
+    """Return True if a run that has ended so, or is ``running``, has the result of its file."""
+    return ended in STATES and STATES[ended].kept  # type: ignore[index]
 
 
 def worst(summaries: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -49,9 +49,10 @@ def sweep(
     """Run every combination of the values in an experiment file's sweep section.
 
     Simulations run side by side, one on each core, or on a Ray cluster; emulations one after the other.
-    Started again, it goes on where it stopped: complete runs are kept, and new values of a key only add
-    runs. The results are one table (results.parquet, results.csv) and figures, beside the run
-    directories. The status is 3 if a run has diverged, 4 if one was disturbed, and 1 if one failed.
+    Started again, it goes on where it stopped: complete runs are kept, disturbed ones are made again,
+    and new values of a key only add runs. The results are one table (results.parquet, results.csv) and
+    figures, beside the run directories. The status is 3 if a run has diverged, 4 if one was disturbed,
+    and 1 if one failed.
     """
     from testbed.display.many import ManyRuns
     from testbed.display.streams import results_of_runs, tell
@@ -81,7 +82,8 @@ def sweep(
         raise RunError(f"{swept.failures}; `testbed sweep {spec}` tries them once more")
     if swept.worst is not None:
         ended, told = swept.worst
-        raise RunError(told, STATES[ended].status)
+        again = f"; `testbed sweep {spec}` makes it again" * (not STATES[ended].kept)
+        raise RunError(told + again, STATES[ended].status)
 
 
 def show(swept: "Swept", as_json: bool) -> None:

@@ -121,9 +121,9 @@ def sweep(
     """Run every combination of the values of some keys, and return the results of all.
 
     Simulations run side by side, each in a process of its own; emulations one after the other. Called
-    again, it goes on where it stopped: complete runs are kept, and new values only add runs. Ctrl-C
-    ends the runs that are going on, leaves nothing but run directories, and is raised as
-    ``KeyboardInterrupt``.
+    again, it goes on where it stopped: complete runs are kept, disturbed ones are made again, and new
+    values only add runs. Ctrl-C ends the runs that are going on, leaves nothing but run directories,
+    and is raised as ``KeyboardInterrupt``.
 
     Args:
         experiment: an experiment, or the path of a file, which may have a ``sweep`` section.

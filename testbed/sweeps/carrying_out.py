@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import execution
-from testbed.ended import is_complete
+from testbed.ended import is_complete, is_kept
 from testbed.errors import TestbedError
 from testbed.experiment import load
 from testbed.planning.plan import plan
@@ -37,11 +37,12 @@ class Result:
 
 
 def carry_out(spec_text: str, directory: Path, watcher: Watcher) -> Result:
-    """Carry out a run, unless it is complete.
+    """Carry out a run, unless it has the result of its file already.
 
     Args:
         spec_text: a resolved spec with one algorithm, as ``dump`` writes it.
-        directory: the run directory; if it exists, the run in it goes on.
+        directory: the run directory; if it exists, the run in it goes on, or a disturbed one is removed
+            and made again.
         watcher: shows the run's progress.
     """
     try:
@@ -67,11 +68,14 @@ def carry_out(spec_text: str, directory: Path, watcher: Watcher) -> Result:
 
 
 def _job(spec_text: str, directory: Path) -> Job | Summary:
-    """Return what is left of a run, or its summary if it is complete."""
+    """Return what is left of a run, or its summary if that is kept."""
     if (directory / "manifest.json").exists():
         run = Run.load(directory)
-        return run.summary if is_complete(run.ended) else left([run], whole=False)[0]
-    if directory.exists():  # it was killed before it had written anything
+        if is_kept(run.ended):
+            return run.summary
+        if not is_complete(run.ended):
+            return left([run], whole=False)[0]
+    if directory.exists():  # it was disturbed, or was killed before it had written anything
         shutil.rmtree(directory)
     (one,) = plan(load.parse(spec_text, directory / "spec.yaml"))
     return Job(one)

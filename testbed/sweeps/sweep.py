@@ -1,13 +1,14 @@
 """Carries out a sweep: finds the runs that exist, makes the others, and writes the results of all.
 
-Started again after any interruption, it goes on where it stopped: complete runs are not repeated, and
-one that ended early goes on from its last checkpoint, or from the beginning.
+Started again after any interruption, it goes on where it stopped: complete runs are not repeated,
+except disturbed ones, which are not what the file defines. One that ended early goes on from its last
+checkpoint, or from the beginning.
 """
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from testbed.ended import STATES, Ended, is_complete
+from testbed.ended import STATES, Ended, is_complete, is_kept
 from testbed.experiment.sweep import Sweep
 from testbed.quantities import as_number
 from testbed.results.reading.run import Run
@@ -43,8 +44,8 @@ class Swept:
 
     @property
     def complete(self) -> int:
-        """The number of complete runs."""
-        return sum(_complete(one) is not None for one in self.wanted)
+        """The number of complete runs, without disturbed ones."""
+        return sum(_kept(_begun(one)) for one in self.wanted)
 
     @property
     def failures(self) -> str:
@@ -67,7 +68,7 @@ class Swept:
 
 
 def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = True) -> Swept:
-    """Carry out every run of a sweep that is not complete, and write the results of all.
+    """Carry out every run of a sweep that is not complete, or disturbed, and write the results of all.
 
     Args:
         runs_root: the folder of all runs; those of the sweep are in ``NAME/sweep`` below it.
@@ -78,10 +79,14 @@ def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = Tr
         RunError: another process is carrying it out.
     """
     runs = wanted(sweep, runs_root)
-    complete = {one.directory: run for one in runs if (run := _complete(one))}
+    begun = {one.directory: run for one in runs if (run := _begun(one))}
+    complete = {directory: run for directory, run in begun.items() if _kept(run)}
     missing = [one for one in runs if one.directory not in complete]
     folder = runs[0].directory.parent
     means.say(f"{as_number(len(runs), 'run')}, {len(complete)} of them complete")
+    for directory, run in begun.items():
+        if is_complete(run.manifest.ended) and not _kept(run):
+            means.say(f"{directory.name} was {run.manifest.ended} and is made again")
     done = CarriedOut()
     if missing:
         known = estimate.of_runs(
@@ -106,9 +111,11 @@ def _with_results(swept: Swept, sweep: Sweep, figures: bool) -> Swept:
     return replace(swept, others=others, table=tuple(table), figures=tuple(drawn))
 
 
-def _complete(one: Wanted) -> Run | None:
-    """Return the run if it is complete, else None."""
-    if not (one.directory / "manifest.json").exists():
-        return None
-    run = Run.load(one.directory)
-    return run if is_complete(run.manifest.ended) else None
+def _begun(one: Wanted) -> Run | None:
+    """Return the run if it has begun, else None."""
+    return Run.load(one.directory) if (one.directory / "manifest.json").exists() else None
+
+
+def _kept(run: Run | None) -> bool:
+    """Return True if a run has the result that its file defines."""
+    return run is not None and is_kept(run.manifest.ended)

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 
+from testbed.ended import STATES
 from testbed.results.reading.run import Run
 from tests.end_to_end.conftest import CommandLine, until
 from tests.sweeps.conftest import SWEEP
@@ -79,6 +80,28 @@ def test_a_run_that_fails_does_not_end_the_others(
     assert "4 of 8 runs failed" in started.said
     rows = pq.read_table(told["table"][0]).to_pylist()
     assert [row["ended"] for row in rows].count("failed") == 4
+
+
+def test_a_disturbed_run_is_made_again_and_one_that_diverged_is_kept(
+    file: Path, command: CommandLine, tmp_path: Path
+) -> None:
+    arguments = ("sweep", file, "--json", "--no-figures")
+    assert command.start(*arguments).wait(120) == 0
+    disturbed, diverged, *_ = sorted(
+        path.parent for path in tmp_path.glob("runs/small/sweep/*/manifest.json")
+    )
+    digest = Run.load(disturbed).summary.parameters_sha256
+    for directory, ended in ((disturbed, "disturbed"), (diverged, "diverged")):
+        for path in (directory / "manifest.json", directory / "summary.json"):
+            content = json.loads(path.read_bytes()) | {"ended": ended, "reason": "as it was"}
+            path.write_text(json.dumps(content), encoding="utf-8")
+    again = command.start(*arguments)
+    assert again.wait(120) == STATES["diverged"].status, again.said
+    assert "6 runs, 5 of them complete" in again.said
+    assert f"{disturbed.name} was disturbed and is made again" in again.said
+    assert Run.load(disturbed).ended == "completed"
+    assert Run.load(disturbed).summary.parameters_sha256 == digest
+    assert Run.load(diverged).summary.reason == "as it was"
 
 
 def test_ctrl_c_twice_and_a_kill_and_the_sweep_ends_complete(
