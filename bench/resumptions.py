@@ -28,6 +28,7 @@ from bench.command import execute
 from bench.mixtures import Ended, differences, mixture, outcome
 from bench.networks import KINDS, network_kinds, write_graph
 from bench.peer_mixtures import of_peers
+from testbed.ended import STATES, is_complete
 
 ENDS = 3
 """How often a run is ended before its last session."""
@@ -133,14 +134,15 @@ def try_out(spec: dict[str, Any], folder: Path, ends: int = ENDS) -> tuple[list[
             break
         ways.append(f"{way} at {until}")
         (manifest,) = out.glob("*/*/*/manifest.json")
-        if json.loads(manifest.read_bytes())["ended"] in ("completed", "failed") and way != "agent":
+        ended = json.loads(manifest.read_bytes())["ended"]
+        if is_complete(ended) or (ended == "failed" and way != "agent"):
             break  # it had ended when it was to be ended
         arguments = ("resume", str(manifest.parent), "--no-report")
     (manifest,) = out.glob("*/*/*/manifest.json")
     summary = json.loads((manifest.parent / "summary.json").read_bytes())
     emulated = Ended(manifest.parent, summary)
     found = [f"emulation: {text}" for text in outcome(spec, emulated)]
-    if not found and (status == 0) != (summary["ended"] == "completed"):
+    if not (found or way) and status != STATES[summary["ended"]].status:
         found.append(f"{summary['ended']}, and status {status}")
     return found or differences(emulated, simulated), ways
 
