@@ -56,6 +56,8 @@ _LIBRARYS = re.compile(
     r"|^\w*(Error|Exception)\b|unhashable|not subscriptable|unexpected keyword"
 )
 """Text that a person should not read in a refusal."""
+_EMPTY = re.compile(r"(\S+:\d+: )?(\S+: ?)?")
+"""A refusal that names a place and says nothing of it."""
 _LONGEST = 1500
 """The most characters of one line of a refusal; it may quote a long value."""
 _FILES = {
@@ -194,7 +196,7 @@ def _small(data: dict[str, Any]) -> dict[str, Any]:
 def unclear(error: TestbedError) -> str | None:
     """Return what a person could not make sense of in a refusal; None if nothing."""
     for line in str(error).splitlines() or [""]:
-        if line.rstrip().endswith(":") or len(line) > _LONGEST or _LIBRARYS.search(line):
+        if _EMPTY.fullmatch(line) or len(line) > _LONGEST or _LIBRARYS.search(line):
             return f"unclear refusal: {line[:300]}"
     return None
 

@@ -172,6 +172,8 @@ UNLIMITED: Final = "unlimited"
 """A link's rate that is no limit, which is not the same as none given: it replaces another one."""
 _LONGEST_DURATION = 10**9
 _LARGEST_INTEGER = 2**63 - 1
+SLOWEST = 250
+"""The least rate of a link, bit/s: a frame takes 48 s, and HTB forgets what it owes for over 60."""
 
 
 def parse_duration(value: object) -> float:
@@ -195,7 +197,7 @@ def parse_rate(value: object) -> int:
     """Return the bit/s of a rate in tc's units; a plain number is bit/s.
 
     Raises:
-        ValueError: not a rate, above 2^63 - 1 or below 8 bit/s (tc counts whole bytes/s; 0 blocks).
+        ValueError: not a rate, above 2^63 - 1 or below ``SLOWEST``.
     """
     exact = _RATE.read(value)
     if exact == 0:
@@ -205,10 +207,10 @@ def parse_rate(value: object) -> int:
             "`how: stop-network`"
         )
     rate = round(exact)
-    if not 8 <= rate <= _LARGEST_INTEGER:
+    if not SLOWEST <= rate <= _LARGEST_INTEGER:
         raise ValueError(
-            f"'{value}' is not a possible rate: it must be at least 8bit (and at most 2^63 - 1); "
-            "for a link without a limit, write `unlimited`"
+            f"'{value}' is not a possible rate: it must be at least {SLOWEST}bit (and at most "
+            "2^63 - 1); for a link without a limit, write `unlimited`"
         )
     return rate
 
@@ -294,18 +296,18 @@ Rate: TypeAlias = Annotated[
     int,
     BeforeValidator(parse_rate),
     PlainSerializer(format_rate, return_type=str, when_used="json"),
-    _RATE.schema(minimum=8),
+    _RATE.schema(minimum=SLOWEST),
 ]
-"""A rate in bit/s, at least 8."""
+"""A rate in bit/s, at least ``SLOWEST``."""
 
-_RATE_SCHEMA = _RATE.schema(minimum=8).json_schema or {}
+_RATE_SCHEMA = _RATE.schema(minimum=SLOWEST).json_schema or {}
 Limit: TypeAlias = Annotated[
     int | Literal["unlimited"],
     BeforeValidator(parse_limit),
     PlainSerializer(format_limit, return_type=str, when_used="json"),
     WithJsonSchema({"anyOf": [{"const": UNLIMITED}, _RATE_SCHEMA]}),
 ]
-"""A link's rate in bit/s, at least 8, or ``unlimited``."""
+"""A link's rate in bit/s, at least ``SLOWEST``, or ``unlimited``."""
 
 Size: TypeAlias = Annotated[
     int,

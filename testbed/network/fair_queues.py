@@ -46,6 +46,8 @@ _LONGEST = 1.28e-3
 A host that emulates hundreds of devices wakes its processes no more exactly than that, so that a
 smaller share of the time would not be seen; each super-frame costs the same, however small.
 """
+_LONGEST_BURST = 274
+"""Seconds for which a class may owe its burst: HTB keeps them in 32 bits of 64 ns."""
 FIRST = 0x0001_1000
 """The class of what belongs to no pair; those of the pairs follow."""
 _FIRST_SPLITTER, _FIRST_NETEM, _FIRST_QUEUE = 0x2000_0000, 0x1000_0000, 0x4000_0000
@@ -61,6 +63,17 @@ def super_frame(rate: int | None) -> int:
     if rate is None:
         return LARGEST_SUPER_FRAME
     return min(LARGEST_SUPER_FRAME, max(_LEAST_SUPER_FRAME, int(rate / 8 * _LONGEST)))
+
+
+def most_pairs(rate: int | None) -> int:
+    """Return the most pairs that can share a direction of a rate in bit/s (None: no limit).
+
+    Each has at least a rate at which its burst is paid within ``_LONGEST_BURST``.
+    """
+    if rate is None:
+        return MOST_PAIRS
+    least = -(-super_frame(rate) // _LONGEST_BURST)
+    return min(MOST_PAIRS, max(0, rate // 8 // least - 1))
 
 
 def share_fairly(

@@ -21,9 +21,9 @@ from typing import Any
 
 from testbed.device_names import may_be_a_device
 from testbed.errors import SpecError
-from testbed.experiment.sections.directions import parse_queue
+from testbed.experiment.sections.directions import parse_delay, parse_queue
 from testbed.experiment.sections.graph import GraphSpec
-from testbed.experiment.units import UNLIMITED, parse_duration, parse_limit, parse_percentage
+from testbed.experiment.units import UNLIMITED, parse_limit, parse_percentage
 from testbed.network.links import CORE, MOST_LINKS, Shape
 from testbed.planning import graphml
 from testbed.planning.graphml import Attributes, Described
@@ -354,8 +354,8 @@ def _shape(edge: Attributes, ends: tuple[str, str], section: GraphSpec) -> Shape
                 f"gives the edge from {one} to {other} a wrong {key}: {error}"
             ) from error
 
-    rate, delay = said("rate", parse_limit), said("delay", parse_duration, " s")
-    jitter, loss = said("jitter", parse_duration, " s"), said("loss", parse_percentage)
+    rate, delay = said("rate", parse_limit), said("delay", parse_delay, " s")
+    jitter, loss = said("jitter", parse_delay, " s"), said("loss", parse_percentage)
     queue = said("queue", parse_queue)
     if delay is None and section.delay is None:
         delay = said("dist", _parse_length)

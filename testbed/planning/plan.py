@@ -20,10 +20,11 @@ from testbed.device_names import (
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
+from testbed.experiment.units import format_rate
 from testbed.faults.fault import Fault
 from testbed.learning.data import catalogue, datasets
 from testbed.network.graph import Direction, Network
-from testbed.network.links import MOST_LINKS, MOST_PAIRS, Link
+from testbed.network.links import MOST_LINKS, Link
 from testbed.planning import capacity, memory
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import (
@@ -215,18 +216,24 @@ def plan(spec: Spec) -> list[Plan]:
                 f"network: the run has {len(one.links):,} links, and the address plan {MOST_LINKS:,}: "
                 "use fewer workers or a smaller graph"
             )
-        _check_shared_links(one)
+        if spec.engine == "emulation":
+            _check_shared_links(one)
     return plans
 
 
 def _check_shared_links(one: Plan) -> None:
-    for (index, _), pairs in one.shared.items():
-        if len(pairs) > MOST_PAIRS:
-            node = one.network.links_by_index[index].node
+    from testbed.network.fair_queues import most_pairs  # with the library for netlink
+
+    for (index, up), pairs in one.shared.items():
+        link = one.network.links_by_index[index]
+        rate = (link.uplink if up else link.downlink).rate
+        room = most_pairs(rate)
+        if len(pairs) > room:
             raise SpecError(
-                f"network: {len(pairs):,} conversations of '{one.label}' share the link of {node}, and "
-                f"the kernel's fair queues have room for {MOST_PAIRS:,}: use fewer workers, or do not "
-                "shape it"
+                f"network: {len(pairs):,} conversations of '{one.label}' share the link of "
+                f"{link.node}, and the kernel's fair queues have room for {room:,}"
+                f"{f' at {format_rate(rate)}' if rate else ''}: use fewer workers, give it a higher "
+                "rate, or do not shape it"
             )
 
 

@@ -164,7 +164,7 @@ devices:
     [
         ("network: {uplink: 0}", "network.uplink: at a rate of 0 nothing would pass"),
         ("network: {server: {downlink: 0bit}}", "network.server.downlink: at a rate of 0 nothing"),
-        ("network: {uplink: 4bit}", "at least 8bit"),
+        ("network: {uplink: 4bit}", "at least 250bit"),
         ("network: {uplink: none}", "'none' is not a rate: .*, or `unlimited`"),
         (
             "network: {profile: 4gg}",

@@ -156,3 +156,11 @@ def test_more_conversations_than_queues_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"5,000 conversations of 'asgd' share the link of server"):
         planned(tmp_path, text, "devices.workers=5000", "dataset=mnist")
     planned(tmp_path, text, f"devices.workers={MOST_PAIRS}", "dataset=mnist")
+    slow = "network: {server: {uplink: 20kbit}}\n"
+    with pytest.raises(
+        SpecError, match=r"100 conversations .* have room for 41 at 20kbit: use fewer"
+    ):
+        planned(tmp_path, slow, "devices.workers=100", "dataset=mnist")
+    planned(tmp_path, slow, "devices.workers=41", "dataset=mnist")
+    simulated = ("engine=simulation", "clock=virtual", "compute={mean: 1s}")
+    planned(tmp_path, slow, "devices.workers=100", "dataset=mnist", *simulated)

@@ -11,7 +11,7 @@ from pyroute2 import IPRoute
 
 from testbed.network import building
 from testbed.network.building import Queues
-from testbed.network.fair_queues import FIRST, FairEgress, share_fairly, super_frame
+from testbed.network.fair_queues import FIRST, FairEgress, most_pairs, share_fairly, super_frame
 from testbed.network.graph import Network
 from testbed.network.links import MOST_PAIRS, Link, Shape
 from testbed.network.netlink import Requests
@@ -188,3 +188,16 @@ def test_more_pairs_than_there_are_classes_are_refused() -> None:
         pytest.raises(ValueError, match="4,096 pairs share a link: 4,095 at most can"),
     ):
         share_fairly(requests, 2, Shape(RATE), [("10.0.0.1", "10.0.0.2")] * (MOST_PAIRS + 1))
+
+
+@real
+@pytest.mark.parametrize("rate", [1_500, 20_000, 1_000_000, 2**63 - 1])
+def test_a_direction_is_shared_by_as_many_pairs_as_its_rate_has_room_for(rate: int) -> None:
+    def body() -> None:
+        pairs = [(f"10.77.{i >> 8}.{i & 255}", "10.77.255.1") for i in range(most_pairs(rate))]
+        assert pairs
+        with contextlib.closing(Requests()) as requests:
+            share_fairly(requests, 1, Shape(rate), pairs)  # 1: this namespace's loopback
+            requests.carry_out()
+
+    isolated(body)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from pyroute2 import IPRoute
 
+from testbed.experiment.sections.directions import LARGEST_QUEUE, SMALLEST_QUEUE
+from testbed.experiment.units import SLOWEST
 from testbed.network import building
 from testbed.network.building import NO_QUEUES, Queues
 from testbed.network.graph import Network
@@ -179,5 +181,17 @@ def test_a_split_holds_while_the_rate_changes() -> None:
         with inside_network(places["one"]), IPRoute() as netlink:
             egress.change(netlink, Shape(RATE // 2, queue=FRAMES.queue))
         assert passed(links, places, "one", "other")[0].largest == MTU
+
+    isolated(body)
+
+
+@real
+@pytest.mark.parametrize("rate", [SLOWEST, 2**63 - 1])
+@pytest.mark.parametrize("queue", [None, SMALLEST_QUEUE, LARGEST_QUEUE])
+def test_the_least_and_the_most_that_an_experiment_may_ask_for_can_be_built(
+    rate: int, queue: int | None
+) -> None:
+    def body() -> None:
+        built(network(Shape(rate, queue=queue)), NO_QUEUES)
 
     isolated(body)

@@ -30,15 +30,21 @@ from testbed.experiment.units import (
     parse_size,
 )
 
-SMALLEST_QUEUE = 3_028
-"""Bytes of the shortest queue: two frames."""
+SMALLEST_QUEUE, LARGEST_QUEUE = 3_028, 2**32 - 1
+"""Bytes of the shortest queue, two frames, and of the longest that the kernel counts."""
+LONGEST_DELAY = 240.0
+"""Seconds of the longest delay and jitter: netem keeps them in 32 bits of 64 ns."""
 
 
 class Durations(Section):
     """A duration for each direction."""
 
-    up: Duration | None = Field(default=None, description="Towards the server, in seconds.")
-    down: Duration | None = Field(default=None, description="From the server, in seconds.")
+    up: Duration | None = Field(
+        default=None, le=LONGEST_DELAY, description="Towards the server, in seconds."
+    )
+    down: Duration | None = Field(
+        default=None, le=LONGEST_DELAY, description="From the server, in seconds."
+    )
 
     @model_serializer(mode="wrap")
     def _short_form(self, handler: SerializerFunctionWrapHandler) -> Any:
@@ -59,8 +65,12 @@ class Percentages(Section):
 class Sizes(Section):
     """A size for each direction."""
 
-    up: Size | None = Field(default=None, ge=SMALLEST_QUEUE, description="Towards the server.")
-    down: Size | None = Field(default=None, ge=SMALLEST_QUEUE, description="From the server.")
+    up: Size | None = Field(
+        default=None, ge=SMALLEST_QUEUE, le=LARGEST_QUEUE, description="Towards the server."
+    )
+    down: Size | None = Field(
+        default=None, ge=SMALLEST_QUEUE, le=LARGEST_QUEUE, description="From the server."
+    )
 
     @model_serializer(mode="wrap")
     def _short_form(self, handler: SerializerFunctionWrapHandler) -> Any:
@@ -114,17 +124,31 @@ def parse_queue(value: object) -> int:
     """Return the bytes of a queue.
 
     Raises:
-        ValueError: it is no size, or has no room for two frames.
+        ValueError: it is no size, has no room for two frames, or is above ``LARGEST_QUEUE``.
     """
     size = parse_size(value)
     if size < SMALLEST_QUEUE:
         raise ValueError(
             f"'{value}' is too short for a queue: it must have room for two frames, {SMALLEST_QUEUE}B"
         )
+    if size > LARGEST_QUEUE:
+        raise ValueError(f"'{value}' is too long for a queue: it may be at most {LARGEST_QUEUE}B")
     return size
 
 
-DirectedDuration: TypeAlias = Annotated[Durations, _OrPlain(parse_duration, Duration, 0)]
+def parse_delay(value: object) -> float:
+    """Return the seconds of a delay or a jitter.
+
+    Raises:
+        ValueError: it is no duration, or longer than ``LONGEST_DELAY``.
+    """
+    delay = parse_duration(value)
+    if delay > LONGEST_DELAY:
+        raise ValueError(f"'{value}' is longer than a link can delay: at most {LONGEST_DELAY:g}s")
+    return delay
+
+
+DirectedDuration: TypeAlias = Annotated[Durations, _OrPlain(parse_delay, Duration, 0)]
 """A duration in seconds for each direction; a plain one is the uplink's."""
 DirectedPercentage: TypeAlias = Annotated[Percentages, _OrPlain(parse_percentage, Percentage, 0)]
 """A share for each direction; a plain one is the uplink's."""
