@@ -3,7 +3,6 @@
 from typing import Any
 
 from testbed.algorithms import algorithm_named
-from testbed.device_names import machine_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.model_conflicts import chosen, described
 from testbed.experiment.sections.section import Conflict, Section
@@ -78,12 +77,6 @@ def _of_placement(contents: Contents) -> list[Conflict]:
     if network.graph is not None and network.graph.server is not None:
         text = "co-located servers are where their workers are: take it out"
         found.append((("network", "graph", "server"), text))
-    names = {machine_name(number) for number in range(devices.co_located)}
-    found += [
-        (("network", "clusters", i, "name"), f"'{one.name}' is the name of a machine: use another")
-        for i, one in enumerate(network.clusters)
-        if one.name in names
-    ]
     return found + _not_yet(contents)
 
 

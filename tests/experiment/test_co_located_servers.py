@@ -115,7 +115,7 @@ def test_the_placement_is_kept_in_the_spec_and_left_out_where_it_is_apart(tmp_pa
         ),
         (
             {"network": {"clusters": [{"name": "machine-0", "share": "100%"}]}},
-            "'machine-0' is the name of a machine",
+            "'machine-0' is the name of a node",
         ),
         (
             {"faults": [{"when": {"time": "1s"}, "how": "freeze"}]},

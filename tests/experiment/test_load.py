@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from testbed.algorithms import ALGORITHMS, has
 from testbed.encoding_choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 from testbed.errors import SpecError
-from testbed.experiment.load import dump, json_schema, load, load_resolved
+from testbed.experiment.load import dump, json_schema, load, load_resolved, parse
 from testbed.experiment.sections.learning import MODELS, TRANSFORMER
 from testbed.experiment.spec import Spec
+from testbed.experiment.units import SLOWEST
 from testbed.planning.plan import plan
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -399,13 +400,13 @@ CLASSES: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries
                 optional={
                     "compute": st.just({"distribution": "pareto", "mean": "70ms", "shape": 2.5}),
                     "waiting": st.just({"mean": "1s"}),
-                    "uplink": st.integers(8, 2**63 - 1),
+                    "uplink": st.integers(SLOWEST, 2**63 - 1),
                     "delay": st.just("50ms"),
                 },
             ),
             st.fixed_dictionaries(
                 {"name": st.just("slow-1_A"), "share": st.just(0.75)},
-                optional={"downlink": st.integers(8, 2**63 - 1), "loss": st.just("1%")},
+                optional={"downlink": st.integers(SLOWEST, 2**63 - 1), "loss": st.just("1%")},
             ),
         )
     }
@@ -434,8 +435,8 @@ def specs(draw: st.DrawFn) -> Spec:
         "algorithms": draw(ALGORITHM_LISTS),
         "devices": {"workers": draw(st.integers(1, 500)), **draw(CONTAINERS), **draw(CLASSES)},
         "network": {
-            "uplink": maybe(st.integers(8, 2**63 - 1)),
-            "downlink": maybe(st.integers(8, 2**63 - 1)),
+            "uplink": maybe(st.integers(SLOWEST, 2**63 - 1)),
+            "downlink": maybe(st.integers(SLOWEST, 2**63 - 1)),
             "delay": f"{draw(st.floats(0, 1e6))!r}s",
             "loss": draw(st.floats(0, 1, exclude_max=True)),
         },
@@ -624,3 +625,26 @@ def test_an_encoding_has_the_name_of_no_other_encoding(fields: Any) -> None:
     )
     if isinstance(fields, str):
         assert choice.name == fields
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "~nobody-of-this-name/x", "a\\0b", "x/" * 3000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dataset: {}",
+        "dataset: {{name: text, path: {}}}",
+        "compute: {{distribution: trace, file: {}}}",
+        "network: {{trace: {}}}",
+        "network: {{graph: {{file: {}}}}}",
+        "devices: {{workers: 2, presence: {}}}",
+        "faults: [{{when: {{trace: {}}}, how: kill}}]",
+        "plugins: [{}]",
+    ],
+)
+def test_a_name_that_no_file_can_have_is_one_of_no_file(text: str, name: str) -> None:
+    said = text.format(f'"{name}"')
+    rest = {"dataset: digits", "devices: {workers: 2}"}
+    given = [one for one in sorted(rest) if not said.startswith(one.partition(":")[0])]
+    fixed = "name: x\nmodel: mlp\ntraining: {updates: 3}\nalgorithms: [asgd]\n"
+    with pytest.raises(SpecError, match=r"^x\.yaml:\d+: "):
+        parse("\n".join([fixed, *given, said, ""]), Path("x.yaml"))

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from testbed.experiment.sections.functions import FunctionSection, PathBeside, section_of
-from testbed.experiment.sections.section import FOLDER
+from testbed.experiment.sections.section import FOLDER, path_in
 from testbed.learning.data.choice import DatasetChoice
 
 DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar10-jpeg")
@@ -51,10 +51,8 @@ class DatasetSpec(FunctionSection):
             return name
         if DatasetChoice(name).is_function:
             return name
-        if folder is not None:
-            path = (folder / Path(name).expanduser()).resolve()
-            if name and path.exists():
-                return str(path)
+        if folder is not None and name and (path := path_in(folder, name)) is not None:
+            return str(path)
         where = f" in {folder.absolute()}" if folder and not Path(name).is_absolute() else ""
         near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
         raise ValueError(

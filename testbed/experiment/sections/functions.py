@@ -11,7 +11,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationInfo, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 
 from testbed.errors import SpecError
-from testbed.experiment.sections.section import FOLDER, Section
+from testbed.experiment.sections.section import FOLDER, Section, path_in
 
 
 class FunctionSection(Section):
@@ -118,10 +118,8 @@ def path_beside(path: str, info: ValidationInfo) -> str:
     folder: Path | None = (info.context or {}).get(FOLDER)
     if folder is None and Path(path).is_absolute():
         return path
-    if folder is not None:
-        found = (folder / Path(path).expanduser()).resolve()
-        if found.exists():
-            return str(found)
+    if folder is not None and (found := path_in(folder, path)) is not None:
+        return str(found)
     where = f" in {folder.absolute()}" if folder and not Path(path).is_absolute() else ""
     raise ValueError(f"there is no file or folder '{path}'{where}")
 

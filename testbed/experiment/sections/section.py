@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
@@ -18,6 +19,18 @@ class Section(BaseModel):
     """A frozen mapping that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def path_in(folder: Path, name: str) -> Path | None:
+    """Return the absolute path of a file or folder that is there; None if there is none.
+
+    There is none of a name that the file system cannot have, or below a home that nobody has.
+    """
+    try:
+        path = (folder / Path(name).expanduser()).resolve()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def as_tuple(value: object) -> object:

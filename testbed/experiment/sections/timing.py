@@ -22,7 +22,7 @@ from pydantic import (
 
 from testbed.durations.laws import ENTRY_POINTS, LAWS, Law, law_named
 from testbed.experiment.alternatives import ChosenByValue, OrOwn
-from testbed.experiment.sections.section import Section, as_tuple, not_whole
+from testbed.experiment.sections.section import Section, as_tuple, not_whole, path_in
 from testbed.experiment.units import Duration, Share
 from testbed.plugins.names import is_plugin
 
@@ -42,13 +42,8 @@ def file_beside(file: str, info: ValidationInfo) -> str:
     folder: Path | None = (info.context or {}).get(TRACES)
     if folder is None and Path(file).is_absolute():
         return file
-    if folder is not None:
-        try:
-            path = (folder / Path(file).expanduser()).resolve()
-        except RuntimeError:  # the home of a user that does not exist
-            path = folder / file
-        if path.is_file():
-            return str(path)
+    if folder is not None and (path := path_in(folder, file)) is not None and path.is_file():
+        return str(path)
     raise ValueError(f"there is no file '{file}'")
 
 
