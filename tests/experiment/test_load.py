@@ -13,6 +13,7 @@ from testbed.algorithms import ALGORITHMS, has
 from testbed.encoding_choice import SHORT_NAMES, Compression, EncodingChoice, Indices, Values
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved, parse
+from testbed.experiment.sections.directions import LONGEST_DELAY
 from testbed.experiment.sections.learning import MODELS, TRANSFORMER
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import SLOWEST
@@ -437,7 +438,7 @@ def specs(draw: st.DrawFn) -> Spec:
         "network": {
             "uplink": maybe(st.integers(SLOWEST, 2**63 - 1)),
             "downlink": maybe(st.integers(SLOWEST, 2**63 - 1)),
-            "delay": f"{draw(st.floats(0, 1e6))!r}s",
+            "delay": f"{draw(st.floats(0, LONGEST_DELAY))!r}s",
             "loss": draw(st.floats(0, 1, exclude_max=True)),
         },
         "waiting": {
