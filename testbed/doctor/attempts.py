@@ -31,6 +31,15 @@ def make_namespaces() -> None:
         raise HostError(
             f"{error}: run it as root, and a container around it with --privileged or CAP_SYS_ADMIN"
         ) from error
+    try:
+        linux.make_read_only("/proc")
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        raise HostError(
+            "the host cannot be made read-only in devices: Linux 5.12 or newer is needed, this is "
+            f"{os.uname().release}"
+        ) from error
 
 
 def open_capture() -> None:
