@@ -640,7 +640,7 @@ def test_a_worker_that_sends_an_invalid_push_is_left_out() -> None:
     stage.clock.run()
     assert [row[1] for row in stage.rows] == [0] * 6
     (why,) = stage.refused
-    assert why.startswith("1: base version 99")
+    assert why.startswith("1: a push for version 99, for which worker 1 has nothing to push")
     assert stage.service.workers == 1
 
 
