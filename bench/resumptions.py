@@ -73,7 +73,10 @@ def _end(process: subprocess.Popen[bytes], way: str) -> None:
     if way == "SIGTERM":
         process.terminate()
     elif way == "agent":
-        psutil.Process(process.pid).children()[0].kill()
+        for agent in psutil.Process(process.pid).children()[
+            :1
+        ]:  # none before and after the devices
+            agent.kill()
     else:
         process.kill()
     process.wait(SESSION_LIMIT)
