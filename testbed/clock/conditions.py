@@ -83,9 +83,9 @@ class WorkerConditions(Stateful):
         return self._conditions[worker]
 
     @property
-    def is_any_away(self) -> bool:
-        """True if a killed worker is to come back."""
-        return any(one.away is not None for one in self._conditions.values())
+    def away(self) -> list[int]:
+        """The killed workers that are to come back."""
+        return [worker for worker, one in self._conditions.items() if one.away is not None]
 
     # -- what the clock asks
 

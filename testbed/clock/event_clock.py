@@ -33,6 +33,7 @@ class EventClock(Stateful, ABC):
         now: virtual seconds since training began.
         events: the events that are to come.
         transfers: None in a run whose conversations share no links.
+        futile: why no update is to be expected although events are to come; empty as long as one is.
         computing: how long each device has computed.
         line_bytes: what has passed the lines of devices that are gone.
     """
@@ -42,6 +43,7 @@ class EventClock(Stateful, ABC):
 
     def __init__(self, transfers: SharedTransfers | None) -> None:
         self.now = 0.0
+        self.futile = ""
         self.computing = ComputingTime()
         self.line_bytes = LineBytes()
         self.events = EventQueue()
@@ -68,7 +70,7 @@ class EventClock(Stateful, ABC):
         """Do what is to be done before each event; it may add events that are not yet due."""
 
     def run(self, between: Callable[[], None] = lambda: None) -> None:
-        """Run until the run's updates are complete, or nothing more will happen.
+        """Run until the run's updates are complete, or no update is to be expected any more.
 
         A clock that was restored from a checkpoint goes on from there.
 
@@ -76,7 +78,7 @@ class EventClock(Stateful, ABC):
             between: called between two events.
         """
         self._begin()
-        while self._next_time <= LATEST and not self.finished:
+        while self._next_time <= LATEST and not (self.finished or self.futile):
             between()
             self._prepare()
             transfers = self.transfers
@@ -100,4 +102,4 @@ class EventClock(Stateful, ABC):
     def why_it_ended(self) -> str:
         """Why the clock has ended before the run's updates were complete."""
         late = f": that would be later than {LATEST:g} s of the run's clock"
-        return self.nothing_follows + late * self.is_beyond
+        return self.futile or self.nothing_follows + late * self.is_beyond

@@ -8,7 +8,7 @@ the worker's number if there is one server.
 """
 
 import heapq
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
@@ -67,9 +67,17 @@ class EventQueue(Stateful):
             if whose == conversation and its == rank
         )
 
+    def but_faults(self, until: float) -> Iterator[tuple[int, int]]:
+        """Yield rank and conversation of all that happens up to a time but faults, in any order."""
+        return (
+            (rank, whose)
+            for time, rank, whose, _ in self._events
+            if rank != FAULT and time <= until
+        )
+
     def has_any_but_faults(self, until: float) -> bool:
         """Return True if anything but faults happens up to a time."""
-        return any(rank != FAULT and time <= until for time, rank, _, _ in self._events)
+        return any(True for _ in self.but_faults(until))
 
     def move(
         self,

@@ -6,7 +6,7 @@ does to its workers.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
@@ -20,14 +20,9 @@ from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
+from testbed.faults.futility import Futility
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.training.parameter_service import ParameterService
-
-FRUITLESS = 10_000
-"""The number of faults without a push in between after which no push is expected any more.
-
-A worker that is struck more often than it can push would keep the run going for ever.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,8 @@ class FaultStrikes(Stateful):
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(self._version)
         self._actions: dict[int, _Strike | _End] = {}
-        self._came = self._posted = self._strikes = self._server_strikes = self._fruitless = 0
+        self._came = self._posted = self._strikes = self._server_strikes = 0
+        self._futility = Futility()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, with the faults that had not come by then."""
@@ -126,15 +122,21 @@ class FaultStrikes(Stateful):
 
     def _is_alive(self) -> bool:
         """Return True if anything but faults is to come; otherwise no worker will push any more."""
-        if self._fruitless > FRUITLESS:
+        if self._futility.is_certain(self._able):
+            self._clock.futile = self._futility.reason
             return False
-        return self._conditions.is_any_away or self._clock.has_any_but_faults()
+        return bool(self._conditions.away) or self._clock.has_any_but_faults()
+
+    def _able(self) -> Iterator[int]:
+        """Yield the workers of which anything is to come, or that come back."""
+        yield from self._conditions.away
+        yield from self._clock.acting()
 
     def pushed(self, worker: int) -> None:
         """Let faults strike that are due after a worker's push; none strikes an aggregator."""
         if self._clock.finished:
             return
-        self._fruitless = 0
+        self._futility.pushed(self._clock.now)
         if self._clock.conversations.below(worker) is None:
             self._pushes[worker] += 1
             for fault in self._schedule.after_push(worker, self._pushes[worker]):
@@ -175,7 +177,7 @@ class FaultStrikes(Stateful):
             return
         self._tell(fault, "begin", struck)
         self._strikes += 1
-        self._fruitless += 1
+        self._futility.struck(struck)
         number = self._strikes
         for worker in struck:
             if slow:

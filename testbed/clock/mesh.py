@@ -19,11 +19,11 @@ Where faults may strike, the clock consults two objects: the peers' ``Conditions
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from testbed.clock.conversations import PeerConversations
-from testbed.clock.event_clock import EventClock
+from testbed.clock.event_clock import LATEST, EventClock
 from testbed.clock.events import FAULT
 from testbed.clock.lines import lines
 from testbed.clock.mesh_interface import Conditions, MeshStage, Strikes
@@ -137,6 +137,18 @@ class MeshClock(EventClock):
     def finished(self) -> bool:
         """True if the run's updates are complete."""
         return self._service.finished
+
+    def acting(self) -> Iterator[int]:
+        """Yield the peers of which anything is to come, and not too late; a peer may come twice.
+
+        A message is its sender's: what a peer is sent by one that takes no step is of no use to it.
+        """
+        for rank, number in self.events.but_faults(LATEST):
+            peer, sender = divmod(number, self._all)
+            yield sender if rank in _OF_MESSAGES else peer
+        if self.transfers is not None and self.transfers.next_end <= LATEST:
+            for transfer in self.transfers.under_way():
+                yield self.conversations.ends((transfer.conversation, transfer.up))[0]
 
     def lines(self, peer: int) -> tuple[Line, ...]:
         """Return a peer's uplink and downlink; nothing if the peer is gone."""

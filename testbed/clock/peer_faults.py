@@ -16,12 +16,10 @@ from testbed.clock.mesh import BACK, MeshClock
 from testbed.clock.mesh_interface import MeshFaultStage
 from testbed.clock.peer_conditions import PeerConditions
 from testbed.faults.fault import Fault
+from testbed.faults.futility import Futility
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.training.exchange import ExchangeService
 from testbed.training.settings import Settings
-
-FRUITLESS = 10_000
-"""The number of faults without a step in between after which no step is expected any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,8 @@ class PeerFaults:
         self._actions: dict[int, TimedFault | _End] = {}
         self._killed_by: dict[int, Fault] = {}
         """The faults whose ends bring killed peers back, by the peers' numbers."""
-        self._posted = self._strikes = self._fruitless = 0
+        self._posted = self._strikes = 0
+        self._futility = Futility("step")
         self._iteration = schedule.next_iteration(0)
 
     # -- events
@@ -89,15 +88,16 @@ class PeerFaults:
 
     def _is_alive(self) -> bool:
         """Return True if anything but faults is to come; otherwise no peer will step any more."""
+        if self._futility.is_certain(self._clock.acting):
+            self._clock.futile = self._futility.reason
+            return False
         transfers = self._clock.transfers
         moves = transfers is not None and transfers.next_end < inf
-        return self._fruitless <= FRUITLESS and (
-            moves or self._clock.events.has_any_but_faults(LATEST)
-        )
+        return moves or self._clock.events.has_any_but_faults(LATEST)
 
     def stepped(self) -> None:
         """Let the faults strike that are due at the number of updates that was reached."""
-        self._fruitless = 0
+        self._futility.pushed(self._clock.now)
         while self._iteration is not None and self._updates() >= self._iteration:
             for devices, fault in self._schedule.at_iteration(self._iteration):
                 self._strike(devices, fault)
@@ -115,7 +115,7 @@ class PeerFaults:
         if not struck or self._clock.finished:
             return
         self._strikes += 1
-        self._fruitless += 1
+        self._futility.struck(struck)
         until = self._clock.now + (fault.duration or inf)
         if fault.kind == "kill":
             self._kill(struck, fault, until)

@@ -285,6 +285,11 @@ class SharedTransfers(Stateful):
             if up:
                 yield from queue.transfers
 
+    def under_way(self) -> Iterator[Transfer]:
+        """Yield all transfers that are to end, or have to wait for others."""
+        for queue in self._queues.values():
+            yield from queue.transfers
+
     def unmeasured(self, worker: int) -> list[Transfer]:
         """Return what a worker has to send whose size is not known yet, in order."""
         return [

@@ -21,7 +21,7 @@ consults two objects: the workers' ``Conditions`` about each event, and the ``St
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from testbed.clock.aggregator_interface import Aggregators
@@ -110,6 +110,24 @@ class StarClock(EventClock):
         """Return True if anything but faults is to come, and not too late."""
         transfers = math.inf if self.transfers is None else self.transfers.next_end
         return transfers <= LATEST or self.events.has_any_but_faults(LATEST)
+
+    def acting(self) -> Iterator[int]:
+        """Yield the workers of which anything is to come, and not too late; a worker may come twice.
+
+        Of aggregators only what they send counts: what they are sent is of no use without devices.
+        """
+        for rank, number in self.events.but_faults(LATEST):
+            worker = self.conversations.worker(number)
+            is_sent = (
+                rank in (FINISHED, ARRIVED, EXPIRED) or self.conversations.below(worker) is None
+            )
+            if worker in self.workers and is_sent:
+                yield worker
+        if self.transfers is not None and self.transfers.next_end <= LATEST:
+            for transfer in self.transfers.under_way():
+                worker = self.conversations.worker(transfer.conversation)
+                if transfer.up or self.conversations.below(worker) is None:
+                    yield worker
 
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""

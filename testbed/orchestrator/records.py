@@ -44,6 +44,7 @@ class Records:
             observed peer.
         servers: what the servers have reported.
         deduplication: drops what a restored server reports again.
+        why_it_ended: what the roles have last said about why no further update is possible.
         training: when training began, in seconds of CLOCK_MONOTONIC; None before.
         training_over: whether training has ended at all servers.
         finished: whether all servers have finished.
@@ -103,6 +104,7 @@ class Records:
             for index, address in enumerate(map(settings.address, range(settings.serving)))
         ]
         self.deduplication = Deduplication(resumption.counts if resumption else None)
+        self.why_it_ended = ""
         self.training: float | None = None
         self.training_over = self.finished = False
         self._virtual = plan.spec.clock == "virtual"

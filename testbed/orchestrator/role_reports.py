@@ -179,6 +179,8 @@ class RoleReports:
         if report.level == "error" and device:
             self._devices.complain(device, report.text)
             return
+        if report.level == "error":
+            self._records.why_it_ended = report.text
         expected = report.level == "warning" and self._injection.explains(device)
         self._records.event("info" if expected else report.level, report.text, device)
 

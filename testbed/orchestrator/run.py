@@ -342,4 +342,6 @@ class Run:
             last, see = self._records.last_loss, self._records.processes_log
             why = f", the last one by this: {last}; see {see}" if last else ""
             return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates{why}"
-        return "failed", f"no further update was possible after {updates:,} of {wanted:,}"
+        why = self._records.why_it_ended
+        reason = f"no further update was possible after {updates:,} of {wanted:,}"
+        return "failed", f"{reason}: {why}" if why else reason

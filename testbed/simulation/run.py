@@ -16,7 +16,6 @@ import torch
 from testbed.channel import readable
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.clock.event_clock import LATEST
 from testbed.clock.stage import ServerKilledError
 from testbed.device_names import EVALUATOR_NAME, server_names
 from testbed.ended import is_complete
@@ -175,9 +174,7 @@ class SimulatedRun:
         version, wanted = self._system.version, self._settings.training.updates
         if version < wanted:
             reason = f"no further update was possible after {version:,} of {wanted:,}"
-            if self._system.clock.is_beyond:
-                reason += f": the next event would be later than {LATEST:g} s of the run's clock"
-            raise EndError("failed", reason)
+            raise EndError("failed", f"{reason}: {self._system.clock.why_it_ended}")
 
     def _note_use(self) -> None:
         """Note what the devices have done until now."""

@@ -295,3 +295,44 @@ def test_versions_arrive_in_their_order_under_overlapping_faults(
     one.clock.run()
     assert one.service.half.version == 150
     assert [time for time, *_ in one.arrivals] == sorted(time for time, *_ in one.arrivals)
+
+
+class Counted(Played):
+    """A run that counts how often its workers are killed."""
+
+    kills = 0
+
+    def killed(self, worker: int) -> None:
+        super().killed(worker)
+        self.kills += 1
+
+
+def flapping(*workers: int) -> dict[str, Any]:
+    """Return a rule by which workers come and go, faster than parameters arrive over 50 ms."""
+    return {
+        "who": {"devices": [f"worker-{worker}" for worker in workers]},
+        "when": {"mean_time": "1ms"},
+        "how": "kill",
+        "lasting": "1ms",
+    }
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wait_for"),
+    [("pull", None), ("pull", 2), ("push-and-wait", 2), ("push-and-interrupt", 2)],
+)
+def test_a_run_ends_whose_workers_are_struck_before_they_can_push(
+    protocol: Protocol, wait_for: int | None
+) -> None:
+    one = Counted(protocol, flapping(0, 1, 2), wait_for=wait_for, delay=0.05)
+    one.clock.run()
+    assert not one.clock.finished
+    assert one.kills == 10_001
+    assert one.clock.why_it_ended.startswith("no push was made after 0 s of the run's clock")
+
+
+def test_a_worker_that_takes_long_is_waited_for_however_often_others_are_struck() -> None:
+    one = Counted("pull", flapping(1, 2), wait_for=None, delay=0.05, seconds=20, updates=1)
+    one.clock.run()
+    assert one.clock.finished
+    assert one.kills > 12_000  # they are struck until the end

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from testbed.device_names import SERVER_NUMBER, is_peer, server_names, server_number
 from testbed.faults.fault import Fault, Kind
+from testbed.faults.futility import Futility
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
@@ -32,6 +33,7 @@ from testbed.orchestrator.injection.training_clock import Clock, TrainingClock
 from testbed.orchestrator.injection.workers import Start, Workers
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
+from testbed.runs.ending import EndError
 from testbed.runs.fault_log import Event, FaultLog
 from testbed.telemetry.run_log import RunLog
 from testbed.training.settings import Settings
@@ -94,6 +96,8 @@ class Injection:
         self._server_numbers = dict(zip(server_names(servers), self._servers, strict=True))
         self._agenda = Agenda(self._schedule)
         self._struck = Struck(names, self._workers, self._impairments, self._agenda)
+        self._futility = Futility("step" if self._are_peers else "push")
+        self._updates = settings.training.updates
         self._version = self._reached = 0
         self._over = False
         self._ended: set[int] = set()
@@ -154,6 +158,8 @@ class Injection:
     def updates(self, rows: npt.NDArray[Any], version: int) -> None:
         """Count the pushes in rows of ``records.UPDATE``, which led to ``version``."""
         self._version = version
+        if len(rows):
+            self._futility.pushed(self._clock.elapsed)
         self._workers.count_pushes(rows)
 
     def reached(self, version: int) -> None:
@@ -229,7 +235,11 @@ class Injection:
         return max(0.0, due - now)
 
     def turn(self, until: float = math.inf) -> None:
-        """Do what is due by now, or was due by ``until``, a moment of CLOCK_MONOTONIC."""
+        """Do what is due by now, or was due by ``until``, a moment of CLOCK_MONOTONIC.
+
+        Raises:
+            EndError: by the wall clock, no update is to be expected any more.
+        """
         self._rates.turn()
         while due := self._agenda.take(min(until, self._clock.now())):
             if isinstance(due, TimedFault):
@@ -247,6 +257,14 @@ class Injection:
                 server.start_again(self._version)
         if not self._over:
             self._bring_workers_back()
+            if self._futility.is_certain(self._able):
+                made = f"{self._version:,} of {self._updates:,}"
+                reason = f"no further update was possible after {made}"
+                raise EndError("failed", f"{reason}: {self._futility.reason}")
+
+    def _able(self) -> list[int]:
+        """Return the workers that are not lost for good."""
+        return [number for number in self._names if not self._struck.is_lost(number)]
 
     def release(self) -> None:
         """Note that training has ended: no fault begins any more, and none may delay the run's end."""
@@ -366,6 +384,7 @@ class Injection:
         else:
             self._impairments.begin(fault, [one for one in devices if one not in spared])
         if self._wall:
+            self._futility.struck(devices)
             self._schedule_end(self._clock.now(), fault, devices)
         if self._wall and all(map(self._struck.is_lost, self._names)):
             for number in self._names:

@@ -23,6 +23,7 @@ from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.workers import CLOSING_TIMEOUT
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 from testbed.runs.deduplication import Deduplication
+from testbed.runs.ending import EndError
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from tests.roles.server.test_server import settings
@@ -299,3 +300,24 @@ def test_a_resumed_run_starts_only_the_workers_that_the_server_expects(
     injection.reported(end)
     assert isinstance(asked[-1], StartRole)
     assert asked[-1].device == "worker-0" and asked[-1].role["incarnation"] == 1
+
+
+def test_a_run_ends_whose_workers_are_struck_before_they_can_push(make: Make, clock: Clock) -> None:
+    flapping = {
+        "stream": "faults 0",
+        "fault": Fault(0, "freeze", 0.001).to_json(),
+        "devices": [0, 1],
+        "mean_time": 0.001,
+    }
+    injection, _ = make(flapping)
+    injection.training(clock.now)
+    clock.now += 1.0
+    injection.turn()
+    injection.updates(np.zeros(1, UPDATE), 1)
+    clock.now += 1.0
+    injection.turn()  # some hundreds
+    with pytest.raises(EndError, match="no push was made after 1 s of the run's clock") as end:
+        for _ in range(60):
+            clock.now += 1.0
+            injection.turn()
+    assert end.value.ended == "failed"
