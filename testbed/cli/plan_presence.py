@@ -5,6 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from testbed.device_names import worker_name
+from testbed.experiment.model_conflicts import layout_of
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
 
@@ -38,7 +39,33 @@ def describe(plan: "Plan") -> list[str]:
     return [
         f"presence: {plan.settings.workers - late} workers are there from the beginning",
         *lines,
+        *_why_no_update(plan),
     ]
+
+
+def _why_no_update(plan: "Plan") -> list[str]:
+    """Return a line if no worker is ever there for as long as its parameters take to come.
+
+    Nothing is said where other links than the workers' own, or messages that leave a part out, decide.
+    As messages may be encoded smaller, it is said only of workers that would need twice the time.
+    """
+    settings, total = plan.settings, layout_of(plan.spec).total
+    shares = settings.aggregators or settings.network.route_of or settings.network.co_located
+    if shares or settings.training.pulls == "changed" or settings.timing.clock == "wall":
+        return []
+    short: set[int] = set()
+    for rule in settings.faults.rules:
+        leaves = rule.get("presence", {}).get("leaves") or {}
+        if leaves.get("distribution") == "constant":
+            short |= {
+                device
+                for device in rule["devices"]
+                if (rate := settings.device(device).downlink)
+                and 32 * total / rate > 2 * leaves["mean"]
+            }
+    if len(short) < settings.workers:
+        return []
+    return ["  no update is possible: all leave before their links have brought the parameters"]
 
 
 def _of_rule(rule: Mapping[str, Any], plan: "Plan") -> dict[int, list[tuple[float, Fault]]]:
