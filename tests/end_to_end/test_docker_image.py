@@ -84,7 +84,8 @@ def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     (process, *others) = victim.top()["Processes"]
     assert not others and "testbed.containers.inside" in process[-1]
     entering = ("exec", "--run", started.run_directory, "worker-2", "--", "python", "-c", LOOK_UP)
-    server, again, _, _, seconds, own_name = command.do(*entering).stdout.split()
+    names = ("server", "server-0", "worker-1")
+    server, again, _, seconds, own_name = command.do(*entering, *names).stdout.split()
     assert server == again and float(seconds) < 0.1 and own_name == "worker-2"
     victim.kill()
     started.until(lambda: "worker-1 died: killed by SIGKILL" in started.said, "it is noticed")

@@ -86,9 +86,9 @@ def test_a_command_runs_inside_a_device(command: CommandLine, shared: Started) -
 
 
 LOOK_UP = """
-import socket, time
+import socket, sys, time
 with socket.create_server(("127.0.0.1", 7000)) as here, socket.create_connection(("localhost", 7000)):
-    print(*(socket.gethostbyname(name) for name in ("server", "server-0", "worker-4", "worker-3")))
+    print(*(socket.gethostbyname(name) for name in sys.argv[1:]))
 began = time.monotonic()
 try:
     print(socket.getaddrinfo("nosuch.example", 80))
@@ -101,7 +101,8 @@ print(open("/etc/hostname").read())
 def test_a_device_has_a_loopback_and_knows_the_devices_by_name(
     command: CommandLine, shared: Started
 ) -> None:
-    done = inside(command, shared, "worker-3", sys.executable, "-c", LOOK_UP)
+    names = ("server", "server-0", "worker-4", "worker-3")
+    done = inside(command, shared, "worker-3", sys.executable, "-c", LOOK_UP, *names)
     assert done.returncode == 0, done.stderr
     server, again, *others, seconds, own_name = done.stdout.split()
     assert server == again

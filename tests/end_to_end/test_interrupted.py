@@ -114,11 +114,14 @@ def test_ctrl_c_while_the_report_of_a_run_is_written(
     )
 
 
-@pytest.mark.parametrize("what", ["report", "show"])
-def test_ctrl_c_while_a_run_is_read(command: CommandLine, run: Path, what: str) -> None:
+def test_ctrl_c_while_a_report_is_written_anew(
+    command_with: Callable[..., CommandLine], run: Path, tmp_path: Path
+) -> None:
+    settings = hold(tmp_path / "matplotlibrc")
+    command = command_with(MATPLOTLIBRC=str(settings))
     directory = command.folder / "copy" / "execution" / run.name
     shutil.copytree(run, directory)
-    interrupt_once_read(command.start(what, directory), hold(directory / "summary.json"))
+    interrupt_once_read(command.start("report", directory), settings)
 
 
 def test_ctrl_c_while_a_run_is_replayed(command: CommandLine, run: Path) -> None:
