@@ -60,21 +60,23 @@ def pretended(request: pytest.FixtureRequest, folder: Path, secret: Path) -> Ite
 
 
 @pytest.mark.parametrize("device", ["worker-0", "core"])
+@pytest.mark.parametrize("its_own", [True, False], ids=["its own program", "the host's program"])
 def test_its_programs_have_its_users_rights_only(
-    tmp_path: Path, pretended: Pretended, secret: Path, folder: Path, device: str
+    tmp_path: Path, pretended: Pretended, secret: Path, device: str, its_own: bool
 ) -> None:
+    program = pretended.directory / "program" if its_own else "id"
     environment = {"ROOTS_SECRET": "password", "LD_LIBRARY_PATH": "/nowhere"}
     with (secret / "content").open() as held:
         line = CommandLine(tmp_path, env=environment, pass_fds=(held.fileno(),))
-        done = line.do("exec", "--run", pretended.directory, device, "--", "id")
+        done = line.do("exec", "--run", pretended.directory, device, "--", program)
     assert not (secret / "owned").exists()
     assert "of root" not in done.stdout
     assert done.returncode == 0, done.stderr
-    if device == "worker-0":
+    if its_own:
         assert "NoNewPrivs:\t1" in done.stdout and "Groups:\t \n" in done.stdout
         assert "environment:  .\ndescriptors: 0 1 2 3\n" in done.stdout  # 3 is the list's own
-        assert (folder / "made").stat().st_uid == USER
-    else:  # no mounts of its own: the host's program
+        assert (pretended.directory.parents[3] / "made").stat().st_uid == USER
+    else:  # not what its mount namespace has in the place of the program
         assert done.stdout == "uid=0(root) gid=0(root) groups=0(root)\n"
 
 
