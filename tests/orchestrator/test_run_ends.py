@@ -108,7 +108,7 @@ def test_a_server_s_last_report_is_read_before_its_exit(
     (tmp_path / "sitecustomize.py").write_text(TALKATIVE)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path.cwd())]))
     summary = Run(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic()).execute()
-    assert summary["reason"].startswith("the parameter server died: RunError: the reason; see ")
+    assert summary["reason"].startswith("the parameter server died: the reason; see ")
 
 
 def _is_ours(pid: int) -> bool:
