@@ -39,10 +39,10 @@ def test_the_page_on_links_has_what_is_printed(name: str) -> None:
 
 
 def test_a_star_has_a_line_for_its_workers(tmp_path: Path) -> None:
-    _, said = run(tmp_path, "network: {uplink: 10mbit}\n", "--set", "devices.workers=500")
+    _, said = run(tmp_path, "network: {uplink: 10mbit}\n", "--set", "devices.workers=100")
     drawn = said[said.index("network of") : said.index("routes to")].splitlines()
     assert len(drawn) == 5
-    assert "500 workers, worker-0 to worker-499" in drawn[-1]
+    assert "100 workers, worker-0 to worker-99" in drawn[-1]
 
 
 @pytest.mark.parametrize("network", [CLUSTERS, GRAPH])

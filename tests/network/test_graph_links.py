@@ -32,7 +32,7 @@ def drawn(seed: int) -> dict[str, Any]:
     edges = []
     for one, other in pairs:
         for ends in ((one, other), (other, one))[: 1 + directed]:
-            rate = draw.choice([None, 96, 10**6, "33mbit", 2.5e9])
+            rate = draw.choice([None, 10_000, 10**6, "33mbit", 2.5e9])
             edges.append({"source": ends[0] - 3, "target": ends[1] - 3, "rate": rate})
     draw.shuffle(edges)
     return {"directed": directed, "nodes": nodes, "edges": edges}
@@ -81,6 +81,6 @@ def test_each_direction_has_the_rate_of_its_edge(tmp_path: Path, seed: int) -> N
 
 def _bits(rate: Any) -> str:
     """Return a rate as tc prints it: in whole bytes per second."""
-    return {None: "1Tbit", 96: "96bit", 10**6: "1Mbit"}.get(
+    return {None: "1Tbit", 10_000: "10Kbit", 10**6: "1Mbit"}.get(
         rate, "33Mbit" if rate == "33mbit" else "2500Mbit"
     )

@@ -11,6 +11,7 @@ import yaml
 from testbed.doctor import requirements
 from testbed.errors import HostError
 from testbed.experiment.load import load
+from testbed.experiment.sections.devices import MOST_WORKERS
 from testbed.planning import capacity, memory
 from testbed.planning.capacity import Limit
 from testbed.planning.plan import Plan, plan
@@ -104,7 +105,7 @@ def test_too_many_processes_are_refused() -> None:
 
 def test_too_little_memory_is_refused(tmp_path: Path) -> None:
     """The error says how many workers fit, and how much memory all of them need."""
-    workers = 1_000_000
+    workers = MOST_WORKERS
     one = _plan(tmp_path, workers, "asgd", *SIMULATED)
     with pytest.raises(HostError, match=r"devices\.workers") as refused:
         requirements.check_memory([one])
