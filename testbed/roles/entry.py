@@ -22,7 +22,7 @@ from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.device_names import SERVER_NUMBER, server_index
-from testbed.errors import TestbedError
+from testbed.errors import StoppedError, TestbedError
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
@@ -155,6 +155,8 @@ class _Role:
         }
         try:
             roles[arguments["role"]]()
+        except StoppedError:
+            raise
         except BaseException as error:  # a plug-in may raise anything, or call sys.exit
             if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()

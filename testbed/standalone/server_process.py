@@ -9,7 +9,7 @@ from pathlib import Path
 
 from testbed.channel import Channel
 from testbed.ended import STATES, Ended, is_complete
-from testbed.errors import RunError
+from testbed.errors import RunError, StoppedError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
@@ -34,14 +34,6 @@ EVALUATOR_TIMEOUT = 60.0
 _FAILED = signal.SIGUSR1
 """The signal from the thread that writes the results, if it cannot, or that misses a further server."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, _FAILED)
-
-
-class _StoppedError(BaseException):
-    """A signal ends the run; a BaseException, so that no handler takes it for a failure."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def serve(
@@ -122,7 +114,7 @@ def _carry_out(
                 return "failed", 1
             admission.wait_for_shards(SHARDS_TIMEOUT)
             admission.wait_for_evaluator(EVALUATOR_TIMEOUT)
-    except _StoppedError as stopped:
+    except StoppedError as stopped:
         if stopped.number == _FAILED:
             return "failed", 1
         name = signal.Signals(stopped.number).name
@@ -140,7 +132,7 @@ def _signals() -> Iterator[None]:
 
     def stop(number: int, _: object) -> None:
         _ignore()
-        raise _StoppedError(number)
+        raise StoppedError(number)
 
     for number in _ENDING:
         signal.signal(number, stop)

@@ -118,8 +118,8 @@ def going(log: RunLog) -> RunLog:
     log.updates(rows(4, 3))
     log.evaluation(row(6))
     log.event(1, "info", "before")
-    log.fault({"fault": "freeze", "phase": "begin"}, ["worker-1"], 1.0)
-    log.fault({"fault": "kill", "phase": "begin"}, ["worker-2"], 2.0)
+    log.fault({"fault": "freeze", "phase": "begin", "rule": 0}, ["worker-1"], 1.0)
+    log.fault({"fault": "kill", "phase": "begin", "rule": 1}, ["worker-2"], 2.0)
     return log
 
 
