@@ -32,7 +32,7 @@ def make_namespaces() -> None:
             f"{error}: run it as root, and a container around it with --privileged or CAP_SYS_ADMIN"
         ) from error
     try:
-        linux.make_read_only("/proc")
+        linux.make_read_only("/sys")
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise
