@@ -59,7 +59,7 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a reader did wrong: the damage, the reader, and its traceback or the signal."""
+    """A failure of a reader: the damage, the reader, and its traceback or the signal."""
 
     damage: str
     reader: str
@@ -354,7 +354,7 @@ def try_damages(
         originals: run directories, ``experiment/time-seed/algorithm``.
         count: the number of damages.
         seed: of the damages.
-        tell: is told of each finding, as it is found.
+        tell: called with each finding, as it is found.
     """
     import testbed.cli.results
     import testbed.library.results

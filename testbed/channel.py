@@ -42,7 +42,7 @@ _ASK = (LARGEST, _ROOM, socket.MSG_CMSG_CLOEXEC)
 
 
 class InvalidMessageError(ValueError):
-    """What was received is no message that the channel carries."""
+    """A received message is not one that the channel carries."""
 
 
 @dataclass(frozen=True, slots=True)

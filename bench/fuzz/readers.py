@@ -52,7 +52,7 @@ _PROGRESS = 60.0
 
 
 class Target(Protocol):
-    """What a module of ``bench.fuzz.targets`` has."""
+    """The interface of a module of ``bench.fuzz.targets``."""
 
     TOKENS: Sequence[bytes]
 

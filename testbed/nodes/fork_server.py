@@ -43,7 +43,7 @@ from testbed.nodes.role_output import RoleOutput
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What nodes that are made here find.
+    """The surroundings of the nodes that are made here.
 
     Attributes:
         files: contents of the files in /etc that they share, by their names there.

@@ -63,7 +63,7 @@ NOT_UNDERSTOOD = (
     TypeError,
     ValueError,
 )
-"""What handling a report raises if its values are none that a role of the testbed reports."""
+"""The errors of handling a report whose values no role of the testbed reports."""
 
 
 class RoleReports:

@@ -35,7 +35,7 @@ _LARGEST = 1 << 28
 """The most bytes of an image file: as many as the pixels of the largest in RGBA."""
 TRAIN, TEST = "train", "test"
 _UNREADABLE = (OSError, EOFError, ValueError, tarfile.TarError, zlib.error, lzma.LZMAError)
-"""What reading an archive raises, whatever its bytes are."""
+"""The errors that reading an archive can raise, whatever its bytes are."""
 
 
 class _Files(Protocol):
