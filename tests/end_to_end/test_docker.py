@@ -332,7 +332,11 @@ def test_a_worker_kept_frozen_for_good_is_a_paused_container(
 
 def test_a_worker_that_exceeds_its_memory_is_killed_with_the_reason(command: CommandLine) -> None:
     classes = [{"name": "fits", "number": 2}, {"name": "small", "number": 1, "memory": "6MiB"}]
-    content = SMALL | {"model": "mlp-large", "devices": DEVICES | {"classes": classes}}
+    content = SMALL | {
+        "model": "mlp-large",
+        "training": {"updates": 200, "learning_rate": 0.001},
+        "devices": DEVICES | {"classes": classes},
+    }
     done = command.do("run", command.spec(content), "--out", command.out, "--no-report")
     assert done.returncode == 0, done.stderr
     (events,) = command.out.glob("*/*/*/events.jsonl")

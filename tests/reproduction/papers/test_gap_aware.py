@@ -113,7 +113,9 @@ def test_a_part_of_another_scale_is_refused_with_its_name(
 ) -> None:
     with pytest.raises(SpecError, match="not carried out at scale cpu: SCALE=paper"):
         PAPER.named("table5", CPU)
-    assert main(["fig2", "--paper", "gap-aware", "--scale", "paper"]) == 2
+    with pytest.raises(SystemExit) as ended:
+        main(["fig2", "--paper", "gap-aware", "--scale", "paper"])
+    assert ended.value.code == 2
     assert (
         "fig2 of gap-aware is not carried out at scale paper: SCALE=cpu" in capsys.readouterr().err
     )
