@@ -8,6 +8,7 @@ RUNTIME ?=
 CHAOS ?= 1-10
 MIXTURES ?= 1-100
 INPUTS ?= 10000
+TARGETS ?= $(sort $(basename $(notdir $(wildcard bench/fuzz/targets/[!_]*.py))))
 RESUMPTIONS ?= 1-10
 KERNELS ?= debian12,backports
 ROWS ?=
@@ -200,10 +201,9 @@ fuzz: install ## plan, simulate and emulate experiment files over every key of t
 	$(BIN)/python -m bench.fuzz.specs $(FUZZ)
 
 .PHONY: fuzz-readers
-fuzz-readers: install ## give mutated input to readers (captures, graphs, reports, the gate, the wire), which must read or refuse it: INPUTS=1000000
-	nice -n 19 $(BIN)/python -m bench.fuzz captures --inputs $(INPUTS)
-	nice -n 19 $(BIN)/python -m bench.fuzz graphs --inputs $(INPUTS)
-	for target in channel gate wire; do nice -n 19 $(BIN)/python -m bench.fuzz $$target --inputs $(INPUTS); done
+fuzz-readers: install ## give mutated input to readers of files and messages, which must read or refuse it: INPUTS=1000000 TARGETS="captures wire"
+	for target in $(TARGETS); do \
+		nice -n 19 $(BIN)/python -m bench.fuzz $$target --inputs $(INPUTS) || exit; done
 
 mixtures: install ## simulate random faults that overlap, emulate half of them, and compare to the bit: MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)

@@ -9,6 +9,8 @@ SERVER_NUMBER = -1
 
 Workers and peers begin at 0; the further servers' numbers are below this one.
 """
+_DIGITS = 9
+"""The most digits of a device's number."""
 
 
 def server_names(count: int) -> tuple[str, ...]:
@@ -27,7 +29,8 @@ def may_be_a_device(name: str) -> bool:
 def _is_numbered(name: str, role: str) -> bool:
     """Return True for a role's name and a number, and False for ``server-room``."""
     before, dash, number = name.partition("-")
-    return before == role and dash == "-" and number.isascii() and number.isdecimal()
+    is_number = number.isascii() and number.isdecimal() and len(number) <= _DIGITS
+    return before == role and dash == "-" and is_number
 
 
 def is_server(name: str) -> bool:

@@ -19,18 +19,23 @@ LARGEST_TABLE = 4 << 30
 _LARGEST_INTEGER = 2**63 - 1
 
 
-def open_file(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+def open_file(
+    path: Path, flags: int = os.O_RDONLY, mode: int = 0o644, *, follow: bool = False
+) -> int:
     """Open a regular file; return its descriptor.
+
+    Args:
+        follow: follow symbolic links, as is right for a file that the user who runs this has named.
 
     Raises:
         FileNotFoundError: there is none.
         OSError: it is a symbolic link or no regular file, or it cannot be opened.
     """
-    careful = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    careful = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags | careful, mode)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno == errno.ELOOP and not follow:
             raise OSError(errno.ELOOP, "it is a symbolic link") from None
         if error.errno in (errno.EISDIR, errno.ENXIO):
             raise OSError(error.errno, "it is no regular file") from None

@@ -5,10 +5,12 @@ An error is reported with its line; nothing is skipped or repaired, except that 
 
 import csv
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from testbed.errors import SpecError
+from testbed.foreign import open_file
 
 
 def read_rows(
@@ -21,15 +23,18 @@ def read_rows(
         is_no: what to say of a file that is not CSV.
 
     Raises:
-        SpecError: the file cannot be read, is not CSV, or a row has too few or too many cells.
+        SpecError: the file cannot be read, is not CSV, a row has too few or too many cells, or a cell
+            goes over the end of its line.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with os.fdopen(open_file(path, follow=True), encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, skipinitialspace=True)
             heading = [column.strip() for column in next(reader, [])]
+            _check_cells(heading, f"the trace {path}, line 1")
             check(heading)
             for row in filter(None, reader):
                 where = f"the trace {path}, line {reader.line_num}"
+                _check_cells(row, where)
                 if len(row) != len(heading):
                     raise SpecError(f"{where}, has {len(row)} columns and not {len(heading)}")
                 yield where, dict(zip(heading, map(str.strip, row), strict=True))
@@ -37,6 +42,15 @@ def read_rows(
         raise SpecError(f"the trace {path} cannot be read: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise SpecError(f"the trace {path} is {is_no}: {error}") from None
+
+
+def _check_cells(row: Sequence[str], where: str) -> None:
+    """Raise SpecError if a cell has the end of a line in it: a quotation mark lacks its other one."""
+    for cell in row:
+        if len(cell.splitlines()) > 1:
+            raise SpecError(
+                f"{where}: a cell goes over the end of the line; is a quotation mark missing?"
+            )
 
 
 def check_names(path: Path, heading: Sequence[str], known: Sequence[str]) -> None:

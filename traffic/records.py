@@ -4,6 +4,10 @@ A file that is cut off or damaged yields the packets before the damage, and then
 place.
 """
 
+import errno
+import io
+import os
+import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,7 +39,7 @@ class CaptureFile:
             TrafficError: the file cannot be opened or is no capture at all.
         """
         try:
-            with self.path.open("rb", buffering=0) as file:
+            with self._opened() as file:
                 head = file.read(4)
                 file.seek(0)
                 if pcap_reading.byte_order(head):
@@ -54,3 +58,13 @@ class CaptureFile:
             ) from None
         except OSError as error:
             raise TrafficError(f"{self.path} cannot be read: {error.strerror}") from error
+
+    def _opened(self) -> io.FileIO:
+        """Open the file; a pipe, which would block until somebody writes to it, is refused."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            is_directory = stat.S_ISDIR(mode)
+            raise OSError(errno.EINVAL, "it is a directory" if is_directory else "it is no file")
+        return io.FileIO(descriptor)

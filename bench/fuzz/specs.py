@@ -44,6 +44,8 @@ from testbed.planning import plan as planning
 
 OPTIONS = 8
 """The most keys that are set in a file."""
+_PROGRESS = 60.0
+"""Seconds from one line of progress to the next."""
 PLAN_LIMIT, RUN_LIMIT = 20.0, 300.0
 """Seconds that reading and planning, and a run, may take on a busy host."""
 _NEVER = ("name", "engine", "clock", "sweep", "plugins", "runtime", "launch", "image", "cuda")
@@ -62,9 +64,9 @@ _LONGEST = 1500
 """The most characters of one line of a refusal; it may quote a long value."""
 _FILES = {
     "trace.csv": "0.01\n0.02\n0.05\n",
-    "rates.csv": "time,uplink,downlink\n0,1mbit,2mbit\n2s,5mbit,5mbit\n",
-    "presence.csv": "device,time,event\nworker-0,1s,leaves\nworker-0,2s,arrives\nworker-1,3s,leaves\n",
-    "struck.csv": "time,device,kind,lasting\n0.5s,worker-0,freeze,0.3s\n1s,worker-1,kill,0.2s\n",
+    "rates.csv": "time,uplink,downlink\n0,1mbit,2mbit\n2,5mbit,5mbit\n",
+    "presence.csv": "device,time,event\nworker-0,1,leaves\nworker-0,2,arrives\nworker-1,3,leaves\n",
+    "struck.csv": "time,device,kind,lasting\n0.5,worker-0,freeze,0.3\n1,worker-1,kill,0.2\n",
     "campus.graphml": (
         '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">'
         '<node id="a"/><node id="b"/><edge source="a" target="b"/></graph></graphml>'
@@ -275,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--simulate", type=int, default=300, help="runs in the simulator")
     parser.add_argument("--emulate", type=int, default=100, help="of them also in namespaces")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
+    began = said = time.monotonic()
     counts: Counter[str] = Counter()
     failed: list[int] = []
     seed = options.first
@@ -286,12 +288,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed.append(seed)
             text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=110)
             print(f"seed {seed} FAILS: {'; '.join(found)}\n{text}", flush=True)
+        if time.monotonic() - said > _PROGRESS:
+            said = time.monotonic()
+            print(f"seed {seed}: {_told_counts(counts)}, {len(failed)} failed", flush=True)
         seed += 1
-    told = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
-    print(f"{told}; {len(failed)} seeds failed ({time.monotonic() - began:.0f} s)")
+    print(f"{_told_counts(counts)}; {len(failed)} seeds failed ({time.monotonic() - began:.0f} s)")
     if failed:
         print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _told_counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
 
 
 def _try(

@@ -6,6 +6,7 @@ process that had read Parquet worked.) An error in a file is reported with its r
 is skipped or repaired.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from testbed.durations.laws import QuantileLaw
 from testbed.errors import SpecError
+from testbed.foreign import open_file, printable
 from testbed.trace_files import parse_seconds, read_rows
 
 Order: TypeAlias = Literal["sequence", "random"]
@@ -112,7 +114,7 @@ def load_trace(path: Path) -> Trace:
         SpecError: the file cannot be read, has no such column or no row, or a row is not a duration.
     """
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_file(path, follow=True), "rb") as file:
             parquet = file.read(len(_PARQUET)) == _PARQUET
         seconds, names = _read_parquet(path) if parquet else _read_csv(path)
     except OSError as error:
@@ -185,7 +187,8 @@ def _columns(path: Path, heading: Sequence[str]) -> list[int]:
         if heading.count(name) > 1:
             raise SpecError(f"the trace {path} has more than one column '{name}'")
     if SECONDS not in heading:
-        has = f"its columns are {', '.join(heading)[:100]}" if heading else "it has no columns"
+        named = printable(", ".join(heading))[:100]  # Parquet has any text for a name
+        has = f"its columns are {named}" if heading else "it has no columns"
         raise SpecError(f"the trace {path} has no column '{SECONDS}': {has}")
     return [heading.index(name) for name in (SECONDS, DEVICE) if name in heading]
 

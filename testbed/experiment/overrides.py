@@ -149,8 +149,9 @@ def _position(items: list[Any], keys: KeyPath, option: str, done: KeyPath) -> tu
     if found:
         among = " or ".join(f"{name}.{i}" for i in found)
         raise SpecError(f"{option}: '{name}' has more than one '{key}': write {among}")
-    if key.isdecimal() and int(key) < len(items):
-        return int(key), rest
+    positions = [str(i) for i in range(len(items))]
+    if key in positions:
+        return positions.index(key), rest
     if len(items) == 1 and not key.isdecimal():
         return 0, keys  # the only entry needs no name
     if key.isdecimal():

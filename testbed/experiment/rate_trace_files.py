@@ -3,6 +3,7 @@
 An error is reported with its line; nothing is skipped or repaired.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from testbed.errors import SpecError
 from testbed.experiment.units import parse_rate
+from testbed.foreign import open_file
 from testbed.rate_trace import RateTrace
 from testbed.trace_files import check_names, parse_seconds, read_rows
 
@@ -60,7 +62,7 @@ def _check(path: Path, heading: Sequence[str]) -> None:
 def _rate(cell: str, where: str) -> int:
     """Return the bit/s of a cell, which may be 0."""
     try:
-        return 0 if cell.isdecimal() and int(cell) == 0 else parse_rate(cell)
+        return 0 if cell and not cell.strip("0") else parse_rate(cell)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -80,7 +82,7 @@ def read_mahimahi(path: Path, bin_seconds: float) -> RateTrace:
     packets: dict[int, int] = {}
     width, last = round(1000 * bin_seconds), 0
     try:
-        with path.open(encoding="ascii") as file:
+        with os.fdopen(open_file(path, follow=True), encoding="ascii") as file:
             for number, text in enumerate(file, 1):
                 line = text.strip()
                 if not line:

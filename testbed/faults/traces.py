@@ -15,6 +15,7 @@ from testbed.trace_files import check_names, parse_seconds, read_rows
 
 PLAIN: tuple[Kind, ...] = ("freeze", "kill", "stop-network", "partition")
 """The kinds of faults that need no options, which a row may name."""
+_DIGITS = 18
 _COLUMNS = ("time", "iteration", "device", "kind", "lasting")
 
 
@@ -79,6 +80,7 @@ def _row(cells: Mapping[str, str], devices: Mapping[str, int], where: str) -> Tr
     if "time" in cells:
         return TraceRow(parse_seconds(cells["time"], where), None, device, kind, lasting)
     number = cells["iteration"]
-    if not (number.isascii() and number.isdecimal() and int(number) > 0):
+    few = len(number) <= _DIGITS  # Python reads no number of more than 4,300
+    if not (few and number.isascii() and number.isdecimal() and int(number) > 0):
         raise SpecError(f"{where}: '{number[:40]}' is not an iteration, 1 or more")
     return TraceRow(None, int(number), device, kind, lasting)

@@ -12,6 +12,7 @@ link, one each way. Whatever else could not be built as it stands is refused.
 
 import json
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from testbed.errors import SpecError
 from testbed.experiment.sections.directions import parse_delay, parse_queue
 from testbed.experiment.sections.graph import GraphSpec
 from testbed.experiment.units import UNLIMITED, parse_limit, parse_percentage
+from testbed.foreign import open_file
 from testbed.network.links import CORE, MOST_LINKS, Shape
 from testbed.planning import graphml
 from testbed.planning.graphml import Attributes, Described
@@ -131,7 +133,7 @@ def _of_file(file: str) -> Described:
         SpecError, ValueError: it cannot be read; the message of the latter is the end of a sentence.
     """
     try:
-        with Path(file).open("rb") as opened:
+        with os.fdopen(open_file(Path(file), follow=True), "rb") as opened:
             content = opened.read(LARGEST_FILE + 1)
     except OSError as error:
         raise SpecError(f"network.graph.file: {file} cannot be read: {error.strerror}") from error

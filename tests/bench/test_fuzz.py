@@ -9,7 +9,9 @@ import pytest
 
 from bench.fuzz.readers import mutants
 
-TARGETS = ("captures", "channel", "gate", "graphs", "wire")
+TARGETS = sorted(
+    path.stem for path in (Path(__file__).parents[2] / "bench/fuzz/targets").glob("[!_]*.py")
+)
 BROKEN = """
 import bench.fuzz.readers as readers
 class Broken:

@@ -176,4 +176,4 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, content: bytes, said
 
 def test_a_trace_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "no.csv") == " cannot be read: No such file or directory"
-    assert refusal(tmp_path) == " cannot be read: Is a directory"
+    assert refusal(tmp_path) == " cannot be read: it is no regular file"

@@ -273,6 +273,7 @@ def test_an_override_of_an_alias_does_not_change_its_anchor(good: Path) -> None:
         ("algorithms.adacomp.ratio=2", "algorithms.2.ratio: must be at most 1, not 2"),
         ("algorithms.1=adacmp", "algorithms.1: 'adacmp' is not one of "),
         ("algorithms.3=asgd", "'algorithms' has 3 entries, counted from 0"),
+        (f"algorithms.{'9' * 5000}=asgd", "'algorithms' has 3 entries, counted from 0"),
         ("algorithms.adacmp.ratio=1", "'algorithms' is a list: .*; did you mean 'adacomp'?"),
         ("network.uplink=10mbt", "network.uplink: '10mbt' has the unknown unit"),
         ("name.x=3", "'name' is 'good' and has no keys to set"),

@@ -1,5 +1,6 @@
 """Traces of faults: the rows that are read, and those that are refused, with their line."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,9 @@ def test_traces_by_time_and_by_iteration_are_read(tmp_path: Path) -> None:
         ("time,device,kind\n1,worker-1,slow\n", "'slow' is not one of freeze, kill"),
         ("time,device,lasting\n1,worker-1,0\n", "nothing would happen"),
         ("time,device\n1\n", "line 2, has 1 columns and not 2"),
+        (f"iteration,device\n{'9' * 5000},worker-1\n", f"'{'9' * 40}' is not an iteration"),
+        ('time,"device\n1,worker-1\n', "line 1: a cell goes over the end of the line"),
+        ('time,device\n1,"worker-1\n2,worker-2\n', "line 3: a cell goes over the end of the line"),
     ],
 )
 def test_an_invalid_trace_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
@@ -51,9 +55,12 @@ def test_an_invalid_trace_is_refused(tmp_path: Path, text: str, complaint: str) 
     assert complaint in str(refused.value)
 
 
-def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
+def test_what_is_no_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         load_trace(tmp_path / "none.csv", DEVICES)
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(SpecError, match="cannot be read: it is no regular file"):
+        load_trace(tmp_path / "pipe.csv", DEVICES)
     (tmp_path / "bytes.csv").write_bytes(b"time,device\n\xff\xfe,worker-1\n")
     with pytest.raises(SpecError, match="is not CSV in UTF-8"):
         load_trace(tmp_path / "bytes.csv", DEVICES)

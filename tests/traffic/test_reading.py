@@ -1,5 +1,6 @@
 """Reading capture files of every kind, whole and damaged."""
 
+import os
 import struct
 from pathlib import Path
 
@@ -314,5 +315,8 @@ def test_a_file_that_is_no_capture_is_refused(tmp_path: Path, content: bytes) ->
         account([path])
     with pytest.raises(TrafficError, match="cannot be read: No such file"):
         account([tmp_path / "nix"])
-    with pytest.raises(TrafficError, match="cannot be read: Is a directory"):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TrafficError, match="pipe cannot be read: it is no file"):
+        account([tmp_path / "pipe"])
+    with pytest.raises(TrafficError, match="cannot be read: it is a directory"):
         account([tmp_path])

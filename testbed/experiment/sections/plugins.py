@@ -4,6 +4,7 @@ The files are read and executed when the experiment file is checked, because its
 them. The spec holds what they say: a device in a container and a resumed run need no file.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from testbed.errors import SpecError
 from testbed.experiment.sections.section import Section
 from testbed.experiment.sections.timing import TRACES, file_beside
+from testbed.foreign import open_file
 from testbed.plugins.sources import PluginSource, install
 
 _LARGEST = 1 << 20
@@ -54,9 +56,10 @@ class PluginSpec(Section):
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise ValueError(f"{path} is larger than 1 MiB: a plug-in's file has code only")
-        return path.read_text(encoding="utf-8")
+        with os.fdopen(open_file(path, follow=True), encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST:
+                raise ValueError(f"{path} is larger than 1 MiB: a plug-in's file has code only")
+            return file.read()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
