@@ -100,7 +100,7 @@ def experiment(
 def _of_server(draw: np.random.Generator, updates: int) -> dict[str, Any]:
     times: tuple[dict[str, Any], ...] = (
         {"time": f"{draw.uniform(0.2, 2):.3f}s"},
-        {"iteration": int(draw.integers(1, updates))},
+        {"iteration": int(draw.integers(1, updates + 1))},
     )
     when = times[int(draw.integers(len(times)))]
     lasting = f"{draw.uniform(0, 1):.3f}s"

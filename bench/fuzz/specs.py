@@ -36,6 +36,7 @@ from bench.mixtures import Ended, carry_out, differences, mixture
 from bench.networks import write_graph
 from bench.peer_mixtures import of_peers
 from testbed.cli import plan_text
+from testbed.doctor.requirements import problems
 from testbed.ended import is_complete
 from testbed.errors import HostError, SpecError, TestbedError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
@@ -244,14 +245,18 @@ def carried_out(
     try:
         spec = generator.read(made)
         emulated = generator.read({**made, "engine": "emulation"}) if emulate else spec
-    except SpecError:
-        return None  # it asks for the wall clock, or for what a simulation does not have
+        # What this host lacks `run` says before it starts anything.
+        for one in (spec, emulated):
+            for problem in problems(planning.plan(one), folder):
+                raise problem
+    except (SpecError, HostError):
+        return (
+            None  # it asks for the wall clock, or for what a simulation or this host does not have
+        )
     runs = []
     for one in (spec, emulated)[: 1 + emulate]:
         try:
             runs.append(carry_out(one, folder, RUN_LIMIT))
-        except HostError:
-            return None
         except SpecError as error:
             return [f"{one.engine}: plan accepts what a run refuses: {error}"]
         except Exception as error:

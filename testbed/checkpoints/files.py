@@ -2,7 +2,7 @@
 
 A file is overwritten in place and then flushed to the disk. A writer needs nothing but its descriptor,
 so a process that may write nothing else can be handed it. A checksum tells whether a file is intact; of
-two intact files the newer version counts.
+two intact files the newer version counts. The second checkpoint of a version empties the first's file.
 
 Layout, little-endian: ``MAGIC``; a CRC-32, u32; the number of bytes that follow, which the CRC-32
 covers, u64; the version, u64; the length of the JSON, u64; the JSON, with the state and each array's
@@ -48,6 +48,7 @@ class CheckpointFiles:
         self.descriptors = descriptors
         self._types = types
         self._next = 0
+        self._version: int | None = None  # of the file that is not written next
         self.damaged = 0
 
     @classmethod
@@ -95,6 +96,9 @@ class CheckpointFiles:
         os.ftruncate(descriptor, at)
         os.fsync(descriptor)
         self._next = 1 - self._next
+        if version == self._version:
+            os.ftruncate(self.descriptors[self._next], 0)
+        self._version = version
         return at
 
     def newest(self, fits: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> Any:
@@ -106,7 +110,9 @@ class CheckpointFiles:
                 found.append((_BEFORE_JSON.unpack_from(content)[0], number, content))
             elif os.fstat(descriptor).st_size:
                 self.damaged += 1
-        for _, number, content in sorted(found, key=lambda candidate: candidate[0], reverse=True):
+        for version, number, content in sorted(
+            found, key=lambda candidate: candidate[0], reverse=True
+        ):
             try:
                 state = _state(content, self._types)
                 is_right = fits(state)
@@ -114,7 +120,7 @@ class CheckpointFiles:
                 self.damaged += 1
                 continue
             if is_right:
-                self._next = 1 - number
+                self._next, self._version = 1 - number, version
                 return state
         return None
 

@@ -79,6 +79,17 @@ def test_the_older_checkpoint_is_read_if_the_newer_is_damaged(
     assert Path("/etc/passwd").read_bytes().startswith(b"root")
 
 
+def test_of_two_checkpoints_of_a_version_the_later_counts(tmp_path: Path) -> None:
+    with CheckpointFiles.open(tmp_path, ()) as files:
+        for number in range(4):
+            files.write(min(number, 2), {"number": number})
+            assert files.newest() == {"number": number}
+    with CheckpointFiles.open(tmp_path, ()) as again:
+        assert again.newest() == {"number": 3}
+        again.write(2, {"number": 4})
+        assert again.newest() == {"number": 4}
+
+
 def test_mutated_states_are_read_or_refused_by_one_kind_of_error() -> None:
     whole = state_as_bytes(state(1), ())
     refused = 0

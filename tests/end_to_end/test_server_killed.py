@@ -245,6 +245,24 @@ def test_under_the_wall_clock_no_push_is_applied_twice(command: CommandLine) -> 
     assert {one["reason"] for one in summary["traffic"]["differences"]} == {SERVER_KILLED}
 
 
+@pytest.mark.parametrize("devices", [{}, {"servers": 2, "placement": "co-located"}], ids=str)
+def test_a_kill_when_training_has_just_ended_does_not_delay_the_end(
+    command: CommandLine, devices: dict[str, Any]
+) -> None:
+    who = {"devices": ["server-0"]} if devices else "server"
+    kill = {"who": who, "when": {"iteration": 20}, "how": "kill", "lasting": "300ms"}
+    content = RUN | RUNS["adacomp, shaped, changed"]
+    content |= {"clock": "wall", "training": {"updates": 20}, "faults": [kill]}
+    content |= {"devices": {"workers": 3, **devices}, "network": {}}
+    directory = emulated(command, content | {"checkpoints": {"every": 10}})
+    assert [one["phase"] for one in faults(directory)] == ["begin", "end"]
+    told = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
+    times = {one["event"].partition(" of ")[0]: one["time"] for one in told}
+    assert told[-1]["time"] - times["back from the checkpoint"] < 60
+    evaluations = pq.read_table(directory / "evaluations.parquet")
+    assert evaluations["iteration"].to_pylist()[-1] == 20
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -63,7 +63,11 @@ class _Source:
             if not self._comes_back:
                 raise
             self._connection.close()
-            self._connection = self._greet()
+            try:
+                self._connection = self._greet()
+            except OSError:
+                # It has left: it was killed just before its STOP, and needs nothing any more.
+                self.stopped = True
 
     def _read(self) -> None:
         accepts = {Kind.PARAMETERS: self._length, Kind.STOP: 0}

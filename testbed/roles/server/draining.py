@@ -28,7 +28,13 @@ def patience_of(parts: Parts) -> Callable[[int], float]:
     return lambda worker: SUSPECTED_TIMEOUT if suspected(worker) else DRAIN_TIMEOUT
 
 
-def drain(parts: Parts, patience: Callable[[int], float], *, others: bool = False) -> None:
+def drain(
+    parts: Parts,
+    patience: Callable[[int], float],
+    *,
+    others: bool = False,
+    settled: Callable[[], None] = lambda: None,
+) -> None:
     """Say STOP, read until all connections are closed, and report the result.
 
     The evaluator first does its backlog.
@@ -37,6 +43,7 @@ def drain(parts: Parts, patience: Callable[[int], float], *, others: bool = Fals
         patience: returns the seconds that a worker has to close its connection.
         others: True if workers may train on with other servers: their patience counts from when they
             were heard last.
+        settled: called when the evaluator has reported all, and is to be told that training is over.
     """
     report, connections, half = parts.report, parts.connections, parts.service.half
     report.flush()
@@ -47,7 +54,7 @@ def drain(parts: Parts, patience: Callable[[int], float], *, others: bool = Fals
     # The evaluator may be late: it may still be starting, or do an evaluation for a server that was
     # killed, after which it connects to this one.
     while _is_any_open(connections) or parts.evaluator.is_missing:
-        parts.evaluator.stop()
+        parts.evaluator.stop(settled)
         connections.poll()
         now = time.monotonic()
         for connection in list(connections.open):

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from typing import Any
 
@@ -22,6 +22,11 @@ Also the seconds that it may wait for the slices of other servers.
 """
 LEAVING_TIMEOUT = 30.0
 """Seconds that an evaluator with nothing left to do has to close its connection."""
+COMING_BACK_TIMEOUT = 2.0
+"""Seconds that a restored server waits for an evaluator of which it needs nothing any more.
+
+It has left if the server that was killed told it that training is over.
+"""
 
 
 class Evaluator:
@@ -127,12 +132,25 @@ class Evaluator:
         comes = self._expected and (self._comes_back or not self._greeted)
         return comes and not self._stopped and self._connections.evaluator is None
 
-    def stop(self) -> None:
-        """Say STOP, once, if everything was sent."""
+    def stop(self, before: Callable[[], None] = lambda: None) -> None:
+        """Say STOP, once, if everything was sent, and reported where the server may be killed.
+
+        A server that is restored from a checkpoint waits for the evaluations that have no result in it.
+        An evaluator that was told that training is over does not come back: it is told only when a
+        checkpoint says that there are none.
+
+        Args:
+            before: called before STOP is said by a server that may be killed; writes that checkpoint.
+        """
         connection = self._connections.evaluator
-        if connection and not (self._stopped or connection.pending or self._evaluations):
-            self._stopped = True
-            self._connections.say_stop([connection])
+        if not connection or self._stopped or connection.pending or self._evaluations:
+            return
+        if self._comes_back:
+            if self._evaluations.unheard:
+                return
+            before()
+        self._stopped = True
+        self._connections.say_stop([connection])
 
     def give_up(self, since: float) -> None:
         """Do without the evaluator if nothing was heard of it for too long.
@@ -143,6 +161,8 @@ class Evaluator:
         connection, missing = self._connections.evaluator, self._evaluations.unheard
         waits = self._others and connection is not None
         patience = EVALUATOR_TIMEOUT if missing or waits else LEAVING_TIMEOUT
+        if self.is_missing and self._comes_back and not missing:
+            patience = COMING_BACK_TIMEOUT
         absent = connection is None and not self.is_missing
         if absent or time.monotonic() - max(since, self._heard) <= patience:
             return

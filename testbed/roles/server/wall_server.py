@@ -9,8 +9,9 @@ The server may be killed and restored from a checkpoint; time goes on meanwhile.
 after its last checkpoint are lost with it; its workers connect again, ask again, and go on with the
 restored parameters. Nothing is done a second time: pushes to the killed server are no updates. A
 checkpoint is written when an update was applied, before anything else is read, so never while gradients
-of the next version are gathered. One more is written when training has ended, if the server may be
-killed: a server restored from it only has to say that training is over.
+of the next version are gathered. Two more are written at the end if the server may be killed: one when
+training has ended (a server restored from it only has to say so), and one when the evaluator has
+reported all, before it is told that it may leave.
 """
 
 import time
@@ -56,10 +57,9 @@ class WallServer:
         """Listen, train and drain; return when the last connection is closed."""
         self._connections.listen()
         self._train()
-        if self.parts.settings.servers > 1:
-            drain(self.parts, lambda _: OTHERS_TIMEOUT, others=True)
-            return
-        drain(self.parts, patience_of(self.parts))
+        others = self.parts.settings.servers > 1
+        patience = (lambda _: OTHERS_TIMEOUT) if others else patience_of(self.parts)
+        drain(self.parts, patience, others=others, settled=self._checkpoint_if_mortal)
 
     def now(self) -> float:
         """Return the seconds since training began; 0 before that."""
@@ -75,8 +75,8 @@ class WallServer:
         while not self._phase.over:
             self._connections.poll()
             self._look_after()
-        if self._service.finished and self.parts.settings.faults.server_absence is not None:
-            self._write_checkpoint()
+        if self._service.finished:
+            self._checkpoint_if_mortal()
 
     def _look_after(self) -> None:
         """Go on without awaited workers that are late; every now and then, look after the rest."""
@@ -145,6 +145,10 @@ class WallServer:
         self._arrivals.go_on()
 
     # -- checkpoints
+
+    def _checkpoint_if_mortal(self) -> None:
+        if self.parts.settings.faults.server_absence is not None:
+            self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
         service = self._service

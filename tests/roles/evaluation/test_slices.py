@@ -17,6 +17,7 @@ class Server:
 
     on_return: Sequence[int] = ()
     """The versions that it sends when it was killed and is greeted again."""
+    has_left = False
 
     def __init__(self, size: int, *, comes_back: bool = False) -> None:
         self.mine: socket.socket
@@ -24,6 +25,8 @@ class Server:
         self.source = _Source(self._greet, [as_bytes(self.parameters)], comes_back=comes_back)
 
     def _greet(self) -> socket.socket:
+        if self.has_left:
+            raise ConnectionRefusedError
         self.mine, theirs = socket.socketpair()
         for version in self.on_return:
             self.send([version])
@@ -94,6 +97,19 @@ def test_a_server_that_was_killed_is_greeted_again_and_its_slices_stay() -> None
     assert killed.finished() == [2, 4]
     for one in (killed, other):
         one.mine.close()
+        one.source._connection.close()
+
+
+def test_a_server_that_was_killed_and_has_left_since_needs_nothing_any_more() -> None:
+    killed, other = Server(2, comes_back=True), Server(1, comes_back=True)
+    killed.has_left = True
+    killed.mine.close()
+    other.send([4])
+    other.mine.sendall(header(Kind.STOP))
+    assert not _read_next([killed.source, other.source])
+    assert other.finished() == [4]
+    other.mine.close()
+    for one in (killed, other):
         one.source._connection.close()
 
 

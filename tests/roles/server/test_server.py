@@ -154,8 +154,8 @@ class Running:
         if not (self.thread.is_alive() and self.server.parts.evaluator.is_missing):
             return
         with self.connect(self.server.parts.evaluator.number) as connection:
-            while receive(connection)[0] is not Kind.STOP:
-                pass
+            while (found := receive(connection))[0] is not Kind.STOP:
+                connection.sendall(header(Kind.FINISHED, found[1]))
 
     def close(self) -> None:
         """Close the connections, end the server's loop and wait until it has drained."""

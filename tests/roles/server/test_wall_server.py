@@ -56,6 +56,31 @@ def running(
     one.close()
 
 
+@contextmanager
+def killed(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, **changes: Any
+) -> Iterator[Running]:
+    """Run a server that is killed when training has ended: what it writes after the body is lost."""
+    with running(monkeypatch, files, None, **changes) as server:
+        yield server
+        server.until(TrainingEnded)
+        kept = [os.pread(one, 1 << 20, 0) for one in files.descriptors]
+    for descriptor, content in zip(files.descriptors, kept, strict=True):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, content, 0)
+
+
+def evaluate(connection: socket.socket, count: int) -> list[int]:
+    """Be the evaluator of some versions; return them."""
+    versions = []
+    for _ in range(count):
+        kind, version, _ = receive(connection)
+        assert kind is Kind.PARAMETERS
+        connection.sendall(header(Kind.FINISHED, version))
+        versions.append(version)
+    return versions
+
+
 def five_updates(server: Running) -> None:
     """Make five updates, with two workers in turn; a checkpoint is written after the third."""
     workers = [server.connect(number) for number in (0, 1)]
@@ -233,15 +258,13 @@ def test_a_server_restored_after_training_sends_evaluations_and_stop(
 ) -> None:
     rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
     changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
-    with running(monkeypatch, files, None, **changes) as first:
+    with killed(monkeypatch, files, **changes) as first:
         five_updates(first)
-        assert first.until(TrainingEnded).version == 5
     with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
         assert second.until(ServerRestored).version == 5
         # It waits for devices that may lack STOP: two workers, and the evaluator of 0, 2, 4 and 5.
         worker, evaluator = second.connect(0), second.connect(2)
-        told = [receive(evaluator)[:2] for _ in range(4)]
-        assert told == [(Kind.PARAMETERS, version) for version in (0, 2, 4, 5)]
+        assert evaluate(evaluator, 4) == [0, 2, 4, 5]
         assert receive(worker)[0] is Kind.STOP
         assert receive(evaluator)[0] is Kind.STOP
         for connection in (worker, evaluator):
@@ -257,18 +280,44 @@ def test_a_restored_server_waits_for_the_evaluator_however_late_it_comes(
     monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.2)
     rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
     changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
-    with running(monkeypatch, files, None, **changes) as first:
+    with killed(monkeypatch, files, **changes) as first:
         five_updates(first)
     with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
         assert second.until(TrainingEnded).version == 5
         time.sleep(1.0)
         evaluator = second.connect(2)
-        for version in (0, 2, 4, 5):
-            assert receive(evaluator)[:2] == (Kind.PARAMETERS, version)
-            evaluator.sendall(header(Kind.FINISHED, version))
+        assert evaluate(evaluator, 4) == [0, 2, 4, 5]
         assert receive(evaluator)[0] is Kind.STOP
         evaluator.close()
         assert second.until(ServerFinished).version == 5
+
+
+def test_a_restored_server_does_not_wait_for_an_evaluator_that_was_told_to_leave(
+    monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
+) -> None:
+    """It is told when a checkpoint says that nothing of it is missing, and is gone then."""
+    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.2)
+    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
+    changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
+    with running(monkeypatch, files, None, **changes) as first:
+        evaluator = first.connect(2)
+        five_updates(first)
+        first.until(TrainingEnded)
+        assert evaluate(evaluator, 3) == [0, 2, 4]
+        assert receive(evaluator)[:2] == (Kind.PARAMETERS, 5)
+        evaluator.settimeout(0.5)
+        with pytest.raises(TimeoutError):  # it has not reported version 5 yet
+            receive(evaluator)
+        evaluator.settimeout(10)
+        evaluator.sendall(header(Kind.FINISHED, 5))
+        assert receive(evaluator)[0] is Kind.STOP
+        assert not files.newest()["evaluations"]
+        evaluator.close()
+    began = time.monotonic()
+    with running(monkeypatch, files, Restart(1, began), **changes) as second:
+        assert second.until(ServerFinished).version == 5
+        assert time.monotonic() - began < 10
+        assert not second.events("error")
 
 
 def test_a_restored_server_gives_up_an_evaluator_that_never_comes(
@@ -277,7 +326,7 @@ def test_a_restored_server_gives_up_an_evaluator_that_never_comes(
     monkeypatch.setattr(evaluator_module, "EVALUATOR_TIMEOUT", 0.5)
     rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
     changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
-    with running(monkeypatch, files, None, **changes) as first:
+    with killed(monkeypatch, files, **changes) as first:
         five_updates(first)
     with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
         missing = "nothing was heard of it for 0.5 s: 4 evaluations are missing"
