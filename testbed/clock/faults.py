@@ -136,7 +136,7 @@ class FaultStrikes(Stateful):
         """Let faults strike that are due after a worker's push; none strikes an aggregator."""
         if self._clock.finished:
             return
-        self._futility.pushed(self._clock.now)
+        self._futility.reached(self._version, self._clock.now)
         if self._clock.conversations.below(worker) is None:
             self._pushes[worker] += 1
             for fault in self._schedule.after_push(worker, self._pushes[worker]):

@@ -97,7 +97,7 @@ class PeerFaults:
 
     def stepped(self) -> None:
         """Let the faults strike that are due at the number of updates that was reached."""
-        self._futility.pushed(self._clock.now)
+        self._futility.reached(self._updates(), self._clock.now)
         while self._iteration is not None and self._updates() >= self._iteration:
             for devices, fault in self._schedule.at_iteration(self._iteration):
                 self._strike(devices, fault)

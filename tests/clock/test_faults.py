@@ -328,7 +328,7 @@ def test_a_run_ends_whose_workers_are_struck_before_they_can_push(
     one.clock.run()
     assert not one.clock.finished
     assert one.kills == 10_001
-    assert one.clock.why_it_ended.startswith("no push was made after 0 s of the run's clock")
+    assert one.clock.why_it_ended.startswith("no update was made after 0 s of the run's clock")
 
 
 def test_a_worker_that_takes_long_is_waited_for_however_often_others_are_struck() -> None:

@@ -18,5 +18,5 @@ def test_a_simulation_that_can_make_no_update_fails(command: CommandLine) -> Non
     summary = json.loads((done.run_directory / "summary.json").read_bytes())
     assert summary["ended"] == "failed"
     assert summary["updates"] == 0
-    assert "no push was made after 0 s of the run's clock" in summary["reason"]
+    assert "no update was made after 0 s of the run's clock" in summary["reason"]
     assert "left or were struck 10,001 times" in summary["reason"]

@@ -26,16 +26,17 @@ def test_every_device_of_which_anything_is_to_come_must_have_been_struck_often()
     assert struck(2, MOST + 1).is_certain(lambda: [0, 1])
 
 
-def test_a_push_begins_anew() -> None:
+def test_an_update_begins_anew() -> None:
     futility = struck(1, MOST + 1)
-    futility.pushed(2.5)
+    futility.reached(1, 2.5)
     assert not futility.is_certain(lambda: [0])
     for _ in range(MOST + 1):
         futility.struck([0])
+        futility.reached(1, 3.5)  # by a push that leads to no update
     assert futility.is_certain(lambda: [0])
     assert futility.reason == (
-        "no push was made after 2.5 s of the run's clock, while devices left or were struck 10,001 "
-        "times: let them be there for longer than a push takes"
+        "no update was made after 2.5 s of the run's clock, while devices left or were struck "
+        "10,001 times: let them be there for longer than a push takes"
     )
 
 

@@ -158,8 +158,7 @@ class Injection:
     def updates(self, rows: npt.NDArray[Any], version: int) -> None:
         """Count the pushes in rows of ``records.UPDATE``, which led to ``version``."""
         self._version = version
-        if len(rows):
-            self._futility.pushed(self._clock.elapsed)
+        self._futility.reached(version, self._clock.elapsed)
         self._workers.count_pushes(rows)
 
     def reached(self, version: int) -> None:

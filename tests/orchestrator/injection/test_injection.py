@@ -316,7 +316,7 @@ def test_a_run_ends_whose_workers_are_struck_before_they_can_push(make: Make, cl
     injection.updates(np.zeros(1, UPDATE), 1)
     clock.now += 1.0
     injection.turn()  # some hundreds
-    with pytest.raises(EndError, match="no push was made after 1 s of the run's clock") as end:
+    with pytest.raises(EndError, match="no update was made after 1 s of the run's clock") as end:
         for _ in range(60):
             clock.now += 1.0
             injection.turn()
