@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ SPEC = """
 name: bench
 dataset: {dataset}
 model: cnn
-training: {{updates: {updates}}}
+training: {{updates: {updates}, learning_rate: 0.001}}  # at which no run diverges
 algorithms: [{algorithm}]
 devices: {{workers: {workers}}}
 compute: {{distribution: exponential, mean: 1ms}}
@@ -113,12 +114,17 @@ def emulate(
         assert process.stdout is not None
         assert process.stderr is not None
         memory: list[int] = []
+        said: deque[bytes] = deque(maxlen=5)
         for line in process.stderr:
+            said.append(line)
             if b"updates" in line and not memory:
                 memory = private_memory(process.pid)
         execution = json.loads(process.stdout.read() or b"{}")
     if process.returncode:
-        raise SystemExit(f"bench: {' '.join(command)} ended with status {process.returncode}")
+        last = b"".join(said).decode(errors="replace")
+        raise SystemExit(
+            f"bench: {' '.join(command)} ended with status {process.returncode}:\n{last}"
+        )
     (summary,) = execution["runs"]
     return {
         "workers": workers,

@@ -1,6 +1,5 @@
 """``testbed data``: list the datasets on this host, and fetch those that are missing."""
 
-import json
 import sys
 from dataclasses import asdict
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import typer
 
 from testbed.cli.options import AsJson
+from testbed.telemetry.json_text import json_text
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -47,7 +47,7 @@ def list_datasets(
 
     found = holdings()
     if as_json:
-        typer.echo(json.dumps([asdict(holding) for holding in found], indent=2))
+        typer.echo(json_text([asdict(holding) for holding in found], indent=2))
         return
     if not sys.stdout.isatty():
         for h in found:

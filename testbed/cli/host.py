@@ -1,12 +1,12 @@
 """``testbed doctor`` and ``clean``: examine this host, and remove what earlier runs left on it."""
 
-import json
 from dataclasses import asdict
 
 import typer
 
 from testbed.cli.options import AsJson
 from testbed.errors import HostError
+from testbed.telemetry.json_text import json_text
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -15,7 +15,7 @@ def doctor(as_json: AsJson = False) -> None:
 
     findings = examine()
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        typer.echo(json_text([asdict(finding) for finding in findings], indent=2))
     else:
         width = max(len(finding.what) for finding in findings)
         for finding in findings:

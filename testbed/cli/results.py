@@ -4,7 +4,6 @@ A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as
 ``--json`` is for scripts.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -47,6 +46,7 @@ from testbed.results.tables.utilisation import HEADINGS as UTILISATION_HEADINGS
 from testbed.results.tables.utilisation import in_words, utilisation_rows
 from testbed.results.tables.utilisation import records as utilisation_records
 from testbed.results.tables.verdict import left_out, no_update, verdict
+from testbed.telemetry.json_text import json_text
 
 _ELSEWHERE = {"ended", "reason", "classes", "diagnostics"}
 """The manifest's entries that ``show --json`` has in another place."""
@@ -299,7 +299,7 @@ def _print_list(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _print_json(content: Any) -> None:
-    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+    typer.echo(json_text(content, indent=2))
 
 
 def all_runs(named: Sequence[str], root: Path) -> tuple[Run, ...]:

@@ -1,6 +1,5 @@
 """``testbed run``, ``simulate``, ``plan`` and ``schema``: the commands that read experiment files."""
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ import typer
 from testbed.cli.metrics import Serving
 from testbed.cli.options import AsJson, MetricsLinger, MetricsPort, MetricsWorkers, Report
 from testbed.quantities import as_number
+from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
     from testbed.execution import Execution
@@ -108,7 +108,7 @@ def show_results(
 
     with results_of_runs(as_json):
         if as_json:
-            typer.echo(json.dumps(_as_json(execution), indent=2, allow_nan=False))
+            typer.echo(json_text(_as_json(execution), indent=2))
         else:
             _print_table(execution)
     if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
@@ -145,7 +145,7 @@ def plan(
     lacks = list(map(str, problems(plans, Path("runs"))))
     if as_json:
         content = [plan_text.as_json(plan) | {"host_lacks": lacks} for plan in plans]
-        typer.echo(json.dumps(content, indent=2))
+        typer.echo(json_text(content, indent=2))
         return
     for line in plan_text.describe(plans):
         typer.echo(line)
@@ -159,7 +159,7 @@ def schema() -> None:
     """Print the JSON Schema of experiment files, for editors."""
     from testbed.experiment.load import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+    typer.echo(json_text(json_schema(), indent=2))
 
 
 def _print_table(execution: "Execution") -> None:

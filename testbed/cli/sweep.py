@@ -1,6 +1,5 @@
 """``testbed sweep``: every combination of the values in an experiment file's ``sweep`` section."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ from testbed.cli.run import Out, Overrides, Seed, SpecFile
 from testbed.ended import STATES
 from testbed.errors import InterruptedRunError, RunError
 from testbed.quantities import as_bytes, as_decimal
+from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
     from testbed.sweeps.sweep import Swept
@@ -105,7 +105,7 @@ def show(swept: "Swept", as_json: bool) -> None:
             "table": [str(path) for path in swept.table],
             "figures": [str(path) for path in swept.figures],
         }
-        typer.echo(json.dumps(content, indent=2))
+        typer.echo(json_text(content, indent=2))
         return
     _print_table(swept)
     for path in swept.table:

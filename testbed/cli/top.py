@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import select
@@ -21,6 +20,7 @@ import typer
 from testbed import quantities as q
 from testbed.cli.options import AsJson
 from testbed.foreign import printable
+from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -59,7 +59,7 @@ def top(once: Once = False, every: Every = 1.0, as_json: AsJson = False) -> None
     board = Board()
     if as_json:
         statuses = board.look()
-        typer.echo(json.dumps([_record(status) for status in statuses], indent=2))
+        typer.echo(json_text([_record(status) for status in statuses], indent=2))
         _print_left_out(board)
     elif once or not sys.stdout.isatty():
         typer.echo(_as_text(board.look()))

@@ -1,6 +1,5 @@
 """``testbed traffic``: the traffic at the server's link in a run, counted from the capture's files."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from testbed.results.reading.finding import resolve
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
 from testbed.results.tables.verdict import only_untold
+from testbed.telemetry.json_text import json_text
 from traffic import TrafficError
 
 _COLUMNS = {
@@ -47,7 +47,7 @@ def traffic(
                 raise
             tell(f"left out: {error}")
     if as_json:
-        typer.echo(json.dumps([counts for _, counts in counted], indent=2))
+        typer.echo(json_text([counts for _, counts in counted], indent=2))
         return
     for found_run, counts in counted:
         _show(found_run, counts)

@@ -1,4 +1,4 @@
-"""JSON for files: never ``Infinity`` or ``NaN``, which are not JSON."""
+"""JSON for files and for ``--json``: never ``Infinity`` or ``NaN``, which are not JSON."""
 
 import json
 import math

@@ -59,6 +59,20 @@ def test_every_command_calls_a_run_that_diverged_so(engine: str, command: Comman
     assert command.do("resume").returncode == 2  # it has made all its updates
 
 
+def test_the_json_of_every_command_is_json(command: CommandLine) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    simulated = command.do("simulate", command.spec(SPEC), "--no-report", "--json")
+    assert simulated.returncode == STATUS, simulated.stderr
+    told = [simulated.stdout]
+    told += [command.do(*words, "--json").stdout for words in (["ls"], ["show"])]
+    told.append(command.do("compare", SPEC["name"], "--json").stdout)
+    for text in told:
+        assert "diverged" in text
+        json.loads(text, parse_constant=refuse)
+
+
 def test_an_earlier_run_with_the_word_completed_is_read_as_diverged(command: CommandLine) -> None:
     assert command.do("simulate", command.spec(SPEC), "--no-report").returncode == STATUS
     for directory in command.out.glob("*/*/*/"):

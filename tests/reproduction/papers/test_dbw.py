@@ -11,6 +11,7 @@ from reproduction.diagnosed import Diagnosed
 from reproduction.drawing import Beside, Boxes, draw
 from reproduction.measures import Line, Target
 from reproduction.papers.dbw import PAPER, knee, lines
+from reproduction.papers.dbw.__main__ import main as write_knees
 from reproduction.papers.dbw.claims import BestStatic, Follows, Outweighs, WithinTime
 from reproduction.papers.dbw.decrease import Decreases, bounds, decreases, proportional
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
@@ -93,6 +94,16 @@ def test_the_knee_is_the_smallest_of_the_best_rates(
     monkeypatch.setattr(knee, "FILE", tmp_path / "knee.json")
     with pytest.raises(SpecError, match="run `make dbw-knee` first"):
         knee.rate(500, 16)
+
+
+def test_the_knees_of_a_scale_for_tests_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(knee, "FILE", tmp_path / "knee.json")
+    for scale, kept in ((TINY, False), (CPU, True)):
+        write_knees(str(tmp_path), scale.name)
+        assert knee.FILE.exists() == kept
+    assert "stays as it is, since tiny is for tests" in capsys.readouterr().out
 
 
 def test_dbw_has_the_knee_of_waiting_for_all(
