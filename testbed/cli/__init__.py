@@ -5,11 +5,14 @@ A ``TestbedError`` that ends a command becomes a message on stderr and its exit 
 libraries must be imported only by the commands that need them, so that ``testbed --help`` is quick.
 """
 
+from pathlib import Path
+
 import typer
 
 from testbed.cli import data, exec_command, host, metrics, results, resume, run, sweep, top
 from testbed.cli import traffic as traffic_command
 from testbed.display.streams import command
+from testbed.errors import SpecError
 
 app = typer.Typer(
     name="testbed",
@@ -42,4 +45,10 @@ app.add_typer(data.app, name="data", help="List the datasets on this host, and f
 def main() -> None:
     """Run the command line and exit with its status."""
     with command("testbed"):
+        try:
+            Path.cwd()  # of which libraries expect that it has a path
+        except FileNotFoundError:
+            raise SpecError(
+                "the folder in which this was started is no longer there: go to another"
+            ) from None
         app()

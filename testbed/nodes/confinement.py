@@ -51,6 +51,7 @@ def seclude(shown: Collection[Path]) -> None:
     Raises:
         OSError: this process may not mount anything, or Linux is older than 5.12.
     """
+    here = Path.cwd()
     for folder in _hidden():
         within_tmp = _TMP in (folder, *folder.parents)
         if folder.is_dir() and not folder.is_symlink() and not within_tmp and folder not in shown:
@@ -65,6 +66,7 @@ def seclude(shown: Collection[Path]) -> None:
     # A copy, in which no file is open: the kernel refuses it where one is open to be written to.
     linux.unshare(linux.CLONE_NEWNS)
     linux.make_read_only("/")
+    _enter(here)
 
 
 def confine(device: str, shown: Collection[Path]) -> None:
@@ -83,12 +85,19 @@ def confine(device: str, shown: Collection[Path]) -> None:
     (Path(_SHARED_MEMORY) / etc_files.HOST_NAME).unlink()
     linux.mount_proc()
     linux.make_read_only("/proc")
-    # The folder itself, not its place in the namespace, is what this process has been in so far.
+    _enter(here)
+    linux.give_up_capabilities()
+
+
+def _enter(here: Path) -> None:
+    """Enter what is now in the working folder's place: so far this process is in the folder itself.
+
+    That may lie in a file system that is no longer mounted, and then has no path.
+    """
     try:
         os.chdir(here)
     except OSError:
         os.chdir("/")
-    linux.give_up_capabilities()
 
 
 def _hide(folder: Path, shown: Collection[Path], options: str = "mode=755") -> None:

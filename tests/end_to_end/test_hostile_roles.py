@@ -230,3 +230,25 @@ def test_a_role_has_no_capability_and_sees_of_the_host_what_it_reads(
         check_that_it_saw_little(command_with(HOME=str(home)), home)
     finally:
         shutil.rmtree(home)
+
+
+def test_the_working_folder_may_be_on_a_mount_that_nodes_do_not_see(command: CommandLine) -> None:
+    """A home or /var/tmp is often a file system of its own, which is taken off for the nodes."""
+    inside = 'mount -t tmpfs none /var/tmp && mkdir /var/tmp/w && cd /var/tmp/w && exec "$@"'
+    before = ("unshare", "--mount", "sh", "-c", inside, "sh")
+    content = SMALL | {"training": {"updates": 20}, "devices": {"workers": 2}}
+    done = command.do(
+        "run", command.spec(content), "--out", command.out, "--no-report", before=before
+    )
+    if "permission denied" in done.stderr.lower():
+        pytest.skip("only root may mount")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_working_folder_that_is_gone_is_named(command: CommandLine) -> None:
+    gone = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    done = command.do("ls", before=("sh", "-c", gone, "sh"))
+    assert done.returncode == 2
+    assert done.stderr == (
+        "testbed: the folder in which this was started is no longer there: go to another\n"
+    )
