@@ -5,10 +5,15 @@ where the one before it ended; such packets, and the new bytes of packets that r
 are handled for a whole batch at once. Only packets that leave a gap, or arrive late in a stream with
 gaps, are handled one by one, with a list of the missing ranges, so that each byte is counted once in
 any order of arrival.
+
+A packet whose sequence number leads far away, while the next one goes on where the stream was, is
+damaged: its receiver drops it for its checksum, which a capture of headers cannot check, and it is sent
+again. It tells nothing of the stream.
 """
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +21,11 @@ import numpy.typing as npt
 from traffic.growth import enlarged
 
 Integers = npt.NDArray[np.int64]
+Step = TypeVar("Step", int, npt.NDArray[np.int64])
+_FAR = 2**24
+"""Bytes between two packets of a stream beyond which one may be damaged: no window is as large."""
+_ABSURD = 2**30
+"""Bytes behind a stream's end from which nothing is sent again."""
 
 
 @dataclass(slots=True)
@@ -72,7 +82,7 @@ class Positions:
             payload: bytes of its payload; more than 0.
 
         Returns:
-            The number of bytes of each payload that were not seen before.
+            The number of bytes of each payload that were not seen before; 0 of a damaged packet.
         """
         if not len(stream):
             return np.zeros(0, np.int64)
@@ -81,8 +91,14 @@ class Positions:
         first = np.flatnonzero(np.diff(streams, prepend=-1))
         groups = streams[first]
         sizes = np.diff(first, append=len(order))
-        start = self._unwrap(groups, first, sizes, sequence[order])
         new = payload[order]
+        damaged = self._damaged(groups, first, sizes, sequence[order], new)
+        if damaged.any():
+            sound = order[~damaged]
+            result = np.zeros_like(new)
+            result[sound] = self.advance(stream[sound], sequence[sound], payload[sound])
+            return result
+        start = self._unwrap(groups, first, sizes, sequence[order])
         end = start + new
         before = np.empty_like(end)  # where the stream ended when the packet came
         before[1:] = end[:-1]
@@ -97,6 +113,35 @@ class Positions:
         result = np.empty_like(new)
         result[order] = new
         return result
+
+    def _damaged(
+        self, groups: Integers, first: Integers, sizes: Integers, sequence: Integers, size: Integers
+    ) -> npt.NDArray[np.bool_]:
+        """Return which packets are far from their stream while the next one is not there, either.
+
+        The last packet of a batch that is far away counts as damaged, too: none may follow it.
+        """
+        before = np.empty_like(sequence)
+        before[1:] = sequence[:-1]
+        before[first] = self._sequence[groups]
+        found = np.zeros(len(sequence), bool)
+        leaps = np.logical_or.reduceat(np.abs(_signed(sequence - before)) > _FAR, first)
+        for group in np.flatnonzero(leaps).tolist():
+            stream, begin = groups[group], first[group]
+            rows = range(begin, begin + sizes[group])
+            place, last, end = (
+                int(one[stream]) for one in (self._place, self._sequence, self._end)
+            )
+            for row in rows:
+                here, length = int(sequence[row]), int(size[row])
+                start = place + _signed(here - last)
+                leads = start > end + _FAR and row + 1 in rows
+                goes_on = leads and abs(_signed(int(sequence[row + 1]) - here - length)) <= _FAR
+                if not (end - _ABSURD < start <= end + _FAR or goes_on):
+                    found[row] = True
+                    continue
+                place, last, end = start, here, max(end, start + length)
+        return found
 
     def _disorder(
         self, groups: Integers, sizes: Integers, start: Integers, end: Integers, known: Integers
@@ -153,7 +198,7 @@ class Positions:
         before = np.empty_like(sequence)
         before[1:] = sequence[:-1]
         before[first] = self._sequence[groups]
-        step = (sequence - before + 2**31) % 2**32 - 2**31
+        step = _signed(sequence - before)
         position = np.cumsum(step)
         base = position[first] - step[first] - self._place[groups]
         position -= np.repeat(base, sizes)
@@ -161,3 +206,8 @@ class Positions:
         self._sequence[groups] = sequence[last]
         self._place[groups] = position[last]
         return position
+
+
+def _signed(step: Step) -> Step:
+    """Return differences of sequence numbers, which wrap, as numbers from -2³¹ on."""
+    return (step + 2**31) % 2**32 - 2**31

@@ -55,12 +55,13 @@ class Talk:
         self.sent: list[Sent] = []
         self._lines = lines
         self._kept = kept
+        self._is_anew = False
         for number in range(len(lines)):
             self.open(number, lines[number]["initial"], lines[number]["handshake"])
 
-    def _add(self, raw: bytes) -> None:
+    def _add(self, raw: bytes, least: int = 0) -> None:
         count = len(self.sent)
-        kept = min(len(raw), self._kept[count % len(self._kept)])
+        kept = min(len(raw), max(least, self._kept[count % len(self._kept)]))
         self.sent.append(Sent(raw, kept, 1_700_000_000_123_456_789 + count * 700_000_000))
 
     def _tcp(
@@ -78,7 +79,8 @@ class Talk:
         if size == 4000:  # as before segmentation: the length may not have been filled in
             at = 14 + 4 * line["tags"] + {4: 2, 6: 4}[line["version"]]
             raw = raw[:at] + b"\0\0" + raw[at + 2 :]
-        self._add(raw)
+        # Without the SYN of a connection that begins anew, its packets look damaged: far away.
+        self._add(raw, 200 if "S" in flags and self._is_anew else 0)
 
     def open(self, number: int, initial: int, handshake: str) -> None:
         self._lines[number] = self._lines[number] | {"initial": initial}
@@ -89,7 +91,9 @@ class Talk:
 
     def event(self, kind: str, number: int, drawn: Any) -> None:
         if kind == "again":
+            self._is_anew = True
             self.open(number, drawn, "both")
+            self._is_anew = False
         elif kind == "other":
             what, source, tags, size = drawn
             version = 4 if what == "icmp" else 6 if what in ("echo", "solicit", "advertise") else 4
