@@ -92,13 +92,15 @@ class Positions:
         groups = streams[first]
         sizes = np.diff(first, append=len(order))
         new = payload[order]
-        damaged = self._damaged(groups, first, sizes, sequence[order], new)
+        numbers = sequence[order]
+        step = self._steps(groups, first, numbers)
+        damaged = self._damaged(groups, sizes, numbers, step, new)
         if damaged.any():
             sound = order[~damaged]
             result = np.zeros_like(new)
             result[sound] = self.advance(stream[sound], sequence[sound], payload[sound])
             return result
-        start = self._unwrap(groups, first, sizes, sequence[order])
+        start = self._unwrap(groups, first, sizes, numbers, step)
         end = start + new
         before = np.empty_like(end)  # where the stream ended when the packet came
         before[1:] = end[:-1]
@@ -115,17 +117,15 @@ class Positions:
         return result
 
     def _damaged(
-        self, groups: Integers, first: Integers, sizes: Integers, sequence: Integers, size: Integers
+        self, groups: Integers, sizes: Integers, sequence: Integers, step: Integers, size: Integers
     ) -> npt.NDArray[np.bool_]:
         """Return which packets are far from their stream while the next one is not there, either.
 
         The last packet of a batch that is far away counts as damaged, too: none may follow it.
         """
-        before = np.empty_like(sequence)
-        before[1:] = sequence[:-1]
-        before[first] = self._sequence[groups]
+        first = np.cumsum(sizes) - sizes
         found = np.zeros(len(sequence), bool)
-        leaps = np.logical_or.reduceat(np.abs(_signed(sequence - before)) > _FAR, first)
+        leaps = np.logical_or.reduceat(np.abs(step) > _FAR, first)
         for group in np.flatnonzero(leaps).tolist():
             stream, begin = groups[group], first[group]
             rows = range(begin, begin + sizes[group])
@@ -188,17 +188,17 @@ class Positions:
             del self._gaps[stream]
         return found
 
-    def _unwrap(
-        self, groups: Integers, first: Integers, sizes: Integers, sequence: Integers
-    ) -> Integers:
-        """Return positions from sequence numbers, which wrap at 2³².
-
-        A packet is taken to be less than 2³¹ bytes from the one before it in its stream.
-        """
+    def _steps(self, groups: Integers, first: Integers, sequence: Integers) -> Integers:
+        """Return how far each packet is from the one before it in its stream, less than 2³¹."""
         before = np.empty_like(sequence)
         before[1:] = sequence[:-1]
         before[first] = self._sequence[groups]
-        step = _signed(sequence - before)
+        return _signed(sequence - before)
+
+    def _unwrap(
+        self, groups: Integers, first: Integers, sizes: Integers, sequence: Integers, step: Integers
+    ) -> Integers:
+        """Return positions from sequence numbers, which wrap at 2³², and the steps between them."""
         position = np.cumsum(step)
         base = position[first] - step[first] - self._place[groups]
         position -= np.repeat(base, sizes)

@@ -64,7 +64,7 @@ _EMPTY = re.compile(r"(\S+:\d+: )?(\S+: ?)?")
 _LONGEST = 1500
 """The most characters of one line of a refusal; it may quote a long value."""
 _FILES = {
-    "trace.csv": "0.01\n0.02\n0.05\n",
+    "trace.csv": "seconds\n0.01\n0.02\n0.05\n",
     "rates.csv": "time,uplink,downlink\n0,1mbit,2mbit\n2,5mbit,5mbit\n",
     "presence.csv": "device,time,event\nworker-0,1,leaves\nworker-0,2,arrives\nworker-1,3,leaves\n",
     "struck.csv": "time,device,kind,lasting\n0.5,worker-0,freeze,0.3\n1,worker-1,kill,0.2\n",
@@ -250,9 +250,7 @@ def carried_out(
             for problem in problems(planning.plan(one), folder):
                 raise problem
     except (SpecError, HostError):
-        return (
-            None  # it asks for the wall clock, or for what a simulation or this host does not have
-        )
+        return None  # it asks for the wall clock, or a simulation or this host cannot do it
     runs = []
     for one in (spec, emulated)[: 1 + emulate]:
         try:

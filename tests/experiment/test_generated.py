@@ -6,7 +6,11 @@ import pytest
 
 from bench.fuzz import specs
 from bench.fuzz.values import places, spoilt, with_value
+from testbed.durations import traces as durations
 from testbed.errors import SpecError
+from testbed.experiment.rate_trace_files import read_csv
+from testbed.faults import traces as faults
+from testbed.faults.presence_traces import load_presence
 
 
 def test_generated_files_are_planned_or_refused_in_sentences(
@@ -17,6 +21,15 @@ def test_generated_files_are_planned_or_refused_in_sentences(
     assert status == 0, printed
     last = printed.splitlines()[-1]
     assert " accepted, " in last and " refused, " in last and "2 simulated; 0 seeds failed" in last
+
+
+def test_the_traces_that_files_may_name_can_be_read(tmp_path: Path) -> None:
+    specs.Generator(tmp_path)
+    devices = {"worker-0": 0, "worker-1": 1}
+    assert durations.load_trace(tmp_path / "trace.csv").devices
+    assert faults.load_trace(tmp_path / "struck.csv", devices)
+    assert load_presence(tmp_path / "presence.csv", devices)
+    assert set(read_csv(tmp_path / "rates.csv", None)) == {"uplink", "downlink"}
 
 
 def test_a_seed_makes_one_file(tmp_path: Path) -> None:

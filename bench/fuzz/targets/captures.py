@@ -1,15 +1,13 @@
 """Capture files: ``traffic.accounting.account``, which may raise ``TrafficError``."""
 
-import os
 import struct
 from collections.abc import Sequence
-from pathlib import Path
 
+from bench.fuzz.memory_file import MemoryFile
 from traffic import TrafficError, chunks
 from traffic.accounting import QUANTITIES, account
 
-_FILE = os.memfd_create("capture")
-_PATH = Path(f"/proc/self/fd/{_FILE}")
+_FILE = MemoryFile("capture")
 
 TOKENS = (
     *(struct.pack(f"{order}I", number) for order in "<>" for number in (1, 2, 3, 5, 6, 0x0A0D0D0A)),
@@ -96,15 +94,14 @@ def corpus() -> Sequence[bytes]:
 
 def check(data: bytes) -> bool:
     """Count the packets of a file, and check that the parts of the sums add up."""
-    os.ftruncate(_FILE, 0)
-    os.pwrite(_FILE, data, 0)
+    path = _FILE.hold(data)
     chunks.CHUNK = (
         200 if len(data) % 8 == 0 else 4096
     )  # in some, packets lie across the ends of chunks
     try:
-        found = account([_PATH])
+        found = account([path])
     except TrafficError as error:
-        assert str(_PATH) in str(error)
+        assert str(path) in str(error)
         return False
     totals = found.totals
     assert totals["wire_bytes"] == sum(totals[name] for name in QUANTITIES[3:])

@@ -1,11 +1,10 @@
-"""Images, arrays, idx and CIFAR-10 files, which may be refused by ``DataError``.
+"""Images, arrays and idx files, which may be refused by ``DataError``.
 
 A mutant's first byte chooses the reader.
 """
 
 import gzip
 import io
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from bench.fuzz.memory_file import MemoryFile
 from testbed.errors import DataError
 from testbed.learning.data import arrays, idx
 from testbed.learning.data.image_files import decoded
 
-_FILE = os.memfd_create("data")
-_PATH = Path(f"/proc/self/fd/{_FILE}")
+_FILE = MemoryFile("data")
 
 TOKENS = (
     *(b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"acTL", b"eXIf", b"Exif\0\0", b"\xff\xd8"),
@@ -86,12 +85,11 @@ def corpus() -> Sequence[bytes]:
 def check(data: bytes) -> bool:
     """Read a file; return False if it is refused."""
     reads, _ = _READERS[data[0] % len(_READERS) if data else 0]
-    os.ftruncate(_FILE, 0)
-    os.pwrite(_FILE, data[1:], 0)
+    path = _FILE.hold(data[1:])
     try:
-        found = reads(_PATH)
+        found = reads(path)
     except DataError as error:
-        assert str(_PATH) in str(error), error
+        assert str(path) in str(error), error
         assert "\n" not in str(error), error
         return False
     parts = (

@@ -2,15 +2,15 @@
 
 import json
 import math
-import os
 from collections.abc import Sequence
 
+from bench.fuzz.memory_file import MemoryFile
 from testbed.errors import SpecError
 from testbed.experiment.sections.graph import GraphSpec
 from testbed.planning import graph_source
 
-_FILE = os.memfd_create("graph")
-_SECTION = GraphSpec(file=f"/proc/self/fd/{_FILE}")
+_FILE = MemoryFile("graph")
+_SECTION = GraphSpec(file=str(_FILE.path))
 
 TOKENS = tuple(
     text.encode()
@@ -81,8 +81,7 @@ def corpus() -> Sequence[bytes]:
 
 def check(data: bytes) -> bool:
     """Read a graph, and check that it could be built; a refusal is one printable line with the file."""
-    os.ftruncate(_FILE, 0)
-    os.pwrite(_FILE, data, 0)
+    _FILE.hold(data)
     try:
         found = graph_source.read(_SECTION)
     except SpecError as error:

@@ -5,7 +5,6 @@ A mutant's first byte chooses the reader.
 
 import io
 import math
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,14 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
+from bench.fuzz.memory_file import MemoryFile
 from testbed.durations import traces as durations
 from testbed.errors import SpecError
 from testbed.experiment.rate_trace_files import read_csv, read_mahimahi
 from testbed.faults import traces as faults
 from testbed.faults.presence_traces import load_presence
 
-_FILE = os.memfd_create("trace")
-_PATH = Path(f"/proc/self/fd/{_FILE}")
+_FILE = MemoryFile("trace")
 _DEVICES = {f"worker-{i}": i for i in range(3)}
 
 TOKENS = (
@@ -78,12 +77,11 @@ def corpus() -> Sequence[bytes]:
 def check(data: bytes) -> bool:
     """Read a trace; return False if it is refused."""
     reads, refusal, _ = _READERS[data[0] % len(_READERS) if data else 0]
-    os.ftruncate(_FILE, 0)
-    os.pwrite(_FILE, data[1:], 0)
+    path = _FILE.hold(data[1:])
     try:
-        found = reads(_PATH)
+        found = reads(path)
     except refusal as error:
-        assert str(_PATH) in str(error), error
+        assert str(path) in str(error), error
         assert "\n" not in str(error), error
         return False
     if isinstance(found, durations.Trace):

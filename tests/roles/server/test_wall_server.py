@@ -38,6 +38,11 @@ from tests.roles.server.test_server import Running, dense, pull, receive
 ALL = {"workers": 2, "updates": 100, "evaluate_every": 2}
 
 
+_KILL = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
+MORTAL: dict[str, Any] = {"updates": 5, "rules": (_KILL,)}
+"""Settings of five updates, and of a server that may be killed."""
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
     with CheckpointFiles.open(tmp_path, STORED) as opened:
@@ -256,11 +261,9 @@ def test_a_checkpoint_holds_only_evaluations_without_a_result(
 def test_a_server_restored_after_training_sends_evaluations_and_stop(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
-    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
-    changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
-    with killed(monkeypatch, files, **changes) as first:
+    with killed(monkeypatch, files, **MORTAL) as first:
         five_updates(first)
-    with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
+    with running(monkeypatch, files, Restart(1, time.monotonic()), **MORTAL) as second:
         assert second.until(ServerRestored).version == 5
         # It waits for devices that may lack STOP: two workers, and the evaluator of 0, 2, 4 and 5.
         worker, evaluator = second.connect(0), second.connect(2)
@@ -278,11 +281,9 @@ def test_a_restored_server_waits_for_the_evaluator_however_late_it_comes(
 ) -> None:
     """The evaluator is busy when the server dies, and notices it only when its workers have left."""
     monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.2)
-    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
-    changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
-    with killed(monkeypatch, files, **changes) as first:
+    with killed(monkeypatch, files, **MORTAL) as first:
         five_updates(first)
-    with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
+    with running(monkeypatch, files, Restart(1, time.monotonic()), **MORTAL) as second:
         assert second.until(TrainingEnded).version == 5
         time.sleep(1.0)
         evaluator = second.connect(2)
@@ -297,9 +298,7 @@ def test_a_restored_server_does_not_wait_for_an_evaluator_that_was_told_to_leave
 ) -> None:
     """It is told when a checkpoint says that nothing of it is missing, and is gone then."""
     monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.2)
-    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
-    changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
-    with running(monkeypatch, files, None, **changes) as first:
+    with running(monkeypatch, files, None, **MORTAL) as first:
         evaluator = first.connect(2)
         five_updates(first)
         first.until(TrainingEnded)
@@ -314,7 +313,7 @@ def test_a_restored_server_does_not_wait_for_an_evaluator_that_was_told_to_leave
         assert not files.newest()["evaluations"]
         evaluator.close()
     began = time.monotonic()
-    with running(monkeypatch, files, Restart(1, began), **changes) as second:
+    with running(monkeypatch, files, Restart(1, began), **MORTAL) as second:
         assert second.until(ServerFinished).version == 5
         assert time.monotonic() - began < 10
         assert not second.events("error")
@@ -324,11 +323,9 @@ def test_a_restored_server_gives_up_an_evaluator_that_never_comes(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     monkeypatch.setattr(evaluator_module, "EVALUATOR_TIMEOUT", 0.5)
-    rule = {"devices": [-1], "fault": {"rule": 0, "kind": "kill", "duration": 0.0}, "iteration": 99}
-    changes: dict[str, Any] = {"updates": 5, "rules": (rule,)}
-    with killed(monkeypatch, files, **changes) as first:
+    with killed(monkeypatch, files, **MORTAL) as first:
         five_updates(first)
-    with running(monkeypatch, files, Restart(1, time.monotonic()), **changes) as second:
+    with running(monkeypatch, files, Restart(1, time.monotonic()), **MORTAL) as second:
         missing = "nothing was heard of it for 0.5 s: 4 evaluations are missing"
         assert second.until(EventReported, missing).device == 2
         assert second.until(ServerFinished).version == 5
