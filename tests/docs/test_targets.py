@@ -18,6 +18,7 @@ IN_CI = {
     "dashboards": "tests/dashboards/test_generated.py",
     "docs": "tests/docs/test_site.py",
     "fuzz": "tests/experiment/test_generated.py",
+    "fuzz-readers": "tests/bench/test_fuzz.py",
     "images": "tests/images/test_build.py",
     "kernels": "tests/kernels/test_booted.py",
     "mixtures": "tests/end_to_end/test_mixtures.py",
