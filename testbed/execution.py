@@ -20,12 +20,14 @@ from testbed.errors import (
     SpecError,
     TestbedError,
 )
-from testbed.experiment.load import dump
-from testbed.experiment.spec import Spec
+from testbed.experiment.load import AnySpec, dump
 from testbed.metrics.live import LiveRun
+from testbed.orchestrator.programs.run import ProgramRun
 from testbed.orchestrator.run import Run
 from testbed.planning.data_check import check_data
-from testbed.planning.plan import Plan, plan
+from testbed.planning.plan import Plan
+from testbed.planning.plans import AnyPlan, plans_of
+from testbed.planning.program_plan import ProgramPlan
 from testbed.quantities import as_number
 from testbed.roles.server import restoration as coming_back
 from testbed.runs.ending import LateSignalError, incomplete
@@ -51,7 +53,7 @@ class Execution:
     report: Path | None
 
 
-def problems(plans: Sequence[Plan], directory: Path) -> Iterator[HostError | DataError]:
+def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError | DataError]:
     """Yield the reasons why this host cannot carry out the runs of an experiment.
 
     Args:
@@ -63,7 +65,8 @@ def problems(plans: Sequence[Plan], directory: Path) -> Iterator[HostError | Dat
     """
     yield from requirements.problems(list(plans), directory)
     # For this check, runs differ only in the number of devices that compute.
-    for one in {one.computing: one for one in reversed(plans)}.values():
+    learning = [one for one in plans if isinstance(one, Plan)]
+    for one in {one.computing: one for one in reversed(learning)}.values():
         try:
             check_data(one)
         except DataError as error:
@@ -71,7 +74,7 @@ def problems(plans: Sequence[Plan], directory: Path) -> Iterator[HostError | Dat
             return  # all runs have the same data
 
 
-def check(plans: Sequence[Plan], directory: Path) -> None:
+def check(plans: Sequence[AnyPlan], directory: Path) -> None:
     """Check, before anything is started, that this host can carry out the runs of an experiment.
 
     Args:
@@ -85,9 +88,9 @@ def check(plans: Sequence[Plan], directory: Path) -> None:
 
 
 def execute(
-    spec: Spec,
+    spec: AnySpec,
     runs_root: Path,
-    watcher: Callable[[Plan, int, int], Watcher],
+    watcher: Callable[[AnyPlan, int, int], Watcher],
     began: float | None = None,
     exporter: "Exporter | None" = None,
     *,
@@ -105,7 +108,7 @@ def execute(
     Raises:
         SpecError: the plan cannot be made, or the folder cannot be written.
     """
-    plans = plan(spec)
+    plans = plans_of(spec)
     directory = _make_directory(runs_root / spec.name, spec.seed)
     (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
     summaries = _carry_out([Job(one) for one in plans], directory, watcher, began, exporter)
@@ -115,7 +118,7 @@ def execute(
 def resume(
     directory: Path,
     jobs: Sequence[Job],
-    watcher: Callable[[Plan, int, int], Watcher],
+    watcher: Callable[[AnyPlan, int, int], Watcher],
     began: float | None = None,
     exporter: "Exporter | None" = None,
     *,
@@ -140,7 +143,7 @@ def resume(
 def _carry_out(
     jobs: Sequence[Job],
     directory: Path,
-    watcher: Callable[[Plan, int, int], Watcher],
+    watcher: Callable[[AnyPlan, int, int], Watcher],
     began: float | None,
     exporter: "Exporter | None",
 ) -> list[dict[str, Any]]:
@@ -148,7 +151,7 @@ def _carry_out(
     for number, job in enumerate(jobs, 1):
         start = began if began is not None and number == 1 else time.monotonic()
         metrics = None
-        if exporter is not None:
+        if exporter is not None and isinstance(job.plan, Plan):
             metrics = LiveRun(job.plan, directory.name)
             exporter.add(metrics)
         watching = watcher(job.plan, number, len(jobs))
@@ -176,6 +179,8 @@ def carry_out(
         RunError: its directory cannot be written.
         LateSignalError: a signal came while its end was written.
     """
+    if isinstance(job.plan, ProgramPlan):
+        return ProgramRun(job.plan, directory, watcher, began).execute()
     with _made(job, directory) as make:
         return make(watcher, began, metrics).execute()
 
@@ -224,6 +229,7 @@ def _made(
     """Yield the function that makes a job's run, which begins or resumes when it is executed."""
     make: Callable[..., _Executable]
     types: Collection[type]
+    assert isinstance(job.plan, Plan)
     if job.plan.spec.engine == "emulation":
         make, types = Run, coming_back.STORED
     else:

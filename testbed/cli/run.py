@@ -52,10 +52,10 @@ def run(
     from testbed.display.displayed import displayed
     from testbed.execution import check, execute
     from testbed.experiment.load import load
-    from testbed.planning import plan as planning
+    from testbed.planning.plans import plans_of
 
     loaded = load(spec, set_ or (), seed)
-    check(planning.plan(loaded), out)
+    check(plans_of(loaded), out)
     with serving.exporter() as exporter:
         with displayed() as watch:
             execution = execute(loaded, out, watch, began, exporter, report=report)

@@ -7,18 +7,18 @@ from typing import TypeAlias
 from testbed.display.many import ManyRuns, Screen
 from testbed.display.notebook import NotebookDisplay, NotebookRuns, in_notebook
 from testbed.display.terminal import TerminalDisplay
-from testbed.planning.plan import Plan
+from testbed.planning.linked_plan import LinkedPlan
 
 Display: TypeAlias = TerminalDisplay | NotebookDisplay
 
 
 @contextlib.contextmanager
-def displayed() -> Iterator[Callable[[Plan, int, int], Display]]:
+def displayed() -> Iterator[Callable[[LinkedPlan, int, int], Display]]:
     """Yield the function that makes each run's display; it closes the display of the run before."""
     kind = NotebookDisplay if in_notebook() else TerminalDisplay
     displays: list[Display] = []
 
-    def watch(plan: Plan, number: int, count: int) -> Display:
+    def watch(plan: LinkedPlan, number: int, count: int) -> Display:
         for display in displays:
             display.close()
         displays.append(kind(plan, number, count))

@@ -11,8 +11,8 @@ from typing import Any
 from testbed.display.many import Counted
 from testbed.display.streams import tell
 from testbed.display.words import describe, share_done, title
-from testbed.planning.plan import Plan
-from testbed.runs.watching import Progress
+from testbed.planning.linked_plan import LinkedPlan
+from testbed.runs.watching import ProgramProgress, Progress
 
 PERIOD = 0.25
 """Seconds between two pictures; each is a message to the browser."""
@@ -71,7 +71,7 @@ class _Output:
 class NotebookDisplay:
     """Shows the progress of one run in the output of a cell; a ``testbed.runs.watching.Watcher``."""
 
-    def __init__(self, plan: Plan, number: int, count: int) -> None:
+    def __init__(self, plan: LinkedPlan, number: int, count: int) -> None:
         self._title = title(plan, number, count)
         self._output = _Output()
         self._last: Picture | None = None
@@ -80,7 +80,7 @@ class NotebookDisplay:
         """Show the last progress, which stays in the notebook."""
         self._show()
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: Progress | ProgramProgress) -> None:
         """Show the progress of the run, if the last picture was long enough ago."""
         self._last = Picture(self._title, share_done(progress), describe(progress))
         if self._output.due:

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from testbed.display.streams import tell, terminal
 from testbed.display.words import describe, share_done, title
-from testbed.planning.plan import Plan
-from testbed.runs.watching import Progress
+from testbed.planning.linked_plan import LinkedPlan
+from testbed.runs.watching import ProgramProgress, Progress
 
 PLAIN_PERIOD = 5.0
 """Seconds between two lines in a pipe; a new phase is shown at once."""
@@ -18,7 +18,7 @@ PLAIN_PERIOD = 5.0
 class TerminalDisplay:
     """Shows the progress of one run until it is closed; a ``testbed.runs.watching.Watcher``."""
 
-    def __init__(self, plan: Plan, number: int, count: int) -> None:
+    def __init__(self, plan: LinkedPlan, number: int, count: int) -> None:
         self._title = title(plan, number, count)
         self._console = terminal()
         self._live = (
@@ -36,7 +36,7 @@ class TerminalDisplay:
         if self._live:
             self._live.stop()
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: Progress | ProgramProgress) -> None:
         """Show the progress of the run, if the last display was long enough ago."""
         now = time.monotonic()
         if self._live:
@@ -54,7 +54,7 @@ class TerminalDisplay:
         else:
             tell(f"{self._title}: {level}: {text}")
 
-    def _picture(self, progress: Progress) -> Table:
+    def _picture(self, progress: Progress | ProgramProgress) -> Table:
         table = Table.grid(padding=(0, 1))
         done = round(24 * share_done(progress))
         bar = Text("━" * done, style="green") + Text("━" * (24 - done), style="bright_black")

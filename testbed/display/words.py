@@ -2,9 +2,9 @@
 
 import math
 
-from testbed.planning.plan import Plan
+from testbed.planning.linked_plan import LinkedPlan
 from testbed.quantities import as_bytes, as_duration, as_number
-from testbed.runs.watching import Progress
+from testbed.runs.watching import ProgramProgress, Progress
 
 _PHASES = {
     "loading": "loading libraries and data",
@@ -13,14 +13,25 @@ _PHASES = {
     "finishing": "finishing",
 }
 
+_PHASES_OF_PROGRAMS = {
+    "loading": "making devices",
+    "programs": "running",
+    "finishing": "ending programs",
+}
 
-def title(plan: Plan, number: int, count: int) -> str:
+
+def title(plan: LinkedPlan, number: int, count: int) -> str:
     """Return the name of a run on a screen, with its number from 1 if there are several."""
     return plan.label if count == 1 else f"{plan.label} ({number}/{count})"
 
 
-def share_done(progress: Progress) -> float:
-    """Return the share of the phase that is done, from 0 to 1, as a bar shows it."""
+def share_done(progress: Progress | ProgramProgress) -> float:
+    """Return the share of the phase that is done, from 0 to 1, as a bar shows it.
+
+    Of programs it is the share of the run's time limit.
+    """
+    if isinstance(progress, ProgramProgress):
+        return min(1.0, progress.seconds / progress.limit)
     if progress.phase == "devices":
         return progress.devices / progress.all_devices
     return progress.updates / progress.all_updates
@@ -39,8 +50,10 @@ def _measured(progress: Progress) -> str:
     return f"accuracy {progress.accuracy:.2f} %"
 
 
-def describe(progress: Progress) -> str:
+def describe(progress: Progress | ProgramProgress) -> str:
     """Return a line about a run's progress."""
+    if isinstance(progress, ProgramProgress):
+        return _describe_programs(progress)
     parts = [_PHASES[progress.phase]]
     if progress.phase == "loading" and progress.made:
         parts.append(f"{progress.made:,} nodes made")
@@ -62,4 +75,23 @@ def describe(progress: Progress) -> str:
             parts.append(f"{as_number(progress.evaluations_due, 'evaluation')} left")
     if progress.lost:
         parts.append(f"{as_number(progress.lost, 'worker')} lost")
+    return ", ".join(parts)
+
+
+def _describe_programs(progress: ProgramProgress) -> str:
+    parts = [_PHASES_OF_PROGRAMS[progress.phase]]
+    if progress.phase == "loading" and progress.made:
+        parts.append(f"{progress.made:,} nodes made")
+    if progress.phase == "loading" and progress.linked:
+        parts.append(f"{progress.linked:,} links up")
+    if progress.phase != "loading":
+        parts += [f"{name} {now}/{all_}" for name, (now, all_) in progress.running.items()]
+        if progress.measure == "accuracy":
+            parts.append(f"accuracy {progress.measured:.2f} %")
+        elif progress.measure is not None:
+            parts.append(f"{progress.measure} {progress.measured:.4g} {progress.unit}".rstrip())
+        parts.append(f"ingress {as_bytes(progress.wire_bytes)}")
+        parts.append(f"{as_duration(progress.seconds)} of at most {as_duration(progress.limit)}")
+    if progress.lost:
+        parts.append(f"{as_number(progress.lost, 'device')} lost")
     return ", ".join(parts)

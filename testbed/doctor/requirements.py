@@ -17,9 +17,10 @@ from testbed.doctor.attempts import (
     try_in_child,
 )
 from testbed.errors import HostError
-from testbed.faults.schedule import Schedule
-from testbed.planning import capacity, memory
+from testbed.planning import capacity
 from testbed.planning.plan import Plan
+from testbed.planning.plans import AnyPlan
+from testbed.planning.program_plan import ProgramPlan, missing_program
 
 DISK_PER_UPDATE = 120
 """The most bytes that an update takes in the run directory, journal and Parquet together."""
@@ -29,15 +30,18 @@ CAPTURE_PER_UPDATE = 8_000
 _DISCIPLINES = {"netem": "the network emulator", "tbf": "the token bucket filter"}
 
 
-def problems(plans: list[Plan], directory: Path) -> Iterator[HostError]:
+def problems(plans: list[AnyPlan], directory: Path) -> Iterator[HostError]:
     """Yield the reasons why this host cannot carry out the runs, each when it has been looked for.
 
     Args:
         directory: the folder below which they will write.
     """
-    if plans[0].spec.engine == "emulation":
+    first = plans[0]
+    if isinstance(first, ProgramPlan):
+        yield from _raised_by(_check_programs, first)
+    if first.spec.engine == "emulation":
         yield from _of_nodes(plans)
-    elif plans[0].spec.simulation.device == "cuda":
+    elif isinstance(first, Plan) and first.spec.simulation.device == "cuda":
         yield from _raised_by(_check_accelerator)
     yield from _raised_by(check_memory, plans)
     yield from _raised_by(_check_disk, plans, directory)
@@ -50,7 +54,13 @@ def _raised_by(check: Callable[..., None], *arguments: Any) -> Iterator[HostErro
         yield error
 
 
-def _of_nodes(plans: list[Plan]) -> Iterator[HostError]:
+def _check_programs(plan: ProgramPlan) -> None:
+    """Check that the programs are there."""
+    if missing := missing_program(plan.spec):
+        raise HostError(missing)
+
+
+def _of_nodes(plans: list[AnyPlan]) -> Iterator[HostError]:
     """Yield the reasons why the runs' devices and links cannot be made."""
     yield from _raised_by(_raise_open_files, max(plan.open_files for plan in plans))
     yield from _raised_by(check_processes, max(len(plan.network.devices) for plan in plans))
@@ -65,7 +75,7 @@ def _of_nodes(plans: list[Plan]) -> Iterator[HostError]:
     yield from _raised_by(_check_capture, plans)
 
 
-def _check_links(plans: list[Plan]) -> None:
+def _check_links(plans: list[AnyPlan]) -> None:
     """Check that the links can be shaped as asked."""
     shapes = (shape for plan in plans for one in plan.links for shape in (one.uplink, one.downlink))
     if any(shape.queue is not None for shape in shapes):
@@ -85,7 +95,7 @@ def _check_links(plans: list[Plan]) -> None:
     _check_disciplines("delay, jitter and loss of links", remedy, ("netem", "tbf"))
 
 
-def _check_capture(plans: list[Plan]) -> None:
+def _check_capture(plans: list[AnyPlan]) -> None:
     """Check that packets can be captured, if they are to be."""
     if any(plan.spec.traffic.capture for plan in plans):
         problem = try_in_child(open_capture)
@@ -96,21 +106,19 @@ def _check_capture(plans: list[Plan]) -> None:
 def starts_roles_again(plan: Plan) -> bool:
     """Return True if killed devices or servers of a run come back."""
     settings = plan.settings
-    schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
-    return schedule.longest_absence > 0 or settings.faults.server_absence is not None
+    return plan.schedule.longest_absence > 0 or settings.faults.server_absence is not None
 
 
-def _check_faults(plans: list[Plan]) -> None:
+def _check_faults(plans: list[AnyPlan]) -> None:
     """Check that this host can carry out every fault of the runs."""
     for plan in plans:
-        schedule = Schedule(plan.settings.faults.rules, plan.settings.seed, plan.settings.workers)
-        kinds = {fault.kind for _, fault in schedule.faults()}
+        kinds = {fault.kind for _, fault in plan.schedule.faults()}
         if "corrupt" in kinds:
             remedy = "remove them from the experiment"
             _check_disciplines("faults that corrupt packets", remedy, ("netem", "tbf"))
         devices = plan.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
-        if alone and starts_roles_again(plan):
+        if alone and isinstance(plan, Plan) and starts_roles_again(plan):
             raise HostError(
                 "devices.launch is image, and a container is removed when its role is killed, so that "
                 "it cannot be restarted: use `launch: fork`, or kill workers for good (without lasting)"
@@ -138,21 +146,21 @@ def _check_accelerator() -> None:
         )
 
 
-def check_memory(plans: list[Plan]) -> None:
+def check_memory(plans: list[AnyPlan]) -> None:
     """Check that there is enough memory."""
     needed = max(plan.memory for plan in plans)
     available = psutil.virtual_memory().available
     if available < needed:
-        each = memory.per_device(max(plans, key=lambda plan: plan.memory).spec)
-        fit = max(0, int((available - memory.SHARED) // each) - 2)
+        largest = max(plans, key=lambda plan: plan.memory)
+        fit = max(0, int((available - largest.shared_memory) // largest.memory_per_device) - 2)
         raise HostError(
-            f"{plans[0].settings.workers:,} workers need about {needed / 2**30:.1f} GiB of memory, and "
+            f"{plans[0].spec.devices.workers:,} workers need about {needed / 2**30:.1f} GiB of memory, and "
             f"{available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
             "(devices.workers)"
         )
 
 
-def _check_disk(plans: list[Plan], directory: Path) -> None:
+def _check_disk(plans: list[AnyPlan], directory: Path) -> None:
     """Check that there is enough room on the disk."""
     existing = next(p for p in (directory, *directory.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
@@ -164,8 +172,10 @@ def _check_disk(plans: list[Plan], directory: Path) -> None:
         )
 
 
-def _room(plan: Plan) -> int:
-    """Return the bytes that a run directory may take."""
+def _room(plan: AnyPlan) -> int:
+    """Return the bytes that a run directory may take; what programs write is not foreseen."""
+    if isinstance(plan, ProgramPlan):
+        return DISK_PER_RUN
     traffic = plan.spec.traffic
     capture = min(traffic.total_size, CAPTURE_PER_UPDATE * plan.settings.training.updates)
     room = DISK_PER_RUN + DISK_PER_UPDATE * plan.settings.training.updates

@@ -6,6 +6,7 @@ from testbed.algorithms import algorithm_named
 from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
+from testbed.experiment.deployment import Deployment
 from testbed.experiment.sections.faults import (
     AfterPushes,
     ByTrace,
@@ -67,7 +68,7 @@ def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
     return [(("checkpoints", "every"), text)]
 
 
-def of_faults(contents: Contents) -> list[Conflict]:
+def of_faults(contents: Deployment) -> list[Conflict]:
     """Return the conflicts of the file's faults and of its classes' faults."""
     peers, classes = contents.peers, contents.devices.classes
     if peers and any(
@@ -93,7 +94,7 @@ def of_faults(contents: Contents) -> list[Conflict]:
     ]
 
 
-def _unknown_devices(contents: Contents, fault: FaultSpec) -> list[Conflict]:
+def _unknown_devices(contents: Deployment, fault: FaultSpec) -> list[Conflict]:
     """Return a conflict for each device, class or number of workers that the run does not have."""
     workers = contents.devices.workers
     match fault.who:
@@ -132,7 +133,7 @@ def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
     return []
 
 
-def _unsupported(contents: Contents, fault: ClassFaultSpec) -> list[Conflict]:
+def _unsupported(contents: Deployment, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if the run's peers, clock or devices cannot do what the fault asks for."""
     if contents.peers and (found := _unsupported_by_peers(contents.peers[0], fault)):
         return found

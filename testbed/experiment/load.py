@@ -6,7 +6,7 @@ the file's line or the command-line option that it came from.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from testbed.experiment.overrides import Override
 from testbed.experiment.problems import problems
 from testbed.experiment.sections.section import FOLDER
 from testbed.experiment.sections.timing import TRACES
+from testbed.experiment.programs_spec import ProgramsSpec, is_of_programs
 from testbed.experiment.spec import Spec
 from testbed.foreign import read_file
 
@@ -26,9 +27,13 @@ _LARGEST = 1 << 20
 """The largest experiment file in bytes; a larger file was given by mistake."""
 
 
+AnySpec: TypeAlias = Spec | ProgramsSpec
+"""What an experiment file says: algorithms of the testbed, or programs of users."""
+
+
 def load(
     path: Path | str, overrides: Sequence[str | Override] = (), seed: int | None = None
-) -> Spec:
+) -> AnySpec:
     """Read an experiment file and check it.
 
     Args:
@@ -46,7 +51,7 @@ def load(
 
 def parse(
     text: str, path: Path, overrides: Sequence[str | Override] = (), seed: int | None = None
-) -> Spec:
+) -> AnySpec:
     """Read the text of an experiment file and check it.
 
     Args:
@@ -77,7 +82,7 @@ def folders(path: Path, applied: Sequence[Override]) -> dict[str, Path]:
     return {FOLDER: Path() if by_option else path.parent, TRACES: path.parent}
 
 
-def load_resolved(path: Path | str) -> Spec:
+def load_resolved(path: Path | str) -> AnySpec:
     """Read a spec that ``dump`` wrote, such as a run directory's.
 
     Unlike ``load`` it does not require that a dataset's directory or a trace still exists.
@@ -90,9 +95,23 @@ def load_resolved(path: Path | str) -> Spec:
     return check(path, document, data, applied, {})
 
 
-def dump(spec: Spec) -> str:
+def dump(spec: AnySpec) -> str:
     """Return the spec as readable YAML with every default; ``load`` reads an equal spec."""
     data = spec.model_dump(mode="json")
+    if isinstance(spec, Spec):
+        _leave_out_nothings(spec, data)
+    return yaml.dump(
+        data,
+        Dumper=_Dumper,
+        default_flow_style=None,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
+    )
+
+
+def _leave_out_nothings(spec: Spec, data: dict[str, Any]) -> None:
+    """Remove what a file without these keys says as well."""
     if not spec.plugins:
         del data["plugins"]
     if spec.loss is None:
@@ -104,14 +123,6 @@ def dump(spec: Spec) -> str:
         for key in ("label", "learning_rate", "encoding", "pulls", "staleness_bound"):
             if algorithm.get(key, key) is None:
                 del algorithm[key]
-    return yaml.dump(
-        data,
-        Dumper=_Dumper,
-        default_flow_style=None,
-        sort_keys=False,
-        allow_unicode=True,
-        width=100,
-    )
 
 
 def json_schema() -> dict[str, Any]:
@@ -200,7 +211,7 @@ def _text(path: Path, read: Callable[[Path], bytes]) -> str:
 
 def check(
     path: Path, document: Document, data: Any, applied: list[Override], folders: dict[str, Path]
-) -> Spec:
+) -> AnySpec:
     """Return the spec of the data of an experiment file.
 
     Args:
@@ -214,10 +225,14 @@ def check(
         SpecError: the data cannot be used; the message has a line for each problem.
     """
     found = [(line, at, f"{path}:{line}", text) for at, line, text in document.problems]
+    model: type[AnySpec] = ProgramsSpec if is_of_programs(data) else Spec
+    if model is ProgramsSpec and "algorithms" in data:
+        text = "a file has `algorithms` of the testbed or `programs` of yours: take one of them out"
+        raise SpecError(f"{path}:{document.line(('programs',))}: programs: {text}")
     try:
-        spec = Spec.model_validate(data, strict=True, context=folders)
+        spec = model.model_validate(data, strict=True, context=folders)
     except ValidationError as error:
-        for at, text in problems(error, data):
+        for at, text in problems(error, data, model):
             line = document.line(at)
             found.append((line, at, _origin(at, document, applied) or f"{path}:{line}", text))
     if any(at[:1] == ("plugins",) for _, at, _, _ in found):

@@ -22,7 +22,6 @@ from testbed.experiment.sections.learning import ModelSpec
 from testbed.experiment.sections.losses import LossSpec, MeasureSpec, own_loss, own_measure
 from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.timing import DurationSpec, plugin_section
-from testbed.experiment.spec import Spec
 
 _WANTED = {
     "int_type": "a whole number",
@@ -62,10 +61,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean '{plain[near[0]]}'?" if near else ""
 
 
-def problems(error: ValidationError, data: Any) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the path and a sentence for every problem of ``data``, the experiment file's content."""
+def problems(
+    error: ValidationError, data: Any, model: type[BaseModel]
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the path and a sentence for every problem of ``data``, the experiment file's content.
+
+    Args:
+        model: that of the whole file.
+    """
     for details in error.errors(include_url=False):
-        place = _find(details["loc"], data)
+        place = _find(details["loc"], data, model)
         if details["type"] == "conflict":
             yield from details["ctx"]["conflicts"]
         elif details["type"] == "too_short" and details["input"]:
@@ -85,18 +90,22 @@ class _Place:
     Attributes:
         path: the path of a value, which is missing if it is the value that the error is about.
         value: the file's value there.
+        root: the model of the whole file.
         mapping: the model of the mapping that has the path's last key.
         others: the alternatives of that mapping, ``mapping`` among them; empty if it has none.
         tag: what chose the mapping among them.
         field: the field of the path's last key; None if the mapping has no such key.
+        named: True if the path's last key is a name that the file chooses.
     """
 
     path: KeyPath
     value: Any
-    mapping: type[BaseModel] = Spec
+    root: type[BaseModel]
+    mapping: type[BaseModel]
     others: tuple[type[BaseModel], ...] = ()
     tag: str = ""
     field: FieldInfo | None = None
+    named: bool = False
 
     @property
     def models(self) -> tuple[type[BaseModel], ...]:
@@ -104,15 +113,22 @@ class _Place:
         return alternatives(self.field.annotation) if self.field else ()
 
 
-def _find(loc: tuple[int | str, ...], data: Any) -> _Place:
+def _find(loc: tuple[int | str, ...], data: Any, model: type[BaseModel]) -> _Place:
     """Return the place of an error by pydantic's path, which also names the chosen alternatives."""
-    place = _Place((), data)
-    models: tuple[type[BaseModel], ...] = (Spec,)
+    place = _Place((), data, model, model)
+    models: tuple[type[BaseModel], ...] = (model,)
     others: tuple[type[BaseModel], ...] = ()
     tag = ""
+    root = model
     for step in loc:
         if isinstance(step, int):
             place = replace(place, path=(*place.path, step), value=place.value[step])
+            continue
+        if step == "[key]":  # the error is about the key itself
+            break
+        if _has_names(place):
+            named = place.value.get(step) if isinstance(place.value, Mapping) else None
+            place = replace(place, path=(*place.path, step), value=named, named=True)
             continue
         if (named := _of_plugin(models, place.value)) is not None:
             tag, model = named  # pydantic's path does not name it
@@ -127,9 +143,22 @@ def _find(loc: tuple[int | str, ...], data: Any) -> _Place:
                 break  # a short form: the value itself is the name or kind
             value = place.value.get(step) if isinstance(place.value, Mapping) else None
             field = dict(zip(keys(model), model.model_fields.values(), strict=True)).get(step)
-            place = _Place((*place.path, step), value, model, others, tag, field)
+            place = _Place((*place.path, step), value, root, model, others, tag, field)
             models, others, tag = place.models, (), ""
     return place
+
+
+def _has_names(place: _Place) -> bool:
+    """Return True if a value is a mapping whose keys are names that the file chooses."""
+    field = place.field
+    return not place.named and field is not None and _is_mapping(field.annotation)
+
+
+def _is_mapping(annotation: Any) -> bool:
+    parts = typing.get_args(annotation)
+    return typing.get_origin(annotation) is dict or any(
+        _is_mapping(part) for part in parts if type(None) in parts
+    )
 
 
 def _of_plugin(
@@ -225,7 +254,7 @@ def _unknown_key(place: _Place) -> str:
     if owners:
         return f"is not an option of '{place.tag}': remove it"
     nearby = [other for model in place.others for other in keys(model)]
-    hint = did_you_mean(key, known) or did_you_mean(key, nearby) or _elsewhere(key)
+    hint = did_you_mean(key, known) or did_you_mean(key, nearby) or _elsewhere(key, place.root)
     return f"unknown key{hint or _the_keys_are(known)}"
 
 
@@ -233,11 +262,11 @@ def _the_keys_are(known: list[str]) -> str:
     return f"; the keys here are {', '.join(known)}"
 
 
-def _elsewhere(key: str) -> str:
+def _elsewhere(key: str, root: type[BaseModel]) -> str:
     """Return the end of a sentence that names the only section with this key; empty if none has it."""
     sections = [
         name
-        for name, field in Spec.model_fields.items()
+        for name, field in root.model_fields.items()
         if typing.get_origin(field.annotation) is not tuple
         and any(key in keys(model) for model in alternatives(field.annotation))
     ]

@@ -23,6 +23,7 @@ from testbed.network.graph import Direction, Network
 from testbed.network.links import CORE, PREFIX_LENGTH, Link
 from testbed.network.netlink import Requests
 from testbed.network.shaping import count_egress, count_ingress, packed_egress
+from testbed.network.sysctls import OF_ROLES
 from testbed.nodes.linux import inside_network, own_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
@@ -74,17 +75,19 @@ def build(
     namespaces: Mapping[str, int],
     queues: Queues = NO_QUEUES,
     abandoned: Callable[[int], bool] = lambda _: False,
+    sysctls: Mapping[str, str] = OF_ROLES,
 ) -> None:
     """Make the links of a network, and its routes; the current network namespace is the core.
 
     Args:
         namespaces: descriptor of the network namespace of each node but the core, by name.
+        sysctls: the nodes' settings that are not the kernel's own, by their names.
         abandoned: called now and then with the number of links so far; True stops the building.
     """
     with contextlib.ExitStack() as opened:
         core = own_network()
         opened.callback(os.close, core)
-        builder = _Builder(network, {**namespaces, CORE: core}, queues, opened)
+        builder = _Builder(network, {**namespaces, CORE: core}, queues, opened, sysctls)
         for number, link in enumerate(network.links):
             if number % LINKS_PER_CHECK == 0 and abandoned(number):
                 return
@@ -102,8 +105,10 @@ class _Builder:
         namespaces: Mapping[str, int],
         queues: Queues,
         opened: contextlib.ExitStack,
+        sysctls: Mapping[str, str],
     ) -> None:
         self._network = network
+        self._sysctls = sysctls
         self._namespaces = namespaces
         self._queues = queues
         self._also_observed = _also_observed(network, queues)
@@ -143,7 +148,7 @@ class _Builder:
             self._set_up_far_end(device, far, link)
 
     def _set_up_stack(self) -> None:
-        _set_up_stack()
+        _set_up_stack(self._sysctls)
         if self._in_order:
             _keep_order()
 
@@ -271,21 +276,16 @@ def _prepare_router() -> None:
         router.link("set", index=1, state="up")  # index 1 is always lo
 
 
-def _set_up_stack() -> None:
-    """Set the current network namespace's own TCP/IP settings, before it has an interface.
+def _set_up_stack(sysctls: Mapping[str, str]) -> None:
+    """Set the current network namespace's own settings, before it has an interface.
 
-    IPv6 is switched off: it would send solicitations and group reports of its own. Socket buffers hold
-    a whole parameter vector, so that a message is one system call at each end and its sender is not
-    woken once per window. A connection that was idle keeps its congestion window: the emulated links
-    carry no other traffic for which it would have to slow down, and 200 workers that take turns on two
-    processors are idle most of the time.
+    IPv6 is switched off: it would send solicitations and group reports of its own.
     """
     with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6 sends nothing
-        set_sysctl("net.ipv6.conf.all.disable_ipv6", "1")
-        set_sysctl("net.ipv6.conf.default.disable_ipv6", "1")
-    set_sysctl("net.ipv4.tcp_rmem", "4096 4194304 8388608")
-    set_sysctl("net.ipv4.tcp_wmem", "4096 4194304 8388608")
-    set_sysctl("net.ipv4.tcp_slow_start_after_idle", "0")
+        for interfaces in ("all", "default"):
+            set_sysctl(f"net.ipv6.conf.{interfaces}.disable_ipv6", "1")
+    for name, value in sysctls.items():
+        set_sysctl(name, value)
 
 
 def _keep_order() -> None:

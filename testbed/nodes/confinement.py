@@ -24,6 +24,8 @@ _BUILDING = Path("/sys")
 """A folder of every host, over which a file system is put together before it gets to its place."""
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV
 _SIZE = "size=64m,mode=1777"
+_SIZE_OF_PROGRAMS = "size=1g,mode=1777"
+"""The room in the /tmp of a device with programs of users; it is taken as files are written."""
 
 
 def needed(paths: Collection[str]) -> tuple[Path, ...]:
@@ -69,18 +71,24 @@ def seclude(shown: Collection[Path]) -> None:
     _enter(here)
 
 
-def confine(device: str, shown: Collection[Path]) -> None:
+def confine(device: str, shown: Collection[Path], written: Path | None = None) -> None:
     """Turn this process, in a mount namespace of its own, into one that may do what a role needs.
 
     Args:
         shown: as for ``seclude``.
+        written: one of ``shown``, in which each device has a folder by its name: this device sees its
+            own there, in which it may write, and no other. None for devices that write nothing.
     """
     here = Path.cwd()
+    size = _SIZE if written is None else _SIZE_OF_PROGRAMS
     if _TMP not in shown:
-        _hide(_TMP, shown, _SIZE)
+        _hide(_TMP, shown, size)
         linux.mount(str(_TMP), _SHARED_MEMORY, "", linux.MS_BIND)
     else:
-        linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _FLAGS, _SIZE)
+        linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _FLAGS, size)
+    if written is not None:
+        _hide(written, [written / device])
+        linux.make_writable(str(written / device))
     etc_files.cover(etc_files.own(device), Path(_SHARED_MEMORY))
     (Path(_SHARED_MEMORY) / etc_files.HOST_NAME).unlink()
     linux.mount_proc()

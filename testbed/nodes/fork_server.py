@@ -26,7 +26,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -48,17 +48,33 @@ class Surroundings:
     Attributes:
         files: contents of the files in /etc that they share, by their names there.
         read: paths of the host's files that roles read.
+        written: a folder with a folder for each device, in which that may write; None if none may.
     """
 
     files: Mapping[str, str]
     read: Sequence[str]
+    written: str | None = None
 
-    def prepare(self) -> tuple[Path, ...]:
-        """Prepare this process's mount namespace; return what nodes see of folders that are hidden."""
+    def prepare(self) -> "Seen":
+        """Prepare this process's mount namespace; return what nodes see of it."""
         etc_files.cover(self.files)
-        shown = needed(self.read)
+        written = None if self.written is None else Path(self.written)
+        shown = needed([*self.read, *([] if self.written is None else [self.written])])
         seclude(shown)
-        return shown
+        return Seen(shown, written)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What nodes see of the host's folders that are hidden.
+
+    Attributes:
+        shown: the paths that they see all the same.
+        written: the one of these with a folder for each device, in which that may write.
+    """
+
+    shown: Sequence[Path] = ()
+    written: Path | None = None
 
 
 Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
@@ -82,7 +98,7 @@ def serve(control: Channel, load: Callable[[], Role], surroundings: Surroundings
     gc.disable()
     try:
         role = load()
-        shown = () if surroundings is None else surroundings.prepare()
+        seen = Seen() if surroundings is None else surroundings.prepare()
     except Exception as error:
         traceback.print_exc()
         send(control, RunFailed(f"{type(error).__name__}: {error}"[:2000]))
@@ -129,14 +145,14 @@ def serve(control: Channel, load: Callable[[], Role], surroundings: Surroundings
                 if isinstance(request, SignalRole):
                     for pid, device in children.items():
                         if device == request.device:
-                            os.kill(pid, request.signal)
+                            _signal(pid, request.signal)
                     continue
                 try:
                     pid = _start(
                         request,
                         received.descriptors,
                         role,
-                        shown,
+                        seen,
                         own_pids=own_pids,
                         forget=forget,
                     )
@@ -145,6 +161,33 @@ def serve(control: Channel, load: Callable[[], Role], surroundings: Surroundings
                     continue
                 children[pid] = request.device
                 send(control, ProcessStarted(request.device, pid))
+
+
+def _signal(process: int, number: int) -> None:
+    """Send a node's first process a signal; one that stops or continues goes to all of the node's.
+
+    A process that is stopped starts no other one, so that this ends.
+    """
+    os.kill(process, number)
+    if number not in (signal.SIGSTOP, signal.SIGCONT):
+        return
+    reached = {process}
+    while new := set(_beside(process)) - reached:
+        for one in new:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, number)
+        reached |= new
+
+
+def _beside(process: int) -> Iterator[int]:
+    """Yield the processes in the pid namespace of a process."""
+    with contextlib.suppress(OSError):  # it has just ended
+        own = Path(f"/proc/{process}/ns/pid").stat().st_ino
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with contextlib.suppress(OSError):
+                    if Path("/proc", name, "ns", "pid").stat().st_ino == own:
+                        yield int(name)
 
 
 def _report_exits(
@@ -160,7 +203,7 @@ def _start(
     request: ForkRole,
     descriptors: Sequence[int],
     role: Role,
-    shown: Sequence[Path],
+    seen: Seen,
     *,
     own_pids: int,
     forget: Callable[[], None],
@@ -173,7 +216,7 @@ def _start(
         FileNotFoundError: the container that it should enter has ended.
     """
     try:
-        return _fork(request, descriptors, role, shown, own_pids=own_pids, forget=forget)
+        return _fork(request, descriptors, role, seen, own_pids=own_pids, forget=forget)
     finally:
         for fd in descriptors:
             os.close(fd)
@@ -183,7 +226,7 @@ def _fork(
     request: ForkRole,
     descriptors: Sequence[int],
     role: Role,
-    shown: Sequence[Path],
+    seen: Seen,
     *,
     own_pids: int,
     forget: Callable[[], None],
@@ -208,7 +251,7 @@ def _fork(
             forget()
             _begin_anew()
             if first is None:
-                _contain(request.device, descriptors[1:], shown)
+                _contain(request.device, descriptors[1:], seen)
             else:
                 entering.enter(first)
             status = role(request.role, Channel.from_descriptor(descriptors[0]))
@@ -231,7 +274,7 @@ def _begin_anew() -> None:
     os.setsid()
 
 
-def _contain(device: str, descriptors: Sequence[int], shown: Sequence[Path]) -> None:
+def _contain(device: str, descriptors: Sequence[int], seen: Seen) -> None:
     """Turn the forked process into a node: control groups, namespaces, host name, confinement."""
     network, *groups = descriptors
     for group in groups:
@@ -242,4 +285,4 @@ def _contain(device: str, descriptors: Sequence[int], shown: Sequence[Path]) -> 
     linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     socket.sethostname(device)
-    confine(device, shown)
+    confine(device, seen.shown, seen.written)

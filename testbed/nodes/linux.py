@@ -96,6 +96,15 @@ def make_read_only(folder: str) -> None:
     _checked(done, f"mount_setattr {folder}")
 
 
+def make_writable(folder: str) -> None:
+    """Make a file system that is mounted on a folder writable here, if it is so on the host."""
+    wanted = _MountAttributes(0, _ATTRIBUTE_READ_ONLY, 0, 0)
+    arguments = (_AT_WORKING_FOLDER, os.fsencode(folder), 0)
+    size = ctypes.c_size_t(ctypes.sizeof(wanted))
+    done = _libc.syscall(_MOUNT_SETATTR, *arguments, ctypes.byref(wanted), size)
+    _checked(done, f"mount_setattr {folder}")
+
+
 def give_up_capabilities() -> None:
     """Give up every capability for good: no program can regain one, whoever's it is."""
     _drop_bounding_set()

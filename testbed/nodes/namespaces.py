@@ -27,14 +27,16 @@ class NamespaceNodes:
         not_theirs: Channel,
         addresses: Mapping[str, str],
         read: Sequence[str],
+        written: str | None = None,
     ) -> None:
         """Fork the fork server, which gets the arguments, and make the run's control group.
 
         Args:
             addresses: of the devices, by their names, for their /etc/hosts.
             read: paths of the host's files that roles read.
+            written: a folder with a folder for each device, in which that may write; None if none may.
         """
-        found = Surroundings(etc_files.shared(addresses), read)
+        found = Surroundings(etc_files.shared(addresses), read, written)
         self._fork_server = ForkServer(load, not_theirs, apart=True, surroundings=found)
         self._group = control_group.create()
         self._account = control_group.create_account(self._group)

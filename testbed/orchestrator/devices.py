@@ -18,6 +18,7 @@ from testbed.messages.requests import KillDevice, Request, StartRole
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.liveness import Liveness
 from testbed.orchestrator.records import Records
+from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.stalled_processes import processes_of_devices
 from testbed.planning.plan import Plan
 
@@ -30,7 +31,7 @@ class Devices:
         liveness: which devices' processes are alive.
     """
 
-    agent: AgentProcess
+    agent: AgentProcess[ReportChannels]
     """The agent, which is started later than the parts that send it requests are made."""
 
     def __init__(self, plan: Plan, records: Records) -> None:

@@ -30,6 +30,7 @@ from testbed.orchestrator.final_records import write_end
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.records import Records
+from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
 from testbed.orchestrator.setup_progress import SetupProgress
@@ -132,7 +133,7 @@ class Run:
             deduplication=records.deduplication,
             clock=time.monotonic,
             rates=TracedRates(
-                plan.settings,
+                plan.settings.followed_traces,
                 {number: name for name, number in plan.workers.items()},
                 ask=self._devices.ask,
                 clock=time.monotonic,
@@ -219,13 +220,15 @@ class Run:
     # -- the agent
 
     @contextlib.contextmanager
-    def _agent_process(self, handed: tuple[int, ...]) -> Iterator[AgentProcess]:
+    def _agent_process(self, handed: tuple[int, ...]) -> Iterator[AgentProcess[ReportChannels]]:
         """Start the agent, and at the end wait until it has removed everything.
 
         Args:
             handed: descriptors that the roles inherit from the agent.
         """
-        agent = self._devices.agent = AgentProcess(self._records.processes_log, handed)
+        agent = self._devices.agent = AgentProcess(
+            self._records.processes_log, handed, ReportChannels()
+        )
         try:
             yield agent
         finally:
@@ -235,7 +238,7 @@ class Run:
             finally:
                 self._end_agent(agent)
 
-    def _end_agent(self, agent: AgentProcess) -> None:
+    def _end_agent(self, agent: AgentProcess[ReportChannels]) -> None:
         began, event = time.monotonic(), self._records.event
         left = list(agent.end(began + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]))
         for what in left:
@@ -260,7 +263,7 @@ class Run:
 
     # -- the loop
 
-    def _loop(self, agent: AgentProcess, wake_up: int) -> None:
+    def _loop(self, agent: AgentProcess[ReportChannels], wake_up: int) -> None:
         """Serve channels and signals until the run ends, by an ``EndError`` in any case."""
         with selectors.DefaultSelector() as selector:
             for source in (agent.control, agent.reports, wake_up):

@@ -13,6 +13,7 @@ from typing import Any
 
 from testbed.device_names import SERVER_NUMBER, server_number, server_place, worker_name
 from testbed.durations.shares import apportion
+from testbed.experiment.deployment import Deployment
 from testbed.experiment.sections.faults import (
     ByTrace,
     ClassFaultSpec,
@@ -24,13 +25,12 @@ from testbed.experiment.sections.faults import (
     WhoByNumber,
     WhoByShare,
 )
-from testbed.experiment.spec import Spec
 from testbed.faults.fault import Fault
 from testbed.faults.traces import load_trace
 from testbed.streams import stream
 
 
-def fault_rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
+def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[dict[str, Any]]:
     """Return the rules of the file's faults, then those of its classes' faults.
 
     Args:

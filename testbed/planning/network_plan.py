@@ -16,8 +16,10 @@ from testbed.device_names import (
     worker_name,
 )
 from testbed.errors import SpecError
+from testbed.experiment.deployment import Deployment
 from testbed.experiment.sections.graph import GraphSpec
 from testbed.experiment.sections.link_shapes import link_shapes
+from testbed.experiment.sections.programs import NodeSpec
 from testbed.experiment.sections.shared_links import SharedLinkSpec, cluster_of
 from testbed.experiment.spec import Spec
 from testbed.network.graph import Direction, Network, users
@@ -28,16 +30,33 @@ from testbed.training.settings import Route
 
 
 def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
-    """Return the network of a run with one algorithm.
+    """Return the network of a run with one algorithm; see ``machines_of``."""
+    return machines_of(spec, served=served, class_of=class_of, aggregated=aggregated(spec))
+
+
+def machines_of(
+    spec: Deployment,
+    *,
+    served: bool,
+    class_of: Sequence[int],
+    aggregated: bool = False,
+    evaluated: bool = True,
+    nodes: Sequence[NodeSpec] = (),
+) -> Network:
+    """Return the network of a run's machines.
 
     The (first) server's link has index 0, the evaluator's 1; after them are the workers' or peers',
-    those of the other servers, those of machines with a co-located server, those of the clusters'
-    routers, and those of the aggregators beside them, which are not shaped. A machine has the link of
-    its worker, and is the router of both. A simulation has at most as many devices as the address plan.
+    those of the other servers, those of machines with a co-located server, those of further nodes,
+    those of the clusters' routers, and those of the aggregators beside them, which are not shaped. A
+    machine has the link of its worker, and is the router of both. A simulation has at most as many
+    devices as the address plan.
 
     Args:
         served: True if there is a server.
         class_of: the class of each worker or peer; empty without classes.
+        aggregated: True if there is an aggregator in each cluster.
+        evaluated: True if there is an evaluator.
+        nodes: further nodes.
     """
     count, clusters = spec.devices.workers, spec.network.clusters
     classes = {one.name: number for number, one in enumerate(spec.devices.classes)}
@@ -58,7 +77,7 @@ def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
     ]
     at = dict(enumerate(machines))
     links = [Link(first, 0, *of_server, router=at.get(0, CORE))] if served else []
-    links.append(Link(EVALUATOR_NAME, 1))
+    links += [Link(EVALUATOR_NAME, 1)] if evaluated else []
     name = worker_name if served else peer_name
     before = 2 + count
     links += [
@@ -72,6 +91,8 @@ def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
     before += len(others)
     links += [replace(of_device[i], node=one, index=before + i) for i, one in at.items()]
     before += len(at)
+    links += [Link(one.name, before + i, *_shared_shapes(one)) for i, one in enumerate(nodes)]
+    before += len(nodes)
     if spec.network.graph is not None:
         return _attached(spec, spec.network.graph, links, machines)
     links += [
@@ -79,7 +100,7 @@ def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
         for i, one in enumerate(clusters)
         if i in cluster  # few devices may leave a small share without any
     ]
-    if aggregated(spec):
+    if aggregated:
         before += len(clusters)
         links += [
             Link(aggregator_name(index), before + index, router=clusters[home].name)
@@ -110,7 +131,7 @@ def aggregator_of(spec: Spec, class_of: Sequence[int]) -> list[int]:
 
 
 def _attached(
-    spec: Spec,
+    spec: Deployment,
     section: GraphSpec,
     links: Sequence[Link],
     machines: Sequence[str],

@@ -6,6 +6,7 @@ from typing import Any
 from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.learning.data import catalogue
+from testbed.network.sysctls import OF_ROLES
 from testbed.planning import probed_links
 from testbed.planning.plan import Plan
 
@@ -87,6 +88,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         "local": plan.local,
         "above": dict.fromkeys(plan.aggregators, SERVER_NAME),
         # It takes a few percent more of the processors, which the wall clock would show.
+        "sysctls": plan.spec.network.tcp_settings(OF_ROLES),
         "in_order": plan.settings.timing.clock == "virtual",
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "routers": plan.network.routers,

@@ -22,6 +22,7 @@ from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import format_rate
 from testbed.faults.fault import Fault
+from testbed.faults.schedule import Schedule
 from testbed.learning.data import catalogue, datasets
 from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, Link
@@ -166,6 +167,21 @@ class Plan:
     def memory(self) -> int:
         """Bytes of memory that the run may need."""
         return memory.needed(self.spec)
+
+    @property
+    def memory_per_device(self) -> float:
+        """Bytes of memory that one device more may need."""
+        return memory.per_device(self.spec)
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of memory that all devices share."""
+        return memory.SHARED
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of the run's faults."""
+        return Schedule(self.settings.faults.rules, self.settings.seed, self.settings.workers)
 
     @property
     def open_files(self) -> int:

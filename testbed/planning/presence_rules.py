@@ -11,7 +11,7 @@ from typing import Any
 
 from testbed.device_names import worker_name
 from testbed.errors import SpecError
-from testbed.experiment.spec import Spec
+from testbed.experiment.deployment import Deployment
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
 from testbed.faults.presence_traces import load_presence
@@ -19,7 +19,7 @@ from testbed.faults.presence_traces import load_presence
 KEYS = ("arrives", "leaves", "returns")
 
 
-def presence_rules(spec: Spec, class_of: Sequence[int], first: int) -> list[dict[str, Any]]:
+def presence_rules(spec: Deployment, class_of: Sequence[int], first: int) -> list[dict[str, Any]]:
     """Return the rules of the devices that arrive and leave.
 
     Args:
@@ -64,7 +64,7 @@ def _absence(rule: int, lasting: float | None, *, at_beginning: bool = False) ->
     return Fault(rule, "kill", lasting, away="not-arrived" if at_beginning else "left")
 
 
-def _late(rule: dict[str, Any], spec: Spec) -> int:
+def _late(rule: dict[str, Any], spec: Deployment) -> int:
     """Return the number of a rule's devices that are not there when training begins."""
     firsts = [next(own, None) for own in absences(rule, spec.seed, spec.devices.workers)]
     return sum(first is not None and first[0] == 0 for first in firsts)

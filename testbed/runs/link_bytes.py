@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from testbed.network.graph import Direction, Network
-from testbed.planning.plan import Plan
+from testbed.planning.linked_plan import LinkedPlan
 from testbed.telemetry.link_table import LinkBytes
 
 
@@ -17,7 +17,7 @@ class LinkCounts(NamedTuple):
 
 
 def rows(
-    plan: Plan, counted: Mapping[Direction, LinkCounts], seconds: float
+    plan: LinkedPlan, counted: Mapping[Direction, LinkCounts], seconds: float
 ) -> Iterator[LinkBytes]:
     """Yield a row for each direction that was counted, in the order of the links.
 
@@ -54,7 +54,7 @@ def rows(
             )
 
 
-def unasked_drops(plan: Plan, counted: Mapping[Direction, LinkCounts]) -> str | None:
+def unasked_drops(plan: LinkedPlan, counted: Mapping[Direction, LinkCounts]) -> str | None:
     """Return a sentence on frames that links dropped without a loss or a queue to do so; or None.
 
     They are counted as they were handed over, so that there are at least as many frames.

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from testbed import quantities as q
-from testbed.planning.plan import Plan
+from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.probed_links import shaped
 
 
-def unprobed(plan: Plan) -> dict[str, Any] | None:
+def unprobed(plan: LinkedPlan) -> dict[str, Any] | None:
     """Return the manifest's entry before links are probed; None if the run shapes no link."""
     count = len(shaped(plan))
     if not count:
@@ -23,7 +23,7 @@ def unprobed(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def record(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
+def record(plan: LinkedPlan, found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest's entry for the result of ``probe_links``."""
     directions = found.get("directions", [])
     measured = {one["device"] for one in directions if one["measured"]}

@@ -29,6 +29,7 @@ from testbed.experiment.load import load_resolved
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.foreign import parse_json, read_file
 from testbed.planning.plan import Plan, plan
+from testbed.planning.plans import AnyPlan
 from testbed.quantities import as_number
 from testbed.results.reading.journals import read_columns, whole
 from testbed.results.reading.run import Run
@@ -120,7 +121,7 @@ class Job:
         ended: the run that ended early; None if it is to begin.
     """
 
-    plan: Plan
+    plan: AnyPlan
     ended: Run | None = None
 
 

@@ -65,6 +65,39 @@ class Progress:
         return (self.all_updates - self.updates) / self.rate if self.rate > 0 else None
 
 
+@dataclass(slots=True)
+class ProgramProgress:
+    """The progress of a run of programs.
+
+    Attributes:
+        phase: ``loading``, ``programs`` or ``finishing``.
+        all_devices: the number of devices of the run.
+        made: the number of nodes that are made; nothing runs in them yet.
+        linked: the number of nodes that have their links.
+        running: the instances of each program that run, and their number.
+        measure: the name of the last measurement; None before the first.
+        measured: its value; an accuracy in percent.
+        unit: the unit of the run's own measure.
+        wire_bytes: ingress so far.
+        seconds: since the programs began.
+        limit: seconds after which the run ends.
+        lost: the number of devices that died.
+    """
+
+    phase: str
+    all_devices: int
+    made: int = 0
+    linked: int = 0
+    running: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    measure: str | None = None
+    measured: float = 0.0
+    unit: str = ""
+    wire_bytes: int = 0
+    seconds: float = 0.0
+    limit: float = 1.0
+    lost: int = 0
+
+
 def progress_of(settings: Settings) -> Progress:
     """Return the progress of a run that begins."""
     measure = settings.training.measure
@@ -80,7 +113,7 @@ def progress_of(settings: Settings) -> Progress:
 class Watcher(Protocol):
     """Receives the progress and the events of a run, to show them to a person."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: Progress | ProgramProgress) -> None:
         """Show the run's progress; called a few times per second."""
 
     def event(self, level: str, text: str) -> None:

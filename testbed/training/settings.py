@@ -369,6 +369,12 @@ class Settings:
         return any(one.up_trace or one.down_trace for one in self.kinds_of_devices)
 
     @property
+    def followed_traces(self) -> dict[int, tuple[RateTrace | None, RateTrace | None]]:
+        """What ``rate_traces`` returns of each device, where real links follow traces; else nothing."""
+        followed = self.timing.clock == "wall" and self.has_rate_traces
+        return {n: self.rate_traces(n) for n in range(self.workers)} if followed else {}
+
+    @property
     def kinds_of_devices(self) -> list[DeviceSettings]:
         """The settings of each class; without classes those of all devices, once."""
         return [one.devices for one in self.classes] or [self.devices]

@@ -1,8 +1,11 @@
 """The experiment file's sections on the links, and on capturing and counting their traffic."""
 
-from typing import Annotated, Any
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
@@ -24,6 +27,30 @@ from testbed.experiment.sections.rate_traces import RateTraceSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.shared_links import ClusterSpec, SharedLinkSpec
 from testbed.experiment.units import Duration, Limit, Size
+
+
+def _as_texts(value: object) -> object:
+    """Write numbers, and lists of them, as the kernel does: ``[4096, 8192]`` is `4096 8192`."""
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for name, one in value.items():
+        parts = one if isinstance(one, list) else [one]
+        plain = all(type(part) in (int, str) for part in parts) and parts
+        found[name] = " ".join(map(str, parts)) if plain else one
+    return found
+
+
+def _check_sysctl(name: str) -> str:
+    if not re.fullmatch(r"(tcp|udp)_[a-z0-9_]+", name):
+        raise ValueError(
+            f"'{name}' is no setting of TCP or UDP: write its name below net.ipv4, such as "
+            "tcp_slow_start_after_idle"
+        )
+    return name
+
+
+SysctlName: TypeAlias = Annotated[str, AfterValidator(_check_sysctl)]
 
 
 class NetworkSpec(Section):
@@ -80,6 +107,14 @@ class NetworkSpec(Section):
         "record them with the requested values (default; wall clock only); false: measure nothing.",
     )
 
+    sysctls: Annotated[dict[SysctlName, str], BeforeValidator(_as_texts)] | None = Field(
+        default=None,
+        description="Settings of TCP in every device, by their names below net.ipv4; wall clock. Default "
+        "(null): for algorithms tcp_rmem, tcp_wmem and tcp_slow_start_after_idle, as docs/links.md "
+        "says, and for programs the kernel's own. {}: the kernel's own.",
+        examples=[{"tcp_congestion_control": "cubic"}],
+    )
+
     server: SharedLinkSpec | None = Field(
         default=None,
         description="The server's own link to the core, which the traffic of all workers passes and "
@@ -105,6 +140,16 @@ class NetworkSpec(Section):
         examples=[{"topohub": "sndlib/germany50", "rate": "1gbit"}],
     )
 
+    def tcp_settings(self, otherwise: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of TCP that are not the kernel's, by their full names.
+
+        Args:
+            otherwise: those where the file says nothing.
+        """
+        if self.sysctls is None:
+            return dict(otherwise)
+        return {f"net.ipv4.{name}": value for name, value in self.sysctls.items()}
+
     @property
     def shares_links(self) -> bool:
         """True if devices may share links."""
@@ -120,7 +165,7 @@ class NetworkSpec(Section):
         """Leave out what is not given, so that a file without these keys is dumped without them."""
         data: dict[str, Any] = handler(self)
         left_out = {"probe": True, "server": None, "clusters": (), "graph": None}
-        left_out |= dict.fromkeys(("profile", "jitter", "queue", "trace"))
+        left_out |= dict.fromkeys(("profile", "jitter", "queue", "trace", "sysctls"))
         return {
             key: value
             for key, value in data.items()

@@ -213,7 +213,7 @@ class Agent:
             router: linux.own_network() if router == CORE else linux.new_network()
             for router in network.routers
         }
-        building.build(network, networks, queues, self._linked)
+        building.build(network, networks, queues, self._linked, plan["sysctls"])
         if self._is_finished():
             return
         if plan.get("probe"):
@@ -311,7 +311,9 @@ def _make_nodes(first: Request, control: Channel) -> Nodes:
     assert isinstance(first, LoadRoles)
     if first.nodes["runtime"] == "namespaces":
         nodes = first.nodes
-        return NamespaceNodes(first.load, control, nodes["addresses"], nodes["read"])
+        return NamespaceNodes(
+            first.load, control, nodes["addresses"], nodes["read"], nodes.get("written")
+        )
     # Imported only here: the other runtime must work without the Docker library.
     from testbed.containers.nodes import container_nodes
 

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from testbed.channel import Channel
 from testbed.containers import left_over
@@ -19,11 +20,20 @@ from testbed.messages.codec import send
 from testbed.messages.events import EVENTS, RemainsFound
 from testbed.messages.requests import Request, StartRole
 from testbed.nodes import control_group
-from testbed.orchestrator.report_channels import ReportChannels
 from testbed.planning import node_plan
 
 
-class AgentProcess:
+class Reports(Protocol):
+    """The orchestrator's ends of the channels to what runs in devices."""
+
+    def open(self, device: str, role: Mapping[str, Any]) -> Channel: ...
+    def close(self) -> None: ...
+
+
+R = TypeVar("R", bound=Reports)
+
+
+class AgentProcess(Generic[R]):
     """One run's agent; see ``testbed.orchestrator.agent.agent``.
 
     Attributes:
@@ -31,15 +41,16 @@ class AgentProcess:
         reports: the channels on which the roles report.
     """
 
-    def __init__(self, log: Path, handed: Collection[int]) -> None:
+    def __init__(self, log: Path, handed: Collection[int], reports: R) -> None:
         """Start the agent.
 
         Args:
+            reports: has no channel yet.
             log: file to which the output of the agent and of the roles is appended.
             handed: descriptors that the roles inherit from the agent.
         """
         self.control, theirs = Channel.pair()
-        self.reports = ReportChannels()
+        self.reports = reports
         package = str(Path(__file__).parents[3])
         search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         with log.open("ab") as output:

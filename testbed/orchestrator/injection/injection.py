@@ -68,7 +68,7 @@ class Injection:
             clock: returns the present in seconds of CLOCK_MONOTONIC.
             rates: the rates of links that follow traces, which change as faults do but are none.
         """
-        self._rates = rates or TracedRates(settings, {}, ask=ask, clock=clock)
+        self._rates = rates or TracedRates({}, {}, ask=ask, clock=clock)
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
         self._are_peers = any(map(is_peer, names.values()))

@@ -7,28 +7,33 @@ asked for.
 import heapq
 import math
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from testbed.messages.requests import SetTracedRates
 from testbed.orchestrator.injection.impairments import Ask
 from testbed.orchestrator.injection.training_clock import Clock
-from testbed.training.settings import Settings
+from testbed.rate_trace import RateTrace
+
+Traces: TypeAlias = tuple[RateTrace | None, RateTrace | None]
+"""The traces that a device's uplink and downlink follow; None for a rate that does not change."""
 
 
 class TracedRates:
     """The traced rates of one run's devices; all times are CLOCK_MONOTONIC in seconds."""
 
     def __init__(
-        self, settings: Settings, names: Mapping[int, str], *, ask: Ask, clock: Clock
+        self, traces: Mapping[int, Traces], names: Mapping[int, str], *, ask: Ask, clock: Clock
     ) -> None:
         """Begin before training, with the links as they were built.
 
         Args:
+            traces: those of each device's uplink and downlink, by number; none of a run whose rates do
+                not change for real.
             names: the workers' or peers' names by number.
             ask: sends a request to the agent.
             clock: returns the present.
         """
-        followed = settings.timing.clock == "wall" and settings.has_rate_traces
-        self._traces = {n: settings.rate_traces(n) for n in names} if followed else {}
+        self._traces = traces
         self._names = names
         self._ask, self._clock = ask, clock
         self._began = 0.0

@@ -64,6 +64,7 @@ class Ledgers:
         of: the server's name, of several; None if there is only one, or an observed peer.
         local: the address of the worker on the server's machine, whose connection crosses no link and
             is in no capture; None if there is none.
+        ports: in a run of programs, the program at a port, such as ``server tcp 8000``.
     """
 
     server: str
@@ -78,6 +79,7 @@ class Ledgers:
     earlier_updates: int = 0
     of: str | None = None
     local: str | None = None
+    ports: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, directory: Path, of: str | None = None) -> "Ledgers":
@@ -118,8 +120,8 @@ class Ledgers:
     def save(self, directory: Path) -> None:
         """Write the ledgers into the folder ``traffic`` of a run directory."""
         fields = asdict(self)
-        for name in ("of", "local"):
-            if fields[name] is None:
+        for name in ("of", "local", "ports"):
+            if not fields[name]:
                 del fields[name]
         path = directory / ledgers_file(self.of)
         path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")

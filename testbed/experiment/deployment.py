@@ -1,0 +1,37 @@
+"""What every kind of experiment file has: machines, their links, and what happens to these.
+
+Planning reads only this, whether the machines run the testbed's own algorithms or programs of users.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from testbed.experiment.device_links import DeviceLink
+from testbed.experiment.sections.device_classes import DeviceClassSpec
+from testbed.experiment.sections.devices import DevicesSpec
+from testbed.experiment.sections.faults import FaultSpec
+from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
+
+
+class Deployment(Protocol):
+    """The part of an experiment that does not depend on what its machines do."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def engine(self) -> Literal["emulation", "simulation"]: ...
+    @property
+    def clock(self) -> Literal["wall", "virtual"]: ...
+    @property
+    def devices(self) -> DevicesSpec: ...
+    @property
+    def network(self) -> NetworkSpec: ...
+    @property
+    def faults(self) -> Sequence[FaultSpec]: ...
+    @property
+    def traffic(self) -> TrafficSpec: ...
+    @property
+    def peers(self) -> Sequence[str]: ...
+    def link_of(self, one: DeviceClassSpec | None) -> DeviceLink: ...

@@ -1,0 +1,410 @@
+"""The keeper: the first process of a device that runs programs of users.
+
+It starts what the orchestrator asks for, keeps the output, finds out when a program is ready, reads
+measurements, and reports how each program has ended. Programs are its children, and what they leave in
+the background becomes so: when the keeper is killed, the kernel ends all of them.
+
+It is one process with one thread and never waits for a program.
+"""
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed.channel import Channel
+from testbed.messages.codec import send
+from testbed.messages.programs import (
+    KEEPER_REQUESTS,
+    EndPrograms,
+    KeeperReport,
+    Measured,
+    PortsOpened,
+    ProgramEnded,
+    ProgramReady,
+    ProgramUnready,
+    ProgramWarned,
+    StartProgram,
+)
+from testbed.nodes.child_exits import ChildExits
+from testbed.nodes.fork_server import Role
+from testbed.nodes.listening import Listener, listeners, sockets_of
+from testbed.nodes.program_output import Followed, ProgramOutput, values_of_json, values_of_match
+
+HOME = "home"
+"""The folder of a device that is its programs' home and working folder."""
+MARK = "TESTBED_PROGRAM"
+"""The environment variable by which a process is told to belong to a program."""
+_LOOK_PERIOD = 0.1
+"""Seconds between two looks at what no signal tells of: ports, files."""
+_PORTS_PERIOD = 1.0
+_ONLY_HERE = 5.0
+"""Seconds after which a program that listens on the loopback alone is not waited for any longer."""
+_LEFT_PATIENCE = 1.0
+"""Seconds that processes have which a program has left in the background, before they are killed."""
+_CANNOT_START = 127
+
+
+def load(_arguments: Mapping[str, Any]) -> Role:
+    """Return the function of the keepers, which the fork server calls in each device."""
+    return keep
+
+
+def keep(role: Mapping[str, Any], reports: Channel) -> int:
+    """Keep the programs of a device until the orchestrator has them end; return the exit status.
+
+    Args:
+        role: ``folder``, the device's own; ``output``, the bytes of output that are kept of a program.
+        reports: the channel on which requests come and reports go.
+    """
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the orchestrator is gone
+        Keeper(Path(role["folder"]), int(role["output"]), reports).serve()
+    return 0
+
+
+@dataclass(slots=True)
+class _Program:
+    """A program that runs.
+
+    Attributes:
+        request: the request to start it.
+        process: its first process.
+        began: when it was started, in seconds of CLOCK_MONOTONIC.
+        ready: whether it is ready.
+        ended: when its first process ended, and with which status; None while it runs.
+        only_here: since when it listens on the loopback alone; None if it does not.
+        checking: the process of a ``command`` that tries whether it is ready; None while none runs.
+        ports: where it can be reached.
+    """
+
+    request: StartProgram
+    process: int
+    began: float
+    output: ProgramOutput
+    pattern: re.Pattern[str] | None
+    said: re.Pattern[str] | None
+    followed: Followed | None
+    ready: bool = False
+    ended: tuple[float, int] | None = None
+    only_here: float | None = None
+    checking: int | None = None
+    ports: set[tuple[str, int]] = field(default_factory=set)
+    warned: bool = False
+
+
+class Keeper:
+    """Keeps the programs of one device."""
+
+    def __init__(self, folder: Path, output: int, channel: Channel) -> None:
+        self._folder, self._limit, self._channel = folder, output, channel
+        self._programs: dict[str, _Program] = {}
+        self._selector = selectors.DefaultSelector()
+        self._exits = ChildExits()
+        self._kill_at: float | None = None
+        self._patience = 0.0
+        self._next_ports = 0.0
+        os.chdir(folder / HOME)
+
+    def serve(self) -> None:
+        """Serve until all programs have ended after ``EndPrograms``, or the channel has ended."""
+        self._selector.register(self._channel, selectors.EVENT_READ)
+        self._selector.register(self._exits, selectors.EVENT_READ)
+        while True:
+            if self._kill_at is not None and not self._processes():
+                self._take_exits()
+                for program in list(self._programs.values()):
+                    self._finish(program)
+                return
+            for key, _ in self._selector.select(self._period()):
+                if key.fileobj is self._channel:
+                    request = KEEPER_REQUESTS.receive(self._channel)
+                    if request is None:
+                        return
+                    self._serve(request)
+                elif key.fileobj is self._exits:
+                    self._take_exits()
+                elif isinstance(key.data, _Program):
+                    self._read(key.data)
+            self._look()
+
+    def _period(self) -> float | None:
+        """Return the seconds until the next look; None if nothing but what selectors tell is awaited."""
+        if self._kill_at is not None or any(map(_is_looked_at, self._programs.values())):
+            return _LOOK_PERIOD
+        return _PORTS_PERIOD if self._programs else None
+
+    def _serve(self, request: StartProgram | EndPrograms) -> None:
+        if isinstance(request, StartProgram):
+            self._start(request)
+            return
+        self._kill_at, self._patience = time.monotonic() + request.patience, request.patience
+        self._signal_all(signal.SIGTERM)
+
+    # -- starting
+
+    def _start(self, request: StartProgram) -> None:
+        measure = request.measure
+        output = ProgramOutput(self._folder / f"{request.program}.log", self._limit)
+        process = self._execute(request.command, request.environment, output.writing, own=output)
+        output.close_writing()
+        program = _Program(
+            request,
+            process,
+            time.monotonic(),
+            output,
+            re.compile(measure["pattern"]) if "pattern" in measure else None,
+            re.compile(request.ready["output"]) if "output" in request.ready else None,
+            Followed(Path(measure["file"])) if "file" in measure else None,
+        )
+        self._programs[request.program] = program
+        self._selector.register(output, selectors.EVENT_READ, program)
+        if not request.ready:
+            self._is_ready(program)
+
+    def _execute(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        output: int,
+        own: ProgramOutput | None = None,
+    ) -> int:
+        """Start a process with an output of its own, in a session of its own; return its id."""
+        process = os.fork()
+        if process:
+            return process
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            self._exits.close()  # which also restores SIGCHLD
+            os.setsid()
+            # What the keeper has from its parent, or Python has set, is not for a program.
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            os.execvpe(command[0], list(command), dict(environment))
+        except FileNotFoundError:
+            os.write(2, f"there is no program '{command[0]}' here\n".encode())
+        except OSError as error:
+            os.write(2, f"'{command[0]}' cannot be started: {error.strerror}\n".encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(_CANNOT_START)
+
+    # -- what programs say
+
+    def _read(self, program: _Program) -> None:
+        lines = program.output.read()
+        if lines is None:
+            self._selector.unregister(program.output)
+            return
+        self._take_lines(program, lines)
+
+    def _take_lines(self, program: _Program, lines: Iterable[str]) -> None:
+        for line in lines:
+            if program.said is not None and not program.ready and program.said.search(line):
+                self._is_ready(program)
+            if program.pattern is not None:
+                self._measured(program, values_of_match(program.pattern, line))
+        if complaint := program.output.complaint():
+            self._report(ProgramWarned(program.request.program, complaint))
+
+    def _take_measurements(self, program: _Program) -> None:
+        """Take in the lines of the file of measurements that are new."""
+        for line in program.followed.read() if program.followed else ():
+            values = values_of_json(line)
+            if values is None and line.strip() and not program.warned:
+                program.warned = True
+                text = (
+                    f"has written a line that is no JSON object to its measurements: {line[:100]!r}"
+                )
+                self._report(ProgramWarned(program.request.program, text))
+            self._measured(program, values or {})
+
+    def _measured(self, program: _Program, values: Mapping[str, float]) -> None:
+        if values:
+            self._report(Measured(program.request.program, time.monotonic(), values))
+
+    # -- ends
+
+    def _take_exits(self) -> None:
+        by_process = {one.process: one for one in self._programs.values()}
+        checks = {one.checking: one for one in self._programs.values() if one.checking}
+        for process, status in self._exits.read():
+            if process in by_process:
+                by_process[process].ended = time.monotonic(), status
+            elif process in checks:
+                checks[process].checking = None
+                if status == 0 and not checks[process].ready:
+                    self._is_ready(checks[process])
+
+    def _look(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        if self._kill_at is not None and now >= self._kill_at:
+            for program in self._programs.values():
+                if program.ended is None:
+                    text = f"did not end within {self._patience:g} s of SIGTERM, and is killed"
+                    self._report(ProgramWarned(program.request.program, text))
+            self._signal_all(signal.SIGKILL)
+            self._kill_at = now + self._patience
+        for program in list(self._programs.values()):
+            self._take_measurements(program)
+            if program.ended is not None:
+                self._look_at_ended(program, now)
+            elif not program.ready and self._kill_at is None:
+                self._look_if_ready(program, now)
+        if now >= self._next_ports and self._programs:
+            self._next_ports = now + _PORTS_PERIOD
+            self._look_at_ports()
+
+    def _look_at_ended(self, program: _Program, now: float) -> None:
+        """Report a program whose first process has ended, once nothing of it is left."""
+        assert program.ended is not None
+        when, _ = program.ended
+        if self._kill_at is None and now < when + _LEFT_PATIENCE and any(self._left(program)):
+            return
+        self._finish(program)
+
+    def _finish(self, program: _Program) -> None:
+        """Report the end of a program, and kill what it has left in the background."""
+        left = list(self._left(program)) if self._kill_at is None else []
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        name = program.request.program
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(program.output)
+        self._take_lines(program, program.output.rest())
+        self._take_measurements(program)
+        program.output.close()
+        del self._programs[name]
+        _, status = program.ended or (0.0, -signal.SIGKILL)
+        self._report(ProgramEnded(name, status, list(program.output.last), len(left)))
+
+    def _left(self, program: _Program) -> Iterator[int]:
+        """Yield the processes of a program but its first one, which have its mark."""
+        mark = f"{MARK}={program.request.program}".encode()
+        for process in self._processes():
+            if process != program.process and mark in _environment(process):
+                yield process
+
+    def _processes(self) -> list[int]:
+        """Return the device's processes that run, but for the keeper."""
+        return [
+            int(name)
+            for name in os.listdir("/proc")
+            if name.isdigit() and int(name) != os.getpid() and not _is_zombie(int(name))
+        ]
+
+    def _signal_all(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, number)  # all in this pid namespace but its first process, this one
+
+    # -- readiness
+
+    def _is_ready(self, program: _Program) -> None:
+        program.ready = True
+        self._report(ProgramReady(program.request.program))
+
+    def _look_if_ready(self, program: _Program, now: float) -> None:
+        sign, late = program.request.ready, None
+        if "tcp" in sign:
+            late = self._look_at_port(program, int(sign["tcp"]), now)
+        elif "file" in sign and Path(sign["file"]).exists():
+            self._is_ready(program)
+        elif "command" in sign and program.checking is None:
+            quiet = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            program.checking = self._execute(sign["command"], program.request.environment, quiet)
+            os.close(quiet)
+        if not program.ready and now >= program.began + sign["within"]:
+            late = late or f"was not ready within {sign['within']:g} s: {_awaited(sign)}"
+        if late and not program.ready:
+            program.ready = True  # it is told of once
+            self._report(ProgramUnready(program.request.program, late))
+
+    def _look_at_port(self, program: _Program, port: int, now: float) -> str | None:
+        """Find out if a port can be reached; return why it will not be, or None."""
+        own = [one for one in listeners() if one.protocol == "tcp" and one.port == port]
+        if any(not one.only_here for one in own):
+            self._is_ready(program)
+        elif own:
+            program.only_here = program.only_here or now
+            if now >= program.only_here + _ONLY_HERE:
+                return (
+                    f"listens on 127.0.0.1:{port} only, where no other device can reach it: have it "
+                    "listen on 0.0.0.0"
+                )
+        return None
+
+    # -- ports
+
+    def _look_at_ports(self) -> None:
+        """Report the ports that programs have opened, for the tables of traffic."""
+        found = {one.inode: one for one in listeners() if not one.only_here}
+        known = {port for one in self._programs.values() for port in one.ports}
+        new = {(one.protocol, one.port) for one in found.values()} - known
+        if not new:
+            return
+        for process in self._processes():
+            name = _program_of(process)
+            if name not in self._programs:
+                continue
+            own = [found[inode] for inode in sockets_of(process) if inode in found]
+            self._opened(self._programs[name], own)
+
+    def _opened(self, program: _Program, sockets: Sequence[Listener]) -> None:
+        ports = {(one.protocol, one.port) for one in sockets} - program.ports
+        if ports:
+            program.ports |= ports
+            of = {
+                kind: sorted(port for own, port in ports if own == kind) for kind in ("tcp", "udp")
+            }
+            self._report(PortsOpened(program.request.program, of["tcp"], of["udp"]))
+
+    def _report(self, report: KeeperReport) -> None:
+        send(self._channel, report)
+
+
+def _is_looked_at(program: _Program) -> bool:
+    return not program.ready or program.ended is not None or program.followed is not None
+
+
+def _awaited(sign: Mapping[str, Any]) -> str:
+    match sign:
+        case {"tcp": port}:
+            return f"nothing listens on TCP port {port}"
+        case {"output": pattern}:
+            return f"no line of its output matches '{pattern}'"
+        case {"file": path}:
+            return f"there is no file '{path}'"
+    return f"'{' '.join(sign['command'])}' does not end with status 0"
+
+
+def _environment(process: int) -> Sequence[bytes]:
+    try:
+        return Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has just ended
+        return ()
+
+
+def _program_of(process: int) -> str:
+    mark = f"{MARK}=".encode()
+    own = (one for one in _environment(process) if one.startswith(mark))
+    return next(own, b"").removeprefix(mark).decode(errors="replace")
+
+
+def _is_zombie(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return True
+    return status.rpartition(")")[2].split()[0] in "ZX"

@@ -1,0 +1,132 @@
+"""The faults of a run of programs: begin, undo and record them; and devices that arrive and leave.
+
+Each is timed by the wall clock. What dies with a device, and what is started when it comes back, is
+decided by the run.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from testbed.faults.fault import Fault
+from testbed.faults.schedule import TimedFault
+from testbed.messages.requests import KillDevice
+from testbed.orchestrator.injection.agenda import Agenda
+from testbed.orchestrator.injection.impairments import Ask, Impairments
+from testbed.orchestrator.injection.traced_rates import TracedRates
+from testbed.orchestrator.injection.training_clock import Clock
+from testbed.planning.program_plan import ProgramPlan
+from testbed.roles.pace import Paces
+from testbed.runs.deduplication import Deduplication
+from testbed.runs.fault_log import Event, FaultLog
+from testbed.telemetry.run_log import RunLog
+
+
+class Gone(NamedTuple):
+    """A device was killed, or has left; ``for_good`` if it does not come back."""
+
+    device: str
+    for_good: bool
+
+
+class Back(NamedTuple):
+    """A device that was gone is due to come back."""
+
+    device: str
+
+
+class ProgramFaults:
+    """The faults of one run."""
+
+    def __init__(
+        self, plan: ProgramPlan, *, ask: Ask, event: Event, log: RunLog, clock: Clock
+    ) -> None:
+        """Begin without any fault.
+
+        Args:
+            ask: sends a request to the agent.
+            event: records an event of the run.
+            clock: returns the present in seconds of CLOCK_MONOTONIC.
+        """
+        self._names = {number: name for name, number in plan.numbers.items()}
+        self._ask, self._now = ask, clock
+        self._began = 0.0
+        self._log = FaultLog(log, event, lambda: self.elapsed, Deduplication(), servers=1)
+        self._agenda = Agenda(plan.schedule)
+        self._impairments = Impairments(self._names, ask, Paces(None, plan.spec.devices.workers))
+        self._rates = TracedRates(plan.followed_traces, self._names, ask=ask, clock=clock)
+        self._kills: dict[int, int] = dict.fromkeys(self._names, 0)
+        self._gone: set[int] = set()
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since the programs began."""
+        return self._now() - self._began if self._began else 0.0
+
+    @property
+    def due(self) -> float:
+        """The moment at which ``turn`` has something to do."""
+        return min(self._rates.due, self._agenda.due)
+
+    def begin(self, when: float) -> None:
+        """Begin at a moment of CLOCK_MONOTONIC, from which the faults' times count."""
+        self._began = when
+        self._agenda.begin(when, -math.inf)
+        self._rates.training(when)
+
+    def turn(self) -> Iterator[Gone | Back]:
+        """Do what is due by now; yield the devices that are gone, or come back, because of it."""
+        self._rates.turn()
+        while due := self._agenda.take(self._now()):
+            if isinstance(due, TimedFault):
+                yield from self._begin(due.fault, due.devices)
+                continue
+            struck = [
+                number
+                for number, kills in due.struck.items()
+                if due.fault.kind != "freeze" or self._kills[number] == kills
+            ]
+            if struck:
+                yield from self._end(due.fault, struck)
+
+    def lose(self, device: str) -> None:
+        """Note that a device's keeper has died otherwise than by a fault: nothing strikes it any more."""
+        for number, name in self._names.items():
+            if name == device:
+                self._gone.add(number)
+
+    def release(self) -> None:
+        """Undo every fault: the run ends."""
+        self._agenda.clear()
+        self._rates.release()
+        for number in self._names:
+            self._impairments.forget(
+                number, ("freeze", "stop-network", "partition", "slow", "corrupt")
+            )
+
+    def _begin(self, fault: Fault, devices: Sequence[int]) -> Iterator[Gone]:
+        devices = [number for number in devices if number not in self._gone]
+        if not devices:
+            return
+        self._log.write(fault.record("begin", devices, self.elapsed, 0))
+        if fault.kind == "kill":
+            for number in devices:
+                self._gone.add(number)
+                self._kills[number] += 1
+                self._ask(KillDevice(self._names[number]))
+                self._impairments.forget(number, ("freeze",))  # the next process is not frozen
+                yield Gone(self._names[number], fault.duration is None)
+        else:
+            self._impairments.begin(fault, devices)
+        if fault.duration is not None:
+            kills = {number: self._kills[number] for number in devices}
+            self._agenda.end_at(self._now() + fault.duration, fault, kills)
+
+    def _end(self, fault: Fault, devices: Sequence[int]) -> Iterator[Back]:
+        self._log.write(fault.record("end", devices, self.elapsed, 0))
+        if fault.kind != "kill":
+            self._impairments.end(fault, devices)
+            return
+        for number in devices:
+            self._gone.discard(number)
+            yield Back(self._names[number])

@@ -1,0 +1,335 @@
+"""The records of a run of programs: its log, its curve, its ledgers, and the summary that they add up to."""
+
+import contextlib
+import math
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.code_digest import package_digest
+from testbed.device_names import SERVER_NAME
+from testbed.ended import Ended
+from testbed.errors import TestbedError
+from testbed.experiment.load import dump
+from testbed.messages.events import TrafficStopped
+from testbed.messages.programs import Measured
+from testbed.network.building import DEVICE_INTERFACE
+from testbed.network.graph import Direction
+from testbed.orchestrator.ingress import Ingress
+from testbed.planning import graph_source
+from testbed.planning.program_plan import ProgramPlan
+from testbed.runs import link_bytes, link_records
+from testbed.runs.ledgers.ledgers import Ledgers
+from testbed.runs.ledgers.settling import settle
+from testbed.runs.link_bytes import LinkCounts
+from testbed.runs.versions import commit, host, versions
+from testbed.runs.watching import ProgramProgress, Watcher
+from testbed.telemetry import link_table
+from testbed.telemetry.records import LINK
+from testbed.telemetry.run_log import RunLog
+from traffic.counters import COUNTS
+
+
+class ProgramRecords:
+    """The records of one run.
+
+    Attributes:
+        log: the run directory.
+        processes_log: the file with the output of the run's own processes.
+        progress: what watchers are shown.
+        ended, reason: how the run has ended, and why it is not ``completed``.
+        began: when the programs began, in seconds of CLOCK_MONOTONIC; None before.
+        lost: the devices that died otherwise than by a fault.
+    """
+
+    def __init__(
+        self, plan: ProgramPlan, directory: Path, watcher: Watcher, command_began: float
+    ) -> None:
+        """Make the run directory.
+
+        Args:
+            command_began: when the command began, in seconds of CLOCK_MONOTONIC.
+
+        Raises:
+            OSError: it cannot be made or written to.
+        """
+        self._plan, self._watcher, self._command_began = plan, watcher, command_began
+        self.log = RunLog(directory, dump(plan.spec), manifest(plan))
+        self.processes_log = directory / "processes.log"
+        self.progress = ProgramProgress("loading", len(plan.devices))
+        self.ended: Ended = "failed"
+        self.reason: str | None = None
+        self.began: float | None = None
+        self.over: float | None = None
+        self.lost: list[str] = []
+        self.programs: dict[str, dict[str, Any]] = {}
+        self.ledgers = Ledgers(
+            plan.address(SERVER_NAME),
+            {link.address: link.node for link in plan.links},
+            plan.spec.traffic.capture,
+        )
+        self.over_links: dict[Direction, LinkCounts] = {}
+        self.ingress = Ingress()
+        self._measured: list[dict[str, Any]] = []
+        self._written = 0
+        self._odd = False
+        self._links = [link.node for link in plan.links]
+        beyond = {SERVER_NAME, *plan.network.routers}
+        self._interfaces = [
+            link.interface if link.node in beyond else DEVICE_INTERFACE for link in plan.links
+        ]
+        self._sampled = 0
+
+    def note(self, level: str, text: str, device: str | None = None) -> None:
+        """Log an event."""
+        self.log.event(time.monotonic() - self._command_began, level, text, device)
+
+    def event(self, level: str, text: str, device: str | None) -> None:
+        """Log an event, and show it to watchers unless its level is info."""
+        self.note(level, text, device)
+        if level != "info":
+            self._watcher.event(
+                level, text if device is None or device in text else f"{device}: {text}"
+            )
+
+    def show_progress(self) -> None:
+        """Show the progress to watchers."""
+        self._watcher.progress(self.progress)
+
+    def begin(self, when: float) -> None:
+        """Note that the programs begin, at a moment of CLOCK_MONOTONIC."""
+        self.began = when
+        self.ledgers.began = when + time.time() - time.monotonic()
+        self.ledgers.began_monotonic = when
+        self.ledgers.save(self.log.traffic)
+
+    def fail(self, error: Exception) -> None:
+        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
+        with contextlib.suppress(OSError), self.processes_log.open("a", encoding="utf-8") as log:
+            traceback.print_exception(error, file=log)
+        what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
+        self.ended = "failed"
+        self.reason = f"the orchestrator: {what}; see {self.processes_log}"
+
+    def opened(self, program: str, device: str, tcp: Sequence[int], udp: Sequence[int]) -> None:
+        """Note the ports at which a program can be reached."""
+        for protocol, ports in (("tcp", tcp), ("udp", udp)):
+            for port in ports:
+                self.ledgers.ports[f"{device} {protocol} {port}"] = program
+
+    # -- what is measured
+
+    def measured(self, report: Measured) -> None:
+        """Take in what a program has measured; values that cannot be are left out, with a warning."""
+        section = self._plan.spec.measure
+        assert section is not None and self.began is not None
+        values = report.values
+        accuracy = values.get("accuracy", math.nan)
+        if not section.percent:
+            accuracy *= 100
+        if not math.isnan(accuracy) and not 0 <= accuracy <= 100:
+            if not self._odd:
+                self._odd = True
+                given = values["accuracy"]
+                text = (
+                    f"{report.program} tells of an accuracy of {given:g}, which is no "
+                    f"{'percentage' if section.percent else 'fraction of 1'}: such values are left out"
+                    f"{'' if section.percent else '; write `percent: true` under `measure` for percent'}"
+                )
+                self.event("warning", text, None)
+            accuracy = math.nan
+        own = values.get(section.name) if section.name else None
+        loss = values.get("loss", math.nan)
+        if math.isnan(accuracy) and math.isnan(loss) and own is None:
+            return
+        last = self._measured[-1]["iteration"] if self._measured else 0
+        told = values.get("round", math.nan)
+        if told == last and self._complement(accuracy, loss, own):
+            return
+        count = int(told) if not math.isnan(told) and told > last else last + 1
+        self._measured.append(
+            {
+                "iteration": count,
+                "time": report.when - self.began,
+                "host_time": report.when,
+                "accuracy": accuracy,
+                "loss": loss,
+                "measured": own,
+            }
+        )
+        self.progress.measured = _first_known(accuracy, own, loss)
+        self.progress.measure = _first_name(accuracy, own, section.name)
+
+    def _complement(self, accuracy: float, loss: float, own: float | None) -> bool:
+        """Add to the last measurement what another line tells of the same round, if it lacks that."""
+        row = self._measured[-1]
+        given = {"accuracy": accuracy, "loss": loss, "measured": own}
+        new = {name: one for name, one in given.items() if one is not None and not math.isnan(one)}
+        is_written = self._written == len(self._measured)
+        if is_written or any(_is_known(row[name]) for name in new):
+            return False
+        row |= new
+        return True
+
+    def write_complete(self, *, last: bool = False) -> None:
+        """Write the measurements whose wire bytes are known.
+
+        Args:
+            last: True if no later reading of the counter comes.
+        """
+        while self._written < len(self._measured):
+            row = self._measured[self._written]
+            if not last and not self.ingress.read_after(row["host_time"]):
+                return
+            self._written += 1
+            wire = self.ingress.wire_bytes(row["host_time"])
+            self.log.evaluation(
+                row | {"payload_bytes": None, "message_bytes": None, "wire_bytes": wire}
+            )
+
+    # -- traffic
+
+    def counted(self, ingress: Mapping[str, float]) -> None:
+        """Take a reading of the counter of ingress."""
+        self.ingress.counted(ingress["time"], int(ingress["bytes"]))
+        self.progress.wire_bytes = self.ingress.newest
+
+    def counters(self, raw: bytes) -> None:
+        """Log one part of a sample of all links' counters."""
+        rows = np.frombuffer(raw, COUNTS)
+        part = slice(self._sampled, self._sampled + len(rows))
+        self._sampled = part.stop % len(self._links)
+        self.log.counters(self._links[part], self._interfaces[part], rows)
+
+    def link_bytes(self, raw: bytes) -> None:
+        """Take in one part of what passed the links."""
+        for link, up, *counts in np.frombuffer(raw, LINK).tolist():
+            self.over_links[link, up] = LinkCounts(*counts)
+
+    def traffic_stopped(self, event: TrafficStopped) -> None:
+        """Take in the last counts of the capture and of the class."""
+        self.ledgers.capture, self.ledgers.counter = event.capture, event.counter
+        self.counted(event.ingress)
+
+    def probed(self, result: Mapping[str, Any]) -> None:
+        """Take in how links were measured."""
+        links = link_records.record(self._plan, result)
+        self.log.note(links=links)
+        for level, text, device in link_records.events(links):
+            self.event(level, text, device)
+
+    # -- the end
+
+    def close(self, running: Mapping[str, int]) -> dict[str, Any]:
+        """Write the end of the run, and return its summary.
+
+        Args:
+            running: the instances of each program that still ran.
+        """
+        self.write_complete(last=True)
+        plan, log = self._plan, self.log
+        seconds = (self.over or time.monotonic()) - self.began if self.began is not None else 0.0
+        accuracies = [one["accuracy"] for one in self._measured]
+        known = [one for one in accuracies if not math.isnan(one)]
+        losses = [one["loss"] for one in self._measured]
+        summary: dict[str, Any] = {
+            **_entries(plan),
+            "ended": self.ended,
+            "reason": self.reason,
+            "updates": self._measured[-1]["iteration"] if self._measured else 0,
+            "best_accuracy": max(known, default=None),
+            "final_accuracy": known[-1] if known else None,
+            "final_loss": losses[-1] if losses and not math.isnan(losses[-1]) else None,
+            **self._own_measure(),
+            "ingress": {"wire_bytes": self.ingress.newest},
+            "setup_seconds": None if self.began is None else self.began - self._command_began,
+            "training_seconds": seconds,
+            "host_seconds": seconds,
+            "workers_lost": len(self.lost),
+            **({"faults": dict(log.struck)} if log.struck else {}),
+            "programs": self.programs,
+            "versions": versions(),
+            "traffic": settle([self.ledgers], log.traffic),
+        }
+        if self.over_links:
+            link_table.write(log.traffic, link_bytes.rows(plan, self.over_links, seconds))
+            if dropped := link_bytes.unasked_drops(plan, self.over_links):
+                self.event("warning", dropped, None)
+        if self.reason:
+            self.note("error", self.reason)
+        log.close(self.ended, self.reason, summary)
+        return summary
+
+    def _own_measure(self) -> dict[str, Any]:
+        section = self._plan.spec.measure
+        if section is None or section.name is None:
+            return {}
+        values = [one["measured"] for one in self._measured if one["measured"] is not None]
+        best = (max if section.better == "higher" else min)(values, default=None)
+        final = values[-1] if values else None
+        return {"measure": {**_measure(self._plan)["measure"], "best": best, "final": final}}
+
+
+def _is_known(value: float | None) -> bool:
+    return value is not None and not math.isnan(value)
+
+
+def _first_known(accuracy: float, own: float | None, loss: float) -> float:
+    return accuracy if not math.isnan(accuracy) else loss if own is None else own
+
+
+def _first_name(accuracy: float, own: float | None, name: str | None) -> str:
+    if not math.isnan(accuracy):
+        return "accuracy"
+    return "loss" if own is None or name is None else name
+
+
+def manifest(plan: ProgramPlan) -> dict[str, Any]:
+    """Return the content of the run directory's manifest at the start."""
+    graph = plan.spec.network.graph
+    return {
+        **_entries(plan),
+        "workers": plan.spec.devices.workers,
+        "served": True,
+        "programs": {name: list(plan.places(name)) for name in plan.spec.programs},
+        "classes": [
+            {"name": one.name, "devices": _members(plan.class_of, at)}
+            for at, one in enumerate(plan.spec.devices.classes)
+        ],
+        "links": link_records.unprobed(plan),
+        "network": None
+        if graph is None
+        else {"source": graph.source, "positions": dict(graph_source.read(graph).positions)},
+        **_measure(plan),
+        "sysctls": plan.sysctls,
+        "versions": versions(),
+        "code": package_digest(),
+        "commit": commit(),
+        "host": host(),
+    }
+
+
+def _members(class_of: Sequence[int], own: int) -> list[int]:
+    return [number for number, one in enumerate(class_of) if one == own]
+
+
+def _measure(plan: ProgramPlan) -> dict[str, Any]:
+    section = plan.spec.measure
+    if section is None or section.name is None:
+        return {}
+    return {"measure": {"name": section.name, "unit": section.unit, "better": section.better}}
+
+
+def _entries(plan: ProgramPlan) -> dict[str, Any]:
+    return {
+        "experiment": plan.spec.name,
+        "algorithm": plan.label,
+        "seed": plan.spec.seed,
+        "engine": "emulation",
+        "runtime": plan.spec.devices.runtime,
+        "clock": "wall",
+    }

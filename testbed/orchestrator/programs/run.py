@@ -1,0 +1,438 @@
+"""Carry out one run of programs: bring the devices up, keep the programs going, take all down.
+
+One thread and one selector serve the agent's channel, the keepers' channels and signals, as for a run
+of the testbed's own algorithms. Every end takes the same path: programs are asked to end, what is left
+of them is killed, the traffic comes to rest, and the run directory says how the run ended.
+"""
+
+import contextlib
+import os
+import selectors
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from testbed.channel import InvalidMessageError
+from testbed.errors import RunError
+from testbed.messages.events import (
+    EVENTS,
+    CountersSampled,
+    Event,
+    IngressRead,
+    LastSampleTaken,
+    LibrariesLoaded,
+    LinkBytesRead,
+    LinksCounted,
+    LinksProbed,
+    NetworkBuilt,
+    NodesCounted,
+    NodesMade,
+    ProcessExited,
+    RunFailed,
+    TrafficStopped,
+    WarningRaised,
+)
+from testbed.messages.programs import (
+    EndPrograms,
+    KeeperReport,
+    Measured,
+    PortsOpened,
+    ProgramEnded,
+    ProgramReady,
+    ProgramUnready,
+    ProgramWarned,
+    StartProgram,
+)
+from testbed.messages.requests import BuildNetwork, KillDevice, LoadRoles, StartRole, StopTraffic
+from testbed.nodes.keeper import HOME
+from testbed.orchestrator.agent.process import AgentProcess
+from testbed.orchestrator.programs.faults import Gone, ProgramFaults
+from testbed.orchestrator.programs.keepers import Keepers
+from testbed.orchestrator.programs.records import ProgramRecords
+from testbed.orchestrator.run import TAKE_DOWN_TIMEOUT, TURN
+from testbed.planning import program_nodes
+from testbed.planning.program_plan import ProgramPlan
+from testbed.programs.instance import Instance
+from testbed.programs.life import Action, End, Life, Start, Tell
+from testbed.runs.ending import EndError, explain, signals, stopped_by
+from testbed.runs.watching import Watcher
+from testbed.telemetry.texts import BUILT, DIED, MADE, REMOVED, TRAINING
+
+NODES = "nodes"
+"""The folder of a run directory with a folder for each device."""
+SETUP_TIMEOUT = 180.0
+"""Seconds within which set-up must make progress."""
+END_PATIENCE = 10.0
+"""Seconds beyond ``limits.stop`` that keepers have to end with their programs, before they are killed."""
+
+
+class ProgramRun:
+    """Carries one plan of programs out; to be used once."""
+
+    def __init__(
+        self, plan: ProgramPlan, directory: Path, watcher: Watcher, host_seconds: float
+    ) -> None:
+        """Prepare; nothing is started.
+
+        Args:
+            directory: the run directory to make.
+            watcher: is called with progress and events.
+            host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
+        """
+        self._plan, self._directory = plan, directory
+        self._watcher, self._command_began = watcher, host_seconds
+        self._loaded = self._built = False
+        self._moved = time.monotonic()
+        self._keeping: set[str] = set()
+        self._due_back: set[str] = set()
+        self._killed: set[str] = set()
+        self._kill_at: float | None = None
+        self._traffic_asked = self._traffic_complete = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            RunFailed: self._failed,
+            ProcessExited: self._exited,
+            WarningRaised: lambda event: self._records.event("warning", event.text, None),
+            LibrariesLoaded: lambda _: self._set_up(loaded=True),
+            NodesCounted: self._nodes_counted,
+            NodesMade: lambda _: self._records.event("info", MADE, None),
+            LinksCounted: self._links_counted,
+            LinksProbed: lambda event: self._records.probed(event.result),
+            NetworkBuilt: lambda _: self._set_up(built=True),
+            CountersSampled: lambda event: self._records.counters(event.raw),
+            IngressRead: lambda event: self._records.counted(event.ingress),
+            TrafficStopped: lambda event: self._records.traffic_stopped(event),
+            LinkBytesRead: lambda event: self._records.link_bytes(event.raw),
+            LastSampleTaken: self._last_sample_taken,
+        }
+
+    def execute(self) -> dict[str, Any]:
+        """Carry the run out and return its summary, which is also in the run directory.
+
+        Raises:
+            RunError: the run directory could not be made, or the end not be written to it.
+        """
+        try:
+            self._records = ProgramRecords(
+                self._plan, self._directory, self._watcher, self._command_began
+            )
+        except OSError as error:
+            raise RunError(explain(error, self._directory)) from error
+        # From here until the end is written, a signal only asks the run to end.
+        home = (self._directory / NODES).absolute()
+        run = "/".join(self._directory.absolute().parts[-3:])
+        instances = self._plan.instances(home, run)
+        self._life = Life(self._plan.life_rules, instances, self._plan.spec.limits.time)
+        self._faults = ProgramFaults(
+            self._plan,
+            ask=lambda request: self._agent.ask(request),
+            event=self._records.event,
+            log=self._records.log,
+            clock=time.monotonic,
+        )
+        self._carry_out(home)
+        try:
+            return self._records.close(self._life.running)
+        except OSError as error:
+            raise RunError(explain(error, self._directory)) from error
+
+    def _carry_out(self, home: Path) -> None:
+        """Carry the run out; every error is noted in the records, and none is raised."""
+        records = self._records
+        try:
+            with signals() as wake_up:
+                self._make_homes(home)
+                with self._agent_process() as agent:
+                    written = str(home)
+                    agent.ask(
+                        LoadRoles(program_nodes.LOAD, program_nodes.chosen(self._plan, written))
+                    )
+                    agent.ask(BuildNetwork(program_nodes.network(self._plan, records.log.traffic)))
+                    self._loop(wake_up)
+        except EndError as end:
+            records.ended, records.reason = end.ended, end.reason
+        except OSError as error:
+            records.log.give_back_reserve()
+            records.ended, records.reason = "failed", explain(error, self._directory)
+        except Exception as error:
+            records.fail(error)
+
+    def _make_homes(self, home: Path) -> None:
+        """Make each device's folder, with copies of the files that programs find there.
+
+        Raises:
+            OSError: they cannot be made.
+        """
+        for device in self._plan.devices:
+            own = home / device / HOME
+            own.mkdir(parents=True)
+            for file in map(Path, self._plan.spec.files):
+                if file.is_dir():
+                    shutil.copytree(file, own / file.name, symlinks=True)
+                else:
+                    shutil.copy2(file, own / file.name)
+
+    @contextlib.contextmanager
+    def _agent_process(self) -> Iterator[AgentProcess[Keepers]]:
+        """Start the agent, and at the end wait until it has removed everything."""
+        self._agent = AgentProcess(self._records.processes_log, (), Keepers())
+        try:
+            yield self._agent
+        finally:
+            self._records.progress.phase = "finishing"
+            try:
+                self._records.show_progress()
+            finally:
+                self._end_agent()
+
+    def _end_agent(self) -> None:
+        began, event = time.monotonic(), self._records.event
+        left = list(self._agent.end(began + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]))
+        for what in left:
+            event("error", f"not all was removed: {what}", None)
+        if not left:
+            event("info", f"{REMOVED}{time.monotonic() - began:.2f} s", None)
+
+    # -- the loop
+
+    def _loop(self, wake_up: int) -> None:
+        """Serve channels and signals until the run ends, by an ``EndError`` in any case."""
+        agent = self._agent
+        with selectors.DefaultSelector() as selector:
+            for source in (agent.control, agent.reports, wake_up):
+                selector.register(source, selectors.EVENT_READ)
+            while True:
+                due = min(self._faults.due, self._life.due, self._kill_at or float("inf"))
+                patience = max(0.0, min(TURN, due - time.monotonic()))
+                for key, events in selector.select(patience):
+                    if not events & selectors.EVENT_READ:
+                        continue  # there is room for requests to the agent again
+                    if key.fileobj == wake_up:
+                        raise stopped_by(os.read(wake_up, 1)[0])
+                    if key.fileobj is agent.control:
+                        self._handle(EVENTS.receive(agent.control))
+                self._hear()
+                self._turn()
+                wanted = selectors.EVENT_READ | agent.send_waiting() * selectors.EVENT_WRITE
+                selector.modify(agent.control, wanted)
+
+    def _turn(self) -> None:
+        """Do what is due in every turn of the loop.
+
+        Raises:
+            EndError: the run is over, or its set-up makes no progress.
+        """
+        records, now = self._records, time.monotonic()
+        if records.began is None:
+            if now - self._moved > SETUP_TIMEOUT:
+                late = f"nothing of the set-up got further for {SETUP_TIMEOUT:g} s"
+                raise EndError("failed", f"the programs did not begin, and {late}")
+        elif not self._is_ending:
+            for change in self._faults.turn():
+                if isinstance(change, Gone):
+                    self._killed.add(change.device)
+                    self._follow(
+                        self._life.device_gone(change.device, for_good=change.for_good, now=now)
+                    )
+                else:
+                    self._due_back.add(change.device)
+            self._bring_back()
+            self._follow(self._life.turn(now))
+            records.progress.seconds = now - records.began
+        records.write_complete()
+        records.progress.running = {
+            name: (running, self._life.ready_of(name)[1])
+            for name, running in self._life.running.items()
+        }
+        records.show_progress()
+        self._look_at_end(now)
+
+    # -- set-up
+
+    def _set_up(self, *, loaded: bool = False, built: bool = False) -> None:
+        """Note that the fork server is there, or the network; with both, programs begin."""
+        self._loaded, self._built = self._loaded or loaded, self._built or built
+        if built:
+            self._records.event("info", BUILT, None)
+        if not (self._loaded and self._built):
+            return
+        now = time.monotonic()
+        self._records.begin(now)
+        self._records.event("info", TRAINING, None)
+        self._records.progress.phase = "programs"
+        self._records.progress.limit = self._plan.spec.limits.time
+        self._faults.begin(now)
+        absent = set()
+        for change in self._faults.turn():  # devices that have not arrived yet
+            if isinstance(change, Gone):
+                absent.add(change.device)
+                self._follow(
+                    self._life.device_gone(change.device, for_good=change.for_good, now=now)
+                )
+        for device in self._plan.devices:
+            if device not in absent:
+                self._start_keeper(device)
+        self._follow(self._life.begin(now))
+        for device in self._plan.devices:
+            if device not in absent:
+                self._follow(self._life.device_there(device, now))
+
+    def _start_keeper(self, device: str) -> None:
+        folder = (self._directory / NODES / device).absolute()
+        role = {"folder": str(folder), "output": self._plan.spec.limits.output}
+        self._keeping.add(device)
+        self._killed.discard(device)
+        self._agent.ask(StartRole(device, role))
+
+    def _bring_back(self) -> None:
+        """Start the keepers of devices that are due to come back and whose processes are gone."""
+        for device in sorted(self._due_back - self._keeping):
+            self._due_back.discard(device)
+            self._start_keeper(device)
+            self._follow(self._life.device_there(device, time.monotonic()))
+
+    # -- the agent's events
+
+    def _handle(self, event: Event | None) -> None:
+        if event is None:
+            log = self._records.processes_log
+            raise EndError("failed", f"the agent of the run died; see {log}")
+        self._moved = time.monotonic()
+        if handler := self._handlers.get(type(event)):
+            handler(event)
+
+    def _failed(self, event: RunFailed) -> None:
+        see = "" if event.host else f"; see {self._records.processes_log}"
+        raise EndError("failed", f"{event.reason}{see}")
+
+    def _nodes_counted(self, event: NodesCounted) -> None:
+        self._records.progress.made = event.count
+
+    def _links_counted(self, event: LinksCounted) -> None:
+        self._records.progress.linked = event.count
+
+    def _last_sample_taken(self, _: LastSampleTaken) -> None:
+        self._traffic_complete = True
+
+    def _exited(self, event: ProcessExited) -> None:
+        device = event.device
+        self._hear()  # a keeper sent its last report before it exited
+        self._keeping.discard(device)
+        if self._is_ending or device in self._killed:
+            self._killed.discard(device)
+            return
+        how = f"exit status {event.status}"
+        if event.status < 0:
+            how = f"killed by signal {-event.status}"
+        records = self._records
+        records.lost.append(device)
+        records.progress.lost += 1
+        records.event("warning", f"{device} {DIED}{how}; see {records.processes_log}", device)
+        self._faults.lose(device)
+        self._follow(self._life.device_gone(device, for_good=True, now=time.monotonic()))
+
+    # -- the keepers' reports
+
+    def _hear(self) -> None:
+        for device, report in self._agent.reports.take():
+            if isinstance(report, InvalidMessageError):
+                text = f"its keeper has sent {report}, and is killed"
+                self._records.event("warning", text, device)
+                self._agent.reports.end(device)
+                self._agent.ask(KillDevice(device))
+                continue
+            self._take(device, report)
+
+    def _take(self, device: str, report: KeeperReport) -> None:
+        now, records = time.monotonic(), self._records
+        match report:
+            case ProgramReady(program):
+                records.note("info", f"{program} is ready", device)
+                self._follow(self._life.ready(program, device, now))
+            case ProgramUnready(program, why):
+                self._follow(self._life.unready(program, device, why))
+            case ProgramEnded(program, status, lines, left):
+                own = records.programs.setdefault(program, {})
+                own[device] = {"status": status}
+                records.note("info", f"{program} has ended with status {status}", device)
+                if not self._is_ending:
+                    self._follow(self._life.ended(program, device, status, lines, left, now))
+            case Measured(program):
+                measure = self._plan.spec.measure
+                if measure and program == measure.from_ and device == self._plan.places(program)[0]:
+                    records.measured(report)
+            case ProgramWarned(program, text):
+                records.event("warning", f"{program} on {device} {text}", device)
+            case PortsOpened(program, tcp, udp):
+                records.opened(program, device, tcp, udp)
+
+    def _follow(self, actions: Iterable[Action]) -> None:
+        """Do what follows from what happened to programs."""
+        for action in actions:
+            match action:
+                case Start(instance):
+                    self._start(instance)
+                case Tell(level, text, device):
+                    self._records.event(level, text, device)
+                case End(ended, reason):
+                    self._records.ended, self._records.reason = ended, reason
+                    self._end_programs()
+
+    def _start(self, instance: Instance) -> None:
+        program, device = instance.program, instance.device
+        section = self._plan.spec.programs[program]
+        measure, ready = self._plan.spec.measure, section.ready
+        sign: dict[str, Any] = {}
+        if ready is not None:
+            sign = ready.model_dump() | {"within": ready.within}
+            if ready.command is not None:
+                sign["command"] = program_nodes.words(ready.command, instance)
+            for key in ("output", "file", "tcp"):
+                if (value := getattr(ready, key)) is not None:
+                    sign[key] = value
+        told: dict[str, str] = {}
+        if measure is not None and measure.from_ == program:
+            told = {"pattern": measure.pattern} if measure.pattern else {"file": str(measure.file)}
+        self._records.note("info", f"{program} is started", device)
+        self._agent.reports.ask(
+            device,
+            StartProgram(program, instance.command, instance.environment, sign, told),
+        )
+
+    # -- the end
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._kill_at is not None
+
+    def _end_programs(self) -> None:
+        """Ask every program to end; faults are undone, so that all can."""
+        records, limits = self._records, self._plan.spec.limits
+        now = time.monotonic()
+        records.over = now
+        records.progress.phase = "finishing"
+        self._faults.release()
+        for device in sorted(self._keeping):
+            self._agent.reports.ask(device, EndPrograms(limits.stop))
+        self._kill_at = now + limits.stop + END_PATIENCE
+
+    def _look_at_end(self, now: float) -> None:
+        """Go on with the end of the run, once its programs are asked to end.
+
+        Raises:
+            EndError: nothing is left to do.
+        """
+        if self._kill_at is None:
+            return
+        if self._keeping and now >= self._kill_at:
+            for device in sorted(self._keeping):
+                text = "its programs did not end, and are killed with it"
+                self._records.event("warning", text, device)
+                self._agent.ask(KillDevice(device))
+            self._kill_at = now + END_PATIENCE
+        if not self._keeping and not self._traffic_asked:
+            self._traffic_asked = True
+            self._agent.ask(StopTraffic())
+        if self._traffic_complete:
+            raise EndError(self._records.ended, self._records.reason)
