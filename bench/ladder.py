@@ -65,7 +65,7 @@ class Step:
             run.algorithm,
             run.manifest.seed,
             summary.updates,
-            summary.ingress.payload_bytes / summary.updates,
+            (summary.ingress.payload_bytes or 0) / summary.updates,
             summary.ingress.wire_bytes / summary.updates,
             None if reached is None else int(found.iteration[reached]),
             None if reached is None else int(found.wire_bytes[reached]),

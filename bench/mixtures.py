@@ -42,10 +42,10 @@ from testbed.device_names import is_server
 from testbed.ended import is_complete
 from testbed.errors import InterruptedRunError, TestbedError
 from testbed.experiment.spec import Spec
-from testbed.planning.plan import Plan
+from testbed.planning.linked_plan import LinkedPlan
 from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.ending import incomplete
-from testbed.runs.watching import Progress
+from testbed.runs.watching import ProgramProgress, Progress
 
 SIMULATION_LIMIT = 300.0
 """Seconds that a simulation may take; even on a busy host it needs much less."""
@@ -83,7 +83,7 @@ class Ended:
 class _Unwatched:
     """A watcher that shows nothing."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: Progress | ProgramProgress) -> None:
         """Ignore the progress."""
 
     def event(self, level: str, text: str) -> None:
@@ -273,7 +273,7 @@ def carry_out(chosen: Spec, folder: Path, seconds: float) -> Ended:
         TestbedError, Exception: any error that ends the run instead of an outcome.
     """
 
-    def watch(_plan: Plan, _number: int, _count: int) -> _Unwatched:
+    def watch(_plan: LinkedPlan, _number: int, _count: int) -> _Unwatched:
         return _Unwatched()
 
     with _limit(seconds):

@@ -5,6 +5,7 @@ A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -365,6 +366,18 @@ def _faults(run: Run) -> dict[str, str]:
     return lines
 
 
+def _programs(run: Run) -> dict[str, str]:
+    """Return a line for each program of a user's: its devices, and how it ended there."""
+    lines = {}
+    for name, devices in run.manifest.programs.items():
+        where = devices[0] if len(devices) == 1 else f"{devices[0]} to {devices[-1]}"
+        ended = run.summary.programs.get(name, {})
+        count = Counter(one.words for one in ended.values())
+        how = ", ".join(f"{number} {words}" for words, number in sorted(count.items()))
+        lines[name] = f"on {where}; {how or 'did not end before the run did'}"
+    return lines
+
+
 def _facts(run: Run) -> dict[str, str]:
     manifest, summary = run.manifest, run.summary
     diverged_at = run.evaluations.diverged_at
@@ -374,7 +387,7 @@ def _facts(run: Run) -> dict[str, str]:
         "started": manifest.started.strftime("%Y-%m-%d %H:%M:%S UTC"),
         "set-up": q.as_duration(summary.setup_seconds),
         "engine": run.clock,
-        "training": run.trained,
+        "ran" if manifest.programs else "training": run.trained,
         "workers": f"{manifest.workers:,}; {q.as_count(summary.workers_lost)} died by themselves",
         **_faults(run),
         **({"never struck": sentence} if (sentence := never_struck(run)) else {}),
@@ -382,7 +395,12 @@ def _facts(run: Run) -> dict[str, str]:
         **left_out(run),
         **in_a_sentence(run),
         "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
-        "parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}",
+        **_programs(run),
+        **(
+            {}
+            if manifest.programs
+            else {"parameters": f"sha256 {summary.parameters_sha256 or q.UNKNOWN}"}
+        ),
         "directory": str(run.directory),
     }
     facts["traffic"] = verdict(run).text

@@ -51,10 +51,10 @@ def run(
     serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)
     from testbed.display.displayed import displayed
     from testbed.execution import check, execute
-    from testbed.experiment.load import load
+    from testbed.experiment.load import load_any
     from testbed.planning.plans import plans_of
 
-    loaded = load(spec, set_ or (), seed)
+    loaded = load_any(spec, set_ or (), seed)
     check(plans_of(loaded), out)
     with serving.exporter() as exporter:
         with displayed() as watch:

@@ -1,7 +1,7 @@
 """Check this host's Docker engine before a run and for ``testbed doctor``; clean up after runs."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from docker.errors import DockerException
@@ -16,7 +16,7 @@ from testbed.planning.plan import Plan
 _NOT_NEEDED = "only devices.runtime=docker needs it"
 
 
-def check(plans: list[Plan]) -> None:
+def check(plans: Sequence[Plan]) -> None:
     """Check that a Docker engine has the image and can make the runs' containers.
 
     Raises:

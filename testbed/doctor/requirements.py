@@ -30,7 +30,7 @@ CAPTURE_PER_UPDATE = 8_000
 _DISCIPLINES = {"netem": "the network emulator", "tbf": "the token bucket filter"}
 
 
-def problems(plans: list[AnyPlan], directory: Path) -> Iterator[HostError]:
+def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError]:
     """Yield the reasons why this host cannot carry out the runs, each when it has been looked for.
 
     Args:
@@ -60,7 +60,7 @@ def _check_programs(plan: ProgramPlan) -> None:
         raise HostError(missing)
 
 
-def _of_nodes(plans: list[AnyPlan]) -> Iterator[HostError]:
+def _of_nodes(plans: Sequence[AnyPlan]) -> Iterator[HostError]:
     """Yield the reasons why the runs' devices and links cannot be made."""
     yield from _raised_by(_raise_open_files, max(plan.open_files for plan in plans))
     yield from _raised_by(check_processes, max(len(plan.network.devices) for plan in plans))
@@ -68,14 +68,15 @@ def _of_nodes(plans: list[AnyPlan]) -> Iterator[HostError]:
     if problem:
         yield HostError(f"this host cannot make namespaces: {problem}")
         return  # the rest is looked for in namespaces
-    if plans[0].spec.devices.runtime == "docker":
-        yield from _raised_by(containers.check, plans)
+    of_roles = [plan for plan in plans if isinstance(plan, Plan)]
+    if of_roles and of_roles[0].spec.devices.runtime == "docker":
+        yield from _raised_by(containers.check, of_roles)
     yield from _raised_by(_check_links, plans)
     yield from _raised_by(_check_faults, plans)
     yield from _raised_by(_check_capture, plans)
 
 
-def _check_links(plans: list[AnyPlan]) -> None:
+def _check_links(plans: Sequence[AnyPlan]) -> None:
     """Check that the links can be shaped as asked."""
     shapes = (shape for plan in plans for one in plan.links for shape in (one.uplink, one.downlink))
     if any(shape.queue is not None for shape in shapes):
@@ -95,7 +96,7 @@ def _check_links(plans: list[AnyPlan]) -> None:
     _check_disciplines("delay, jitter and loss of links", remedy, ("netem", "tbf"))
 
 
-def _check_capture(plans: list[AnyPlan]) -> None:
+def _check_capture(plans: Sequence[AnyPlan]) -> None:
     """Check that packets can be captured, if they are to be."""
     if any(plan.spec.traffic.capture for plan in plans):
         problem = try_in_child(open_capture)
@@ -109,7 +110,7 @@ def starts_roles_again(plan: Plan) -> bool:
     return plan.schedule.longest_absence > 0 or settings.faults.server_absence is not None
 
 
-def _check_faults(plans: list[AnyPlan]) -> None:
+def _check_faults(plans: Sequence[AnyPlan]) -> None:
     """Check that this host can carry out every fault of the runs."""
     for plan in plans:
         kinds = {fault.kind for _, fault in plan.schedule.faults()}
@@ -146,7 +147,7 @@ def _check_accelerator() -> None:
         )
 
 
-def check_memory(plans: list[AnyPlan]) -> None:
+def check_memory(plans: Sequence[AnyPlan]) -> None:
     """Check that there is enough memory."""
     needed = max(plan.memory for plan in plans)
     available = psutil.virtual_memory().available
@@ -154,13 +155,13 @@ def check_memory(plans: list[AnyPlan]) -> None:
         largest = max(plans, key=lambda plan: plan.memory)
         fit = max(0, int((available - largest.shared_memory) // largest.memory_per_device) - 2)
         raise HostError(
-            f"{plans[0].spec.devices.workers:,} workers need about {needed / 2**30:.1f} GiB of memory, and "
-            f"{available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
+            f"{plans[0].spec.devices.workers:,} workers need about {needed / 2**30:.1f} GiB of memory, "
+            f"and {available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
             "(devices.workers)"
         )
 
 
-def _check_disk(plans: list[AnyPlan], directory: Path) -> None:
+def _check_disk(plans: Sequence[AnyPlan], directory: Path) -> None:
     """Check that there is enough room on the disk."""
     existing = next(p for p in (directory, *directory.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free

@@ -17,9 +17,9 @@ from testbed.experiment.document import FLOAT, Document, KeyPath
 from testbed.experiment.document import parse as parse_document
 from testbed.experiment.overrides import Override
 from testbed.experiment.problems import problems
+from testbed.experiment.programs_spec import ProgramsSpec, is_of_programs
 from testbed.experiment.sections.section import FOLDER
 from testbed.experiment.sections.timing import TRACES
-from testbed.experiment.programs_spec import ProgramsSpec, is_of_programs
 from testbed.experiment.spec import Spec
 from testbed.foreign import read_file
 
@@ -33,8 +33,8 @@ AnySpec: TypeAlias = Spec | ProgramsSpec
 
 def load(
     path: Path | str, overrides: Sequence[str | Override] = (), seed: int | None = None
-) -> AnySpec:
-    """Read an experiment file and check it.
+) -> Spec:
+    """Read an experiment file of algorithms and check it.
 
     Args:
         path: the YAML file; a relative dataset directory or trace is relative to its folder.
@@ -45,14 +45,32 @@ def load(
     Raises:
         SpecError: the file cannot be used; the message has one line for each problem.
     """
+    return of_algorithms(load_any(path, overrides, seed), path)
+
+
+def load_any(
+    path: Path | str, overrides: Sequence[str | Override] = (), seed: int | None = None
+) -> AnySpec:
+    """Read any experiment file and check it; the arguments and errors are those of ``load``."""
     path = Path(path)
-    return parse(read_text(path), path, overrides, seed)
+    return parse_any(read_text(path), path, overrides, seed)
+
+
+def of_algorithms(spec: AnySpec, path: Path | str) -> Spec:
+    """Return the spec of a file if that is of algorithms.
+
+    Raises:
+        SpecError: it is of programs.
+    """
+    if isinstance(spec, ProgramsSpec):
+        raise SpecError(f"{path}: it has programs, and this is for files with `algorithms` only")
+    return spec
 
 
 def parse(
     text: str, path: Path, overrides: Sequence[str | Override] = (), seed: int | None = None
-) -> AnySpec:
-    """Read the text of an experiment file and check it.
+) -> Spec:
+    """Read the text of an experiment file of algorithms and check it.
 
     Args:
         text: YAML.
@@ -62,6 +80,13 @@ def parse(
     Raises:
         SpecError: as for ``load``.
     """
+    return of_algorithms(parse_any(text, path, overrides, seed), path)
+
+
+def parse_any(
+    text: str, path: Path, overrides: Sequence[str | Override] = (), seed: int | None = None
+) -> AnySpec:
+    """Read the text of any experiment file and check it, as ``parse`` does."""
     document, data, applied = read(text, path, overrides, seed)
     if data.get("sweep") is not None:
         raise SpecError(
@@ -82,14 +107,19 @@ def folders(path: Path, applied: Sequence[Override]) -> dict[str, Path]:
     return {FOLDER: Path() if by_option else path.parent, TRACES: path.parent}
 
 
-def load_resolved(path: Path | str) -> AnySpec:
-    """Read a spec that ``dump`` wrote, such as a run directory's.
+def load_resolved(path: Path | str) -> Spec:
+    """Read a spec of algorithms that ``dump`` wrote, such as a run directory's.
 
     Unlike ``load`` it does not require that a dataset's directory or a trace still exists.
 
     Raises:
         SpecError: the file cannot be read, or is not a resolved spec.
     """
+    return of_algorithms(load_any_resolved(path), path)
+
+
+def load_any_resolved(path: Path | str) -> AnySpec:
+    """Read any spec that ``dump`` wrote, as ``load_resolved`` does."""
     path = Path(path)
     document, data, applied = read(_text(path, _of_run), path, (), None)
     return check(path, document, data, applied, {})

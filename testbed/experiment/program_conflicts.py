@@ -1,4 +1,4 @@
-"""Conflicts of an experiment file of programs: names that nothing has, and keys that mean nothing there."""
+"""Conflicts of an experiment file of programs: unknown names, and keys that mean nothing there."""
 
 import re
 import shlex
@@ -79,8 +79,9 @@ def _programs(spec: ProgramContents) -> Iterator[Conflict]:
         at = ("programs", name)
         if not _NAME.fullmatch(name):
             yield at, "a program's name has up to 64 letters, digits, '-' and '_'"
-        yield from ((at + ("on", *path), text) for path, text in _place(spec, program.on, devices))
-        yield from ((*at, "run"), text) if (text := _command_problem(program.run)) else ()
+        yield from (((*at, "on", *path), text) for path, text in _place(spec, program.on, devices))
+        if text := _command_problem(program.run):
+            yield (*at, "run"), text
         for key, value in {**spec.environment, **program.environment}.items():
             if key.startswith("TESTBED_") or not key or "=" in key:
                 own = key in program.environment
@@ -111,7 +112,7 @@ def _place(spec: ProgramContents, on: OnSpec, devices: tuple[str, ...]) -> Itera
             more = f", and {', '.join(others)}" if others else ""
             last = worker_name(spec.devices.workers - 1)
             text = (
-                f"there is no device '{name}': there are {SERVER}, {WORKERS}, {worker_name(0)} to {last}"
+                f"there is no device '{name}': there are {SERVER}, {WORKERS}, worker-0 to {last}"
                 f"{more}; more are listed under `nodes`"
             )
             yield (), text

@@ -100,7 +100,8 @@ def parse_sweep(
     def with_(data: Any, before: list[Override], new: Sequence[str | Override]) -> _Replaced:
         changed, replaced = replacing.apply(data, new)
         every = [*before, *replaced]
-        return changed, every, load.check(path, document, changed, every, folders)
+        spec = load.check(path, document, changed, every, folders)
+        return changed, every, load.of_algorithms(spec, path)
 
     points: list[Point] = []
     for combination in product(*keys.values()):

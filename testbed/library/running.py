@@ -15,9 +15,10 @@ from testbed.ended import is_complete, worst
 from testbed.errors import InterruptedRunError, RunError
 from testbed.library.experiment import Experiment
 from testbed.library.results import Run, Runs, open_runs
-from testbed.planning.plan import Plan, plan
+from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plan import plan
 from testbed.runs.ending import incomplete
-from testbed.runs.watching import Progress, Watcher
+from testbed.runs.watching import ProgramProgress, Progress, Watcher
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec
@@ -105,7 +106,7 @@ def in_main_thread() -> None:
 class _Quiet(Watcher):
     """A watcher that shows nothing."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: Progress | ProgramProgress) -> None:
         """Show nothing."""
 
     def event(self, level: str, text: str) -> None:
@@ -113,7 +114,7 @@ class _Quiet(Watcher):
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[Callable[[Plan, int, int], Watcher]]:
+def _quiet() -> Iterator[Callable[[LinkedPlan, int, int], Watcher]]:
     yield lambda *_: _Quiet()
 
 

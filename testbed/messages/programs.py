@@ -16,7 +16,7 @@ class StartProgram:
         command: the program to execute, and its arguments.
         environment: all environment variables.
         ready: the sign that it is ready: ``tcp`` (a port), ``output`` (a pattern), ``file`` (a path) or
-            ``command`` (a program and its arguments), and ``within`` (seconds); empty: when it is started.
+            ``command`` (a program and its arguments), and ``within`` (seconds); empty: it is at once.
         measure: ``pattern`` or ``file``, from which measurements are read; empty: none are.
     """
 
@@ -29,7 +29,7 @@ class StartProgram:
 
 @dataclass(frozen=True, slots=True)
 class EndPrograms:
-    """Ask every process of the device to end (SIGTERM), and kill what is left after ``patience`` seconds."""
+    """Ask all processes of the device to end (SIGTERM); kill the rest ``patience`` seconds later."""
 
     patience: float
 

@@ -135,7 +135,7 @@ class Keeper:
             self._look()
 
     def _period(self) -> float | None:
-        """Return the seconds until the next look; None if nothing but what selectors tell is awaited."""
+        """Return the seconds until the next look; None if only what selectors tell is awaited."""
         if self._kill_at is not None or any(map(_is_looked_at, self._programs.values())):
             return _LOOK_PERIOD
         return _PORTS_PERIOD if self._programs else None

@@ -42,7 +42,7 @@ def listeners() -> Iterator[Listener]:
                 address, _, port = fields[1].partition(":")
                 if fields[3] == _WAITING[protocol]:
                     yield Listener(
-                        protocol,  # type: ignore[arg-type]  # one of the two above
+                        protocol,
                         int(port, 16),
                         _is_loopback(address),
                         int(fields[9]),
@@ -50,7 +50,7 @@ def listeners() -> Iterator[Listener]:
 
 
 def _is_loopback(address: str) -> bool:
-    """Return True for an address of /proc/net/tcp, of four or of sixteen bytes, that is the loopback's."""
+    """Return True for an address of /proc/net/tcp or tcp6 that is the loopback's."""
     is_ipv4 = len(address) == 8 or address.startswith(_MAPPED)
     return address == _LOOPBACK_6 or (is_ipv4 and address.endswith(_LOOPBACK))
 
@@ -60,6 +60,6 @@ def sockets_of(process: int) -> Iterator[int]:
     with contextlib.suppress(OSError):  # it has just ended
         for descriptor in os.listdir(f"/proc/{process}/fd"):
             with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/{process}/fd/{descriptor}")
+                target = str(Path(f"/proc/{process}/fd/{descriptor}").readlink())
                 if target.startswith("socket:["):
                     yield int(target[8:-1])

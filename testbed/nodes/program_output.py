@@ -21,7 +21,7 @@ _LONGEST_LINE = 16_384
 _KEPT = 5
 """Lines that are told of when the program has ended."""
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
-"""A carriage return alone ends a line of a progress bar; at the end of what came it may get a newline."""
+"""A carriage return alone ends a line of a progress bar; the last one may still get its newline."""
 
 
 class ProgramOutput:

@@ -1,4 +1,4 @@
-"""What every plan has, whatever its devices do: a network, and the part of its experiment about that."""
+"""What every plan has, whatever its devices do: a network, and what its experiment says of that."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -266,13 +266,13 @@ def missing_program(spec: ProgramsSpec) -> str | None:
         if PLACEHOLDER.search(program):
             continue
         copied = [Path(file).name for file in spec.files]
-        if "/" in program and not program.startswith("/"):
-            if Path(program).parts[0] in (".", *copied) or not copied:
-                continue
+        in_home = "/" in program and not program.startswith("/")
+        if in_home and Path(program).parts[0] in (".", *copied):
+            continue
         if shutil.which(program, path=path) is None:
             where = f"in {section.python}, nor in PATH" if section.python else "in PATH"
             return (
-                f"programs.{name}.run: there is no program '{program}' {where}: install it, or name the "
-                "virtual environment that has it by `python`"
+                f"programs.{name}.run: there is no program '{program}' {where}: install it, or name "
+                "the virtual environment that has it by `python`"
             )
     return None

@@ -1,7 +1,7 @@
 """The life of a run's programs: which are started, and again, and when the run ends.
 
-A program is *ready* when each of its instances is ready or has ended with status 0; instances on devices
-that are not there are not waited for. It starts when all programs that its `after` names are ready.
+A program is *ready* when each of its instances is ready or has ended with status 0; instances on
+devices that are not there are not waited for. It starts when all programs in its `after` are ready.
 
 A program that ends is started again as systemd does it: with `on-failure` after a status other than 0,
 0.1 seconds later, at most five times in ten seconds. A device that was killed and comes back starts its
@@ -158,7 +158,7 @@ class Life:
         """Note that an instance is not ready in time, and why: without it the run cannot go on."""
         yield from self._end("failed", f"{program} on {device} {why}")
 
-    def ended(
+    def ended(  # noqa: PLR0917 - what is told of an end
         self, program: str, device: str, status: int, lines: Sequence[str], left: int, now: float
     ) -> Iterator[Action]:
         """Note that an instance has ended.
@@ -251,8 +251,8 @@ class Life:
     ) -> Iterator[Action]:
         program, device = key
         text = (
-            f"{program} on {device} has ended and left {left} of its processes in the background, which "
-            "were killed: a program must stay in the foreground (has it an option for that?)"
+            f"{program} on {device} has ended and left {left} of its processes in the background, "
+            "which were killed: a program must stay in the foreground (has it an option for that?)"
         )
         if self._has_followers(program) and not was_ready:
             yield from self._end("failed", text)

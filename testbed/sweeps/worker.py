@@ -16,7 +16,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from testbed.runs.watching import Progress
+from testbed.runs.watching import ProgramProgress, Progress
 from testbed.sweeps.carrying_out import carry_out
 
 PERIOD = 0.5
@@ -30,7 +30,7 @@ class Reporter:
     def __init__(self) -> None:
         self._last = 0.0
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: Progress | ProgramProgress) -> None:
         """Write the progress if ``PERIOD`` has passed."""
         now = time.monotonic()
         if now - self._last >= PERIOD:

@@ -109,8 +109,8 @@ class NetworkSpec(Section):
 
     sysctls: Annotated[dict[SysctlName, str], BeforeValidator(_as_texts)] | None = Field(
         default=None,
-        description="Settings of TCP in every device, by their names below net.ipv4; wall clock. Default "
-        "(null): for algorithms tcp_rmem, tcp_wmem and tcp_slow_start_after_idle, as docs/links.md "
+        description="Settings of TCP in every device, by their names below net.ipv4. Default (null): "
+        "for algorithms tcp_rmem, tcp_wmem and tcp_slow_start_after_idle, as docs/links.md "
         "says, and for programs the kernel's own. {}: the kernel's own.",
         examples=[{"tcp_congestion_control": "cubic"}],
     )

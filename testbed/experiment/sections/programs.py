@@ -200,7 +200,7 @@ class ProgramSpec(Section):
             key: value
             for key, value in data.items()
             if key in always
-            or getattr(self, key) != fields[key].get_default(call_default_factory=True)  # type: ignore[call-overload]
+            or getattr(self, key) != fields[key].get_default(call_default_factory=True)
         }
 
 
@@ -222,8 +222,8 @@ class MeasuredSpec(Section):
     file: str | None = Field(
         default=None,
         min_length=1,
-        description="A file of JSON lines, relative to its home, to which it appends objects with these "
-        "keys.",
+        description="A file of JSON lines, relative to its home, to which it appends objects with "
+        "these keys.",
         examples=["metrics.jsonl"],
     )
     percent: bool = Field(

@@ -90,7 +90,7 @@ class ProgramFaults:
                 yield from self._end(due.fault, struck)
 
     def lose(self, device: str) -> None:
-        """Note that a device's keeper has died otherwise than by a fault: nothing strikes it any more."""
+        """Note that a device's keeper has died otherwise than by a fault: no fault strikes it again."""
         for number, name in self._names.items():
             if name == device:
                 self._gone.add(number)

@@ -29,8 +29,8 @@ class Keepers:
     _selector: selectors.EpollSelector = field(default_factory=selectors.EpollSelector)
     _channels: dict[str, Channel] = field(default_factory=dict)
 
-    def open(self, device: str, role: Mapping[str, Any]) -> Channel:  # noqa: ARG002 - as of roles
-        """Make the channel of a keeper that is to be started; return its end, for the caller to close."""
+    def open(self, device: str, role: Mapping[str, Any]) -> Channel:
+        """Make the channel of a keeper to be started; return its end, for the caller to close."""
         self.end(device)
         ours, theirs = Channel.pair()
         os.set_blocking(ours.fileno(), False)

@@ -1,4 +1,4 @@
-"""The records of a run of programs: its log, its curve, its ledgers, and the summary that they add up to."""
+"""The records of a run of programs: its log, its curve, its ledgers, and its summary."""
 
 import contextlib
 import math
@@ -138,7 +138,7 @@ class ProgramRecords:
                 text = (
                     f"{report.program} tells of an accuracy of {given:g}, which is no "
                     f"{'percentage' if section.percent else 'fraction of 1'}: such values are left out"
-                    f"{'' if section.percent else '; write `percent: true` under `measure` for percent'}"
+                    f"{'' if section.percent else '; for percent write `percent: true` in `measure`'}"
                 )
                 self.event("warning", text, None)
             accuracy = math.nan

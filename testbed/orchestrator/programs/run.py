@@ -65,7 +65,7 @@ NODES = "nodes"
 SETUP_TIMEOUT = 180.0
 """Seconds within which set-up must make progress."""
 END_PATIENCE = 10.0
-"""Seconds beyond ``limits.stop`` that keepers have to end with their programs, before they are killed."""
+"""Seconds beyond ``limits.stop`` that keepers have to end with their programs, or are killed."""
 
 
 class ProgramRun:
@@ -102,7 +102,7 @@ class ProgramRun:
             NetworkBuilt: lambda _: self._set_up(built=True),
             CountersSampled: lambda event: self._records.counters(event.raw),
             IngressRead: lambda event: self._records.counted(event.ingress),
-            TrafficStopped: lambda event: self._records.traffic_stopped(event),
+            TrafficStopped: lambda event: self._records.traffic_stopped(event),  # noqa: PLW0108 - made later
             LinkBytesRead: lambda event: self._records.link_bytes(event.raw),
             LastSampleTaken: self._last_sample_taken,
         }
@@ -126,7 +126,7 @@ class ProgramRun:
         self._life = Life(self._plan.life_rules, instances, self._plan.spec.limits.time)
         self._faults = ProgramFaults(
             self._plan,
-            ask=lambda request: self._agent.ask(request),
+            ask=lambda request: self._agent.ask(request),  # noqa: PLW0108 - made later
             event=self._records.event,
             log=self._records.log,
             clock=time.monotonic,

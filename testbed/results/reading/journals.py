@@ -36,6 +36,8 @@ EVALUATIONS = {
     "message_bytes": "int64",
     "wire_bytes": "int64",
 }
+UNKNOWN_OF_PROGRAMS = ("payload_bytes", "message_bytes")
+"""The columns that are empty in a run of programs of users, of which only the wire bytes are known."""
 ACCOUNTING = {
     "second": "int32",
     "device": "string",
@@ -106,6 +108,8 @@ def read_updates(directory: Path) -> Any:
 def read_evaluations(directory: Path, own: Sequence[str] = ()) -> Any:
     """Return a run's evaluations as a ``pyarrow.Table`` with the columns ``EVALUATIONS``.
 
+    In a run of programs those of ``UNKNOWN_OF_PROGRAMS`` are NaN.
+
     Args:
         own: the columns that only some runs have: their measure's, and those of exact values.
 
@@ -157,9 +161,20 @@ def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
     schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in columns.items()])
     table = _rows(directory, name, schema)
     with whole(directory / name):
-        found = _columns(table, schema, f"the {name} of {directory}")
+        found = _without_nulls(_columns(table, schema, f"the {name} of {directory}"))
         _check_numbers(found)
         return found
+
+
+def _without_nulls(table: Any) -> Any:
+    """Return a table in which NaN stands for a number that no run of programs knows."""
+    for name in UNKNOWN_OF_PROGRAMS:
+        at = table.column_names.index(name)
+        column = table.column(at)
+        if len(column) and column.null_count == len(column):
+            unknown = column.cast("float64").fill_null(float("nan"))
+            table = table.set_column(at, name, unknown)
+    return table
 
 
 def _check_numbers(table: Any) -> None:
@@ -272,14 +287,14 @@ def _curve_csv(path: Path, columns: dict[str, str]) -> Any:
         return None
     # A line without its end may have a number without its last digits: it is not read.
     complete = text[: text.rfind("\n") + 1].splitlines()
-    rows: list[dict[str, float | int]] = []
+    rows: list[dict[str, float | int | None]] = []
     lines = csv.DictReader(complete)
     while True:
         try:
             line = next(lines)
             rows.append(
                 {
-                    column: int(line[column]) if kind == "int64" else float(line[column] or "nan")
+                    column: _number(line[column], kind, empty=column in UNKNOWN_OF_PROGRAMS)
                     for column, kind in columns.items()
                 }
             )
@@ -287,6 +302,13 @@ def _curve_csv(path: Path, columns: dict[str, str]) -> Any:
             break
     schema = pa.schema([(c, pa.type_for_alias(kind)) for c, kind in columns.items()])
     with whole(path):
-        table = pa.Table.from_pylist(rows, schema=schema)
+        table = _without_nulls(pa.Table.from_pylist(rows, schema=schema))
         _check_numbers(table)
     return table
+
+
+def _number(text: str, kind: str, *, empty: bool) -> float | int | None:
+    """Return a number of ``curve.csv``; None of an empty field, where one may be."""
+    if kind == "int64":
+        return None if empty and not text else int(text)
+    return float(text or "nan")

@@ -5,6 +5,7 @@ read; a key that older versions did not write has a default.
 """
 
 import math
+import signal
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
@@ -189,7 +190,7 @@ class Manifest(_Record):
     ``classes`` are the experiment's device classes, or else those that the factors of its times make;
     empty if all devices are alike. ``links`` is None if no link is shaped, or if there was no probe.
     ``network`` is None without a graph of routers. ``exact`` has the evaluations' columns of exact
-    values.
+    values. ``programs`` has the devices of each program of a user's; empty in other runs.
     """
 
     format: Whole
@@ -210,6 +211,7 @@ class Manifest(_Record):
     diagnostics: tuple[Diagnostic, ...] = ()
     measure: Measure | None = None
     exact: tuple[Text, ...] = ()
+    programs: dict[Text, tuple[Text, ...]] = {}
     pid: Whole
     pid_started: float
     versions: dict[Text, Text] = {}
@@ -227,11 +229,11 @@ class Ingress(_Record):
     """Bytes that entered the parameter server from its workers.
 
     Those of the worker on a co-located server's own machine (``local``) are payload and messages, too,
-    and no wire bytes.
+    and no wire bytes. Of programs of users only the wire bytes are known.
     """
 
-    payload_bytes: Whole = 0
-    message_bytes: Whole = 0
+    payload_bytes: Whole | None = None
+    message_bytes: Whole | None = None
     wire_bytes: Whole = 0
     local_payload_bytes: Whole = 0
     local_message_bytes: Whole = 0
@@ -328,6 +330,22 @@ class UtilisationSummary(_Record):
     remarks: tuple[Text, ...] = ()
 
 
+class ProgramEnd(_Record):
+    """How a program of a user's ended on a device: its exit status; −n for a signal n."""
+
+    status: Whole
+
+    @property
+    def words(self) -> str:
+        """How it ended, in words."""
+        if self.status >= 0:
+            return f"ended with status {self.status}"
+        try:
+            return f"ended by {signal.Signals(-self.status).name}"
+        except ValueError:
+            return f"ended by signal {-self.status}"
+
+
 class Summary(_Record):
     """``summary.json``: the results of a run. Accuracies in percent, durations in seconds.
 
@@ -336,6 +354,7 @@ class Summary(_Record):
     ``peers`` are those of a run without a server: all their ingress until their connections were
     closed. ``faults`` has the number of devices that each kind of fault struck, and ``never_struck``
     the places of the rules that struck nothing, in the file's list, from 0.
+    ``programs`` says how each program of a user's ended, by its name and device.
     ``evaluations_left_out`` are those for which there was no room while the evaluator was too slow.
 
     If ``reconstructed``, the run left no summary and the numbers are those of its journals: bytes are a
@@ -361,6 +380,7 @@ class Summary(_Record):
     parameters_sha256: Text | None = None
     peers: dict[Text, Peer] = {}
     utilisation: UtilisationSummary | None = None
+    programs: dict[Text, dict[Text, ProgramEnd]] = {}
     traffic: Traffic | None = None
     ended: State
     reason: Text | None = None

@@ -58,20 +58,23 @@ class Evaluations:
         time: float64, seconds since training started.
         accuracy: float64, percent of the test set; NaN where it could not be measured.
         loss: float64; NaN or infinite after a divergence.
-        payload_bytes, message_bytes, wire_bytes: int64, ingress so far.
+        payload_bytes, message_bytes, wire_bytes: int64, ingress so far; the first two are NaN (float64)
+            of programs of users, of which only the wire bytes are known.
         measured: float64, of the run's measure; None if it has none.
         exact: float64, by name the exact values that the simulator computed; empty if it did not.
+        told: True if programs of users told of them: NaN is then what none told of.
     """
 
     iteration: npt.NDArray[np.int64]
     time: npt.NDArray[np.float64]
     accuracy: npt.NDArray[np.float64]
     loss: npt.NDArray[np.float64]
-    payload_bytes: npt.NDArray[np.int64]
-    message_bytes: npt.NDArray[np.int64]
+    payload_bytes: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+    message_bytes: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     wire_bytes: npt.NDArray[np.int64]
     measured: npt.NDArray[np.float64] | None = None
     exact: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    told: bool = False
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -94,7 +97,8 @@ class Evaluations:
     @property
     def diverged_at(self) -> int | None:
         """The iteration of the evaluation from which on no loss is a finite number, or None."""
-        return diverged_at(self.iteration, self.loss)
+        known = self.loss[~np.isnan(self.loss)] if self.told else self.loss
+        return diverged_at(self.iteration, self.loss) if len(known) else None
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,8 @@ class Run:
     def clock(self) -> str:
         """The engine and the clock of the run in words."""
         manifest = self.manifest
-        return f"{manifest.engine}, {manifest.clock} clock"
+        what = "programs" if manifest.programs else manifest.engine
+        return f"{what}, {manifest.clock} clock"
 
     @property
     def trained(self) -> str:
@@ -199,7 +204,8 @@ class Run:
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
         exact = {name: columns.pop(name) for name in self.manifest.exact}
         measured = columns.pop(self.manifest.measure.name) if self.manifest.measure else None
-        return Evaluations(**columns, measured=measured, exact=exact)
+        told = bool(self.manifest.programs)
+        return Evaluations(**columns, measured=measured, exact=exact, told=told)
 
     @cached_property
     def quality(self) -> Quality:
@@ -261,10 +267,11 @@ class Run:
     @cached_property
     def payload_of_no_update(self) -> int:
         """Payload bytes that came in by the last update with pushes that are not in the journal."""
-        if not is_complete(self.summary.ended) or self.summary.peers:
+        payload = self.summary.ingress.payload_bytes
+        if payload is None or not is_complete(self.summary.ended) or self.summary.peers:
             return 0
         journalled = int(self.pushes.column("payload_bytes").to_numpy().sum())
-        return max(0, self.summary.ingress.payload_bytes - journalled)
+        return max(0, payload - journalled)
 
     @cached_property
     def staleness(self) -> npt.NDArray[np.int64]:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -248,12 +249,12 @@ def _chart(curve: Curve, ingress: Ingress) -> dict[str, Any]:
         "value": _finite(mean.value),
         "low": _finite(mean.low) if several else None,
         "high": _finite(mean.high) if several else None,
-        **{measure: getattr(mean, f"{measure}_bytes").round().tolist() for measure in MEASURES},
+        **{measure: _finite(getattr(mean, f"{measure}_bytes").round()) for measure in MEASURES},
         "runs": [
             {
                 "iteration": run.evaluations.iteration.tolist(),
                 "value": _finite(run.evaluations.of(curve.quality)),
-                **{m: getattr(run.evaluations, f"{m}_bytes").tolist() for m in MEASURES},
+                **{m: _finite(getattr(run.evaluations, f"{m}_bytes")) for m in MEASURES},
             }
             for run in curve.runs
         ],
@@ -280,20 +281,21 @@ def _fault(mark: Mark) -> dict[str, Any]:
     }
 
 
-def _rounded(at: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(at[name], 3) for name in ("iteration", "time", *MEASURES)}
+def _rounded(at: Mapping[str, float]) -> dict[str, float | None]:
+    names = ("iteration", "time", *MEASURES)
+    return {name: round(at[name], 3) if math.isfinite(at[name]) else None for name in names}
 
 
-def _living(curve: Curve) -> dict[str, list[float]] | None:
+def _living(curve: Curve) -> dict[str, Any] | None:
     """Return the number of workers alive; None if marks suffice for the workers that crashed."""
     found = living(curve)
     if found is None or max(went_down(run.faults) for run in curve.runs) <= FEW:
         return None
-    at = {name: values.round(1).tolist() for name, values in found.at.items()}
+    at: dict[str, Any] = {name: _finite(values.round(1)) for name, values in found.at.items()}
     return at | {"workers": found.workers.round(2).tolist()}
 
 
-def _finite(values: npt.NDArray[np.float64]) -> list[float | None]:
+def _finite(values: npt.NDArray[Any]) -> list[float | None]:
     return [float(v) if np.isfinite(v) else None for v in values]
 
 

@@ -43,7 +43,8 @@ class Row:
         ended, reason: how it ended and, unless it completed, why.
         updates: applied by the server.
         best_accuracy, final_accuracy: percent; None if never evaluated, or not a number.
-        payload_bytes, message_bytes, wire_bytes: ingress of the whole run.
+        payload_bytes, message_bytes, wire_bytes: ingress of the whole run; of programs of users, only
+            the last is known, and the others are None.
         wire_ratio: wire bytes ÷ the baseline's (their mean over its seeds); None if either is 0.
         updates_per_second: mean over the training.
         staleness_mean: updates applied between an update's pull and its application, on average.
@@ -62,8 +63,8 @@ class Row:
     updates: int
     best_accuracy: float | None
     final_accuracy: float | None
-    payload_bytes: int
-    message_bytes: int
+    payload_bytes: int | None
+    message_bytes: int | None
     wire_bytes: int
     wire_ratio: float | None
     updates_per_second: float | None

@@ -30,6 +30,6 @@ def _cells(name: str, ingress: Ingress) -> tuple[str, ...]:
     )
 
 
-def _with_local(size: int, local: int) -> str:
+def _with_local(size: int | None, local: int) -> str:
     text = q.as_bytes(size)
     return f"{text}, of it {q.as_bytes(local)} within machines" if local else text
