@@ -135,19 +135,32 @@ def plan(
     right and another host may have it.
     """
     from testbed.cli import plan_network, plan_text
+    from testbed.cli import plan_programs as plan_programs_text
+    from testbed.errors import SpecError
     from testbed.execution import problems
-    from testbed.experiment.load import load
-    from testbed.planning import plan as planning
+    from testbed.experiment.load import load_any
+    from testbed.experiment.programs_spec import ProgramsSpec
+    from testbed.planning.plan import plan as plan_algorithms
+    from testbed.planning.program_plan import plan_programs
 
-    plans = planning.plan(load(spec, set_ or (), seed))
-    if drawing is not None:
-        plan_network.write_drawing(plans[0], drawing)
-    lacks = list(map(str, problems(plans, Path("runs"))))
+    loaded = load_any(spec, set_ or (), seed)
+    if isinstance(loaded, ProgramsSpec):
+        if drawing is not None:
+            raise SpecError("--drawing: networks of programs are not drawn")
+        (own,) = plan_programs(loaded)
+        lacks = list(map(str, problems([own], Path("runs"))))
+        content, lines = [plan_programs_text.as_json(own)], plan_programs_text.describe(own)
+    else:
+        plans = plan_algorithms(loaded)
+        if drawing is not None:
+            plan_network.write_drawing(plans[0], drawing)
+        lacks = list(map(str, problems(plans, Path("runs"))))
+        content = [plan_text.as_json(plan) for plan in plans]
+        lines = plan_text.describe(plans)
     if as_json:
-        content = [plan_text.as_json(plan) | {"host_lacks": lacks} for plan in plans]
-        typer.echo(json_text(content, indent=2))
+        typer.echo(json_text([one | {"host_lacks": lacks} for one in content], indent=2))
         return
-    for line in plan_text.describe(plans):
+    for line in lines:
         typer.echo(line)
     for reason in lacks:
         typer.echo(f"this host cannot run it: {reason}")

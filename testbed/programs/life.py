@@ -11,9 +11,10 @@ The run ends when an instance with `ends: run` has ended for good, or else when 
 """
 
 import math
+import re
 import signal
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -25,6 +26,10 @@ RESTART_DELAY = 0.1
 """Seconds until a program is started again; systemd's RestartSec."""
 MOST_STARTS, START_INTERVAL = 5, 10.0
 """Starts in so many seconds, after which a program is given up; systemd's StartLimit settings."""
+_LINES = 3
+"""Lines of a program's output that are told of with its failure."""
+_FRAME = re.compile("[\u2500-\u257f]+")
+"""The characters of frames that are drawn around messages."""
 _CLEAN = {0, *(-one for one in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE))}
 """How a program may end that is no failure for `on-failure`, as for systemd."""
 
@@ -99,9 +104,8 @@ class Life:
         self._states = {key: _State() for key in self._instances}
         self._there: set[str] = set()
         self._gone: set[str] = set()
-        self._began = math.inf
         self._deadline = math.inf
-        self._over = False
+        self._has_begun = self._over = False
 
     @property
     def due(self) -> float:
@@ -121,9 +125,14 @@ class Life:
         own = [state for (name, _), state in self._states.items() if name == program]
         return sum(one.ready or one.status == 0 for one in own), len(own)
 
-    def begin(self, now: float) -> Iterator[Action]:
-        """Begin: devices may be there already."""
-        self._began, self._deadline = now, now + self._limit
+    def begin(self, there: Iterable[str], now: float) -> Iterator[Action]:
+        """Begin.
+
+        Args:
+            there: the devices that are there; the others may come.
+        """
+        self._there |= set(there)
+        self._deadline, self._has_begun = now + self._limit, True
         yield from self._start_what_may(now)
 
     def device_there(self, device: str, now: float) -> Iterator[Action]:
@@ -132,7 +141,7 @@ class Life:
         self._gone.discard(device)
         yield from self._start_what_may(now)
 
-    def device_gone(self, device: str, *, for_good: bool, now: float) -> Iterator[Action]:
+    def device_gone(self, device: str, *, for_good: bool) -> Iterator[Action]:
         """Note that a device, and with it all its programs, was killed, or has left.
 
         Args:
@@ -145,7 +154,7 @@ class Life:
             if of == device and not state.is_over:
                 state.running = state.ready = False
                 state.status, state.again = None, math.inf
-        yield from self._look_for_end(now)
+        yield from self._look_for_end()
 
     def ready(self, program: str, device: str, now: float) -> Iterator[Action]:
         """Note that an instance is ready."""
@@ -200,7 +209,7 @@ class Life:
                 )
                 return
             yield Tell("warning", f"{program} on {device} {state.why}", device)
-        yield from self._look_for_end(now)
+        yield from self._look_for_end()
 
     def turn(self, now: float) -> Iterator[Action]:
         """Do what is due by now."""
@@ -221,7 +230,7 @@ class Life:
     # -- what follows
 
     def _start_what_may(self, now: float) -> Iterator[Action]:
-        if now < self._began or self._over:
+        if self._over or not self._has_begun:
             return
         for key, state in self._states.items():
             program, device = key
@@ -259,9 +268,9 @@ class Life:
         else:
             yield Tell("warning", text, device)
 
-    def _look_for_end(self, now: float) -> Iterator[Action]:
+    def _look_for_end(self) -> Iterator[Action]:
         """End the run if it is over."""
-        if self._over or now < self._began:
+        if self._over or not self._has_begun:
             return
         enders = {name for name, one in self._rules.items() if one.ends_run}
         awaited = {
@@ -296,5 +305,6 @@ def _told(status: int, lines: Sequence[str]) -> str:
             how = f"was killed by {signal.Signals(-status).name}"
         except ValueError:
             how = f"was killed by signal {-status}"
-    said = lines[-1].strip()[:300] if lines else ""
+    plain = (_FRAME.sub(" ", line).strip() for line in lines)
+    said = " / ".join([line for line in plain if line][-_LINES:])[:400]
     return f"{how}: {said}" if said and status else how

@@ -25,11 +25,11 @@ from testbed.code_digest import package_digest
 from testbed.device_names import server_place
 from testbed.ended import is_complete
 from testbed.errors import SpecError
-from testbed.experiment.load import load_resolved
+from testbed.experiment.load import load_any_resolved, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.foreign import parse_json, read_file
 from testbed.planning.plan import Plan, plan
-from testbed.planning.plans import AnyPlan
+from testbed.planning.plans import AnyPlan, plans_of
 from testbed.quantities import as_number
 from testbed.results.reading.journals import read_columns, whole
 from testbed.results.reading.run import Run
@@ -159,10 +159,10 @@ def never_begun(directory: Path) -> list[Job]:
         SpecError: the execution's experiment file cannot be read, or it is another user's.
     """
     _check_owner(directory)
-    spec = load_resolved(directory / "experiment.yaml")
+    spec = load_any_resolved(directory / "experiment.yaml")
     return [
         Job(one)
-        for one in plan(spec)
+        for one in plans_of(spec)
         if not os.path.lexists(directory / one.label / "manifest.json")
     ]
 
@@ -196,6 +196,10 @@ def _check(run: Run) -> Plan:
     """Return the plan of a run that is not complete; raise SpecError if it cannot be resumed."""
     if run.ended == "running":
         raise SpecError(f"{run.id} is still running, as process {run.manifest.pid}")
+    if run.manifest.programs:
+        raise SpecError(
+            f"{run.id} is of programs, whose state the testbed does not know: run its file again"
+        )
     written_by = _manifest(run)
     if written_by.get("code") != package_digest():
         commit = written_by.get("commit")

@@ -130,7 +130,7 @@ class ProgramRecords:
         values = report.values
         accuracy = values.get("accuracy", math.nan)
         if not section.percent:
-            accuracy *= 100
+            accuracy = round(accuracy * 100, 10)
         if not math.isnan(accuracy) and not 0 <= accuracy <= 100:
             if not self._odd:
                 self._odd = True
@@ -146,11 +146,11 @@ class ProgramRecords:
         loss = values.get("loss", math.nan)
         if math.isnan(accuracy) and math.isnan(loss) and own is None:
             return
-        last = self._measured[-1]["iteration"] if self._measured else 0
+        last = self._measured[-1]["iteration"] if self._measured else -1
         told = values.get("round", math.nan)
-        if told == last and self._complement(accuracy, loss, own):
+        if self._measured and told == last and self._complement(accuracy, loss, own):
             return
-        count = int(told) if not math.isnan(told) and told > last else last + 1
+        count = int(told) if not math.isnan(told) and told > last else max(last, 0) + 1
         self._measured.append(
             {
                 "iteration": count,

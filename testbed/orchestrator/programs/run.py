@@ -232,9 +232,7 @@ class ProgramRun:
             for change in self._faults.turn():
                 if isinstance(change, Gone):
                     self._killed.add(change.device)
-                    self._follow(
-                        self._life.device_gone(change.device, for_good=change.for_good, now=now)
-                    )
+                    self._follow(self._life.device_gone(change.device, for_good=change.for_good))
                 else:
                     self._due_back.add(change.device)
             self._bring_back()
@@ -267,16 +265,11 @@ class ProgramRun:
         for change in self._faults.turn():  # devices that have not arrived yet
             if isinstance(change, Gone):
                 absent.add(change.device)
-                self._follow(
-                    self._life.device_gone(change.device, for_good=change.for_good, now=now)
-                )
-        for device in self._plan.devices:
-            if device not in absent:
-                self._start_keeper(device)
-        self._follow(self._life.begin(now))
-        for device in self._plan.devices:
-            if device not in absent:
-                self._follow(self._life.device_there(device, now))
+                self._follow(self._life.device_gone(change.device, for_good=change.for_good))
+        there = [device for device in self._plan.devices if device not in absent]
+        for device in there:
+            self._start_keeper(device)
+        self._follow(self._life.begin(there, now))
 
     def _start_keeper(self, device: str) -> None:
         folder = (self._directory / NODES / device).absolute()
@@ -330,7 +323,7 @@ class ProgramRun:
         records.progress.lost += 1
         records.event("warning", f"{device} {DIED}{how}; see {records.processes_log}", device)
         self._faults.lose(device)
-        self._follow(self._life.device_gone(device, for_good=True, now=time.monotonic()))
+        self._follow(self._life.device_gone(device, for_good=True))
 
     # -- the keepers' reports
 

@@ -1,0 +1,128 @@
+"""``testbed logs``: the output of a run's programs, with time stamps, also while they write it."""
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from testbed.cli.options import RunsRoot
+
+if TYPE_CHECKING:
+    from testbed.results.reading.run import Run
+
+_LOOK_PERIOD = 0.2
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_AT_ONCE = 1 << 20
+
+Devices = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NODE...]",
+        help="Only the programs of these devices: server, worker-3; or NODE/PROGRAM. Default: all.",
+    ),
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")]
+OfRun = Annotated[str, typer.Option("--run", help="The run; default: the newest.")]
+
+
+def logs(
+    nodes: Devices = None,
+    *,
+    follow: Follow = False,
+    run: OfRun = "latest",
+    runs: RunsRoot = Path("runs"),
+) -> None:
+    """Print the output of the programs in a run's devices: `testbed logs worker-3 --follow`.
+
+    Lines of several programs are in the order of their time, with the device and the program before
+    each; colours are left out.
+    """
+    from testbed.foreign import printable
+    from testbed.results.reading.finding import resolve
+
+    (found, *others) = resolve(run, runs)
+    if others:
+        found = next((one for one in (found, *others) if one.manifest.programs), found)
+    files = _files(found, nodes or [])
+    several = len(files) > 1
+    while True:
+        running = follow and _runs(found)
+        for name, line in sorted(_lines(files), key=lambda one: one[1][:24]):
+            prefix = f"{name}: " if several else ""
+            typer.echo(prefix + printable(_COLOUR.sub("", line).expandtabs()))
+        if not running:
+            return
+        time.sleep(_LOOK_PERIOD)
+
+
+class _Growing:
+    """A file of lines that a program's output is appended to."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        self._offset = 0
+
+    def lines(self) -> Iterator[str]:
+        """Yield the whole lines since the last call."""
+        from testbed.foreign import open_file
+
+        try:
+            file = open_file(self.path)
+        except FileNotFoundError:
+            return
+        with os.fdopen(file, "rb") as opened:
+            opened.seek(self._offset)
+            while data := opened.read(_AT_ONCE):
+                whole, newline, _ = data.rpartition(b"\n")
+                if not newline:
+                    return
+                self._offset += len(whole) + 1
+                opened.seek(self._offset)
+                yield from whole.decode("utf-8", "replace").split("\n")
+
+
+def _lines(files: Sequence[_Growing]) -> Iterator[tuple[str, str]]:
+    for one in files:
+        for line in one.lines():
+            yield one.name, line
+
+
+def _runs(run: "Run") -> bool:
+    """Return True if a run has not ended."""
+    from testbed.results.reading.run import Run
+
+    return Run.load(run.directory).ended == "running"
+
+
+def _files(run: "Run", wanted: Sequence[str]) -> list[_Growing]:
+    """Return the files of the programs that are asked for.
+
+    Raises:
+        SpecError: the run has no programs, or none of such a device.
+    """
+    from testbed.errors import SpecError
+    from testbed.experiment.problems import did_you_mean
+
+    programs = run.manifest.programs
+    if not programs:
+        raise SpecError(
+            f"{run.id} has no programs of users: the output of its roles is in "
+            f"{run.directory / 'processes.log'}"
+        )
+    names = [f"{device}/{program}" for program, devices in programs.items() for device in devices]
+    devices = {name.partition("/")[0] for name in names}
+    for one in wanted:
+        if one not in names and one not in devices:
+            known = sorted([*devices, *names])
+            raise SpecError(f"{run.id} has no device or program '{one}'{did_you_mean(one, known)}")
+    chosen = [
+        name for name in names if not wanted or name in wanted or name.partition("/")[0] in wanted
+    ]
+    return [
+        _Growing(run.directory / "nodes" / device / f"{program}.log", f"{device} {program}")
+        for device, _, program in (name.partition("/") for name in chosen)
+    ]
