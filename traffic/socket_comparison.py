@@ -151,22 +151,82 @@ def _exchanges(found: Account, addresses: Collection[str]) -> dict[Ends, list[_E
 def _paired(
     sockets: list[Socket], exchanges: list[_Exchange]
 ) -> Iterator[tuple[Socket | None, _Exchange]]:
-    """Yield each socket with its connection in the capture: one that agrees, else the first left.
+    """Yield each socket with its connection in the capture, and each connection that has no socket.
 
-    One of several may be a connection that was refused, or one that is not known to the ledger.
+    Neither order is the other's: a program may hold a socket that was reset while its port is used
+    again. So each socket has a connection that it equals, if there is one, else one that is possible,
+    as many of them as can be, and else the first that is left. One of several may be a connection
+    that was refused, or one that the ledger does not know.
     """
-    left, waiting = list(exchanges), []
-    for one in sockets:
-        fitting = next((e for e in left if _has_arrived(one, e) and _has_left(one, e)), None)
-        if fitting is None:
-            waiting.append(one)
-        else:
-            left.remove(fitting)
-            yield one, fitting
-    for one in waiting:
-        yield one, left.pop(0) if left else _Exchange()
+    holders: dict[int, int] = {}  # by exchange, its socket
+    held: set[int] = set()
+    for i, one in enumerate(sockets):
+        for j, exchange in enumerate(exchanges):
+            if j not in holders and _equals(one, exchange):
+                holders[j] = i
+                held.add(i)
+                break
+    # A socket without bytes comes last: it needs no connection.
+    rest = [i for i in range(len(sockets)) if i not in held]
+    rest.sort(key=lambda i: _fits(sockets[i], _Exchange()))
+    if rest and len(holders) < len(exchanges):
+        possible = [
+            [j for j, exchange in enumerate(exchanges) if _fits(one, exchange)] for one in sockets
+        ]
+        held.update(i for i in rest if _finds_place(i, possible, holders))
+    left = [exchange for j, exchange in enumerate(exchanges) if j not in holders]
+    for j, i in holders.items():
+        yield sockets[i], exchanges[j]
+    for i in rest:
+        if i in held:
+            continue
+        lonely = _fits(sockets[i], _Exchange())
+        yield sockets[i], left.pop(0) if left and not lonely else _Exchange()
     for exchange in left:
         yield None, exchange
+
+
+def _finds_place(socket: int, possible: list[list[int]], holders: dict[int, int]) -> bool:
+    """Give a socket a possible exchange, for which others may have to move to another of theirs.
+
+    Args:
+        possible: by socket, the exchanges that fit.
+        holders: by exchange, the socket that has it; this is changed if there is a place.
+    """
+    came_from: dict[int, int] = {}  # by exchange, the socket that asks for it
+    asking = [socket]
+    for one in asking:  # which grows: breadth first
+        for exchange in possible[one]:
+            if exchange in came_from:
+                continue
+            came_from[exchange] = one
+            if exchange in holders:
+                asking.append(holders[exchange])
+                continue
+            free: int | None = exchange
+            while free is not None:
+                mover = came_from[free]
+                left = next((e for e, i in holders.items() if i == mover), None)
+                if left is not None:
+                    del holders[left]
+                holders[free] = mover
+                free = left
+            return True
+    return False
+
+
+def _fits(one: Socket, exchange: _Exchange) -> bool:
+    """Return True if the capture may be that of the socket's connection."""
+    return _has_arrived(one, exchange) and _has_left(one, exchange)
+
+
+def _equals(one: Socket, exchange: _Exchange) -> bool:
+    """Return True if the capture's numbers are the socket's: nothing was under way at its end."""
+    inward = exchange.inward
+    arrived = _stream_bytes(inward), _acknowledged_bytes(inward)
+    received = _received(one, exchange)
+    left = _acknowledged_bytes(exchange.outward) in _sent(one, exchange)
+    return left and any(number in received for number in arrived) and _fits(one, exchange)
 
 
 def _compare(
@@ -187,14 +247,17 @@ def _compare(
 def _received(one: Socket | None, exchange: _Exchange) -> range:
     if one is None:
         return range(1)
-    return one.received(fin=exchange.inward is not None and bool(exchange.inward["closed"]))
+    return one.received(_has_fin(exchange.inward))
 
 
 def _sent(one: Socket | None, exchange: _Exchange) -> range:
     if one is None:
         return range(1)
-    fin = exchange.outward is not None and bool(exchange.outward["closed"])
-    return one.acknowledged(exchange.connected, fin)
+    return one.acknowledged(exchange.connected, _has_fin(exchange.outward))
+
+
+def _has_fin(flow: Flow | None) -> bool | None:
+    return None if flow is None else bool(flow["closed"])
 
 
 def _has_arrived(one: Socket | None, exchange: _Exchange) -> bool:
