@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from traffic.batches import DamagedError, Records
 from traffic.connections import Address, Flows, Key
+from traffic.datagrams import DATAGRAM_COLUMNS, DatagramSums
 from traffic.growth import enlarged
 from traffic.headers import (
     ACK,
@@ -55,6 +56,7 @@ class Account:
         dropped: packets that the kernel dropped while capturing; None if the files do not say.
         assumed: number of TCP directions whose segment size is assumed, because their SYNs are missing.
         damage: from where on files cannot be read, and why; packets before that are counted.
+        datagrams: UDP, one row per pair and ports: see ``traffic.datagrams.DATAGRAM_COLUMNS``.
     """
 
     seconds: npt.NDArray[np.void]
@@ -66,6 +68,7 @@ class Account:
     dropped: int | None
     assumed: int
     damage: tuple[str, ...]
+    datagrams: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, DATAGRAM_COLUMNS))
 
 
 FLOW_COLUMNS = np.dtype(
@@ -120,6 +123,7 @@ class Ledger:
     _flows: Flows = field(default_factory=Flows)
     _positions: Positions = field(default_factory=Positions)
     _seconds: Seconds = field(default_factory=Seconds)
+    _datagrams: DatagramSums = field(default_factory=DatagramSums)
     _pairs: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # By flow; the arrays may be longer than the number of flows.
     _known: int = 0
@@ -143,6 +147,7 @@ class Ledger:
         for name in QUANTITIES:
             self._sums[name][used] += sums[name]
         self._seconds.add(records.time, self._pair[flow], quantities)
+        self._datagrams.add(headers, self._pair[flow])
         speaking = np.flatnonzero(headers.flags & (SYN | FIN | RST))
         np.bitwise_or.at(self._flags, flow[speaking], headers.flags[speaking])
         # Where a flow occurs more than once, numpy keeps the number of its last packet.
@@ -262,6 +267,7 @@ class Ledger:
             dropped=dropped,
             assumed=sum(1 for flow in flows if flow.key.tcp and flow.assumed),
             damage=damage,
+            datagrams=self._datagrams.rows(),
         )
 
 
