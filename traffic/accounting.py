@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from traffic.batches import DamagedError, Records
 from traffic.connections import Address, Flows, Key
+from traffic.datagrams import DATAGRAM_COLUMNS, DatagramSums
 from traffic.growth import enlarged
 from traffic.headers import (
     ACK,
@@ -55,6 +56,7 @@ class Account:
         dropped: packets that the kernel dropped while capturing; None if the files do not say.
         assumed: number of TCP directions whose segment size is assumed, because their SYNs are missing.
         damage: from where on files cannot be read, and why; packets before that are counted.
+        datagrams: UDP, one row per pair and ports: see ``traffic.datagrams.DATAGRAM_COLUMNS``.
     """
 
     seconds: npt.NDArray[np.void]
@@ -66,6 +68,7 @@ class Account:
     dropped: int | None
     assumed: int
     damage: tuple[str, ...]
+    datagrams: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, DATAGRAM_COLUMNS))
 
 
 FLOW_COLUMNS = np.dtype(
@@ -120,6 +123,7 @@ class Ledger:
     _flows: Flows = field(default_factory=Flows)
     _positions: Positions = field(default_factory=Positions)
     _seconds: Seconds = field(default_factory=Seconds)
+    _datagrams: DatagramSums = field(default_factory=DatagramSums)
     _pairs: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # By flow; the arrays may be longer than the number of flows.
     _known: int = 0
@@ -143,6 +147,7 @@ class Ledger:
         for name in QUANTITIES:
             self._sums[name][used] += sums[name]
         self._seconds.add(records.time, self._pair[flow], quantities)
+        self._datagrams.add(headers, self._pair[flow])
         speaking = np.flatnonzero(headers.flags & (SYN | FIN | RST))
         np.bitwise_or.at(self._flags, flow[speaking], headers.flags[speaking])
         # Where a flow occurs more than once, numpy keeps the number of its last packet.
@@ -217,15 +222,22 @@ class Ledger:
             if acknowledged == _NONE or not others:
                 continue
             # A FIN takes a number, too. Where ports were used again, several streams match: the one
-            # that was acknowledged is the one whose end is nearest.
+            # that was acknowledged is the one of the same time whose end is nearest. If a port is used
+            # again within a millisecond, the sequence numbers of one connection go on close to
+            # those of the other.
             missing = {
                 stream: (self._flows.all[stream].first + int(end[stream]) + 1 - acknowledged)
                 % 2**32
-                for stream in others
+                for stream in self._at_the_time_of(number, others) or others
             }
             nearest = min(missing, key=missing.__getitem__)
             result[nearest] = max(0, min(end[nearest], end[nearest] + 1 - missing[nearest]))
         return result
+
+    def _at_the_time_of(self, number: int, others: list[int]) -> list[int]:
+        """Return those of other flows whose time, first packet to last, meets that of a flow."""
+        first, last = self._first[number], self._last[number]
+        return [one for one in others if self._first[one] <= last and first <= self._last[one]]
 
     def account(self, dropped: int | None, damage: tuple[str, ...]) -> Account:
         """Return the totals of all batches so far."""
@@ -255,6 +267,7 @@ class Ledger:
             dropped=dropped,
             assumed=sum(1 for flow in flows if flow.key.tcp and flow.assumed),
             damage=damage,
+            datagrams=self._datagrams.rows(),
         )
 
 

@@ -125,7 +125,7 @@ class Meter:
         """
         now = time.monotonic()
         link = self._ask(self._link_request, RTM_NEWSTATS)[_STATS_MESSAGE.size :]
-        (statistics,) = (v for code, v in _attributes(link) if code == _IFLA_STATS_LINK_64)
+        (statistics,) = (v for code, v in attributes(link) if code == _IFLA_STATS_LINK_64)
         rx, tx, rx_bytes, tx_bytes, _, _, rx_dropped, tx_dropped = _LINK_64.unpack_from(statistics)
         of_class = _NO_CLASS if self._class is None else self._read_class()
         seen = (rx, tx, rx_bytes, tx_bytes, rx_dropped, tx_dropped, *of_class)
@@ -175,9 +175,9 @@ def discipline_request(interface: int, handle: int) -> bytes:
 
 def class_counts(body: bytes) -> tuple[int, ...]:
     """Return the class's fields of ``Counts``, from ``class_bytes`` on, of the kernel's answer."""
-    attributes = _attributes(body[_TRAFFIC_MESSAGE.size :])
-    (nested,) = (value for code, value in attributes if code == _TCA_STATS2)
-    values = dict(_attributes(nested))
+    outer = attributes(body[_TRAFFIC_MESSAGE.size :])
+    (nested,) = (value for code, value in outer if code == _TCA_STATS2)
+    values = dict(attributes(nested))
     size, packets = struct.unpack_from("=QI", values[_TCA_STATS_BASIC])
     if _TCA_STATS_PKT64 in values:  # the older counter has 32 bits
         (packets,) = struct.unpack_from("=Q", values[_TCA_STATS_PKT64])
@@ -200,7 +200,8 @@ def _message(kind: int, body: bytes) -> bytes:
     return _NETLINK_HEADER.pack(_NETLINK_HEADER.size + len(body), kind, flags, 1, 0) + body
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the type and the value of each attribute of a message."""
     place = 0
     while place + 4 <= len(data):
         length, code = _ATTRIBUTE.unpack_from(data, place)

@@ -1,4 +1,4 @@
-"""Read the headers of many packets at once: Ethernet, VLAN tags, ARP, IPv4, IPv6, TCP.
+"""Read the headers of many packets at once: Ethernet, VLAN tags, ARP, IPv4, IPv6, TCP, UDP.
 
 Every step is one array operation on the packets of a batch. A packet whose headers were not all kept
 by the capture, or contradict each other, is of the kind ``OTHER``: it is counted, and nothing is
@@ -23,7 +23,7 @@ MAC = np.uint64(1 << 63)
 _ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276
 _TAGS = (0x8100, 0x88A8, 0x9100)
 _IPV4, _IPV6, _ARP = 0x0800, 0x86DD, 0x0806
-_PROTOCOL_TCP, _PROTOCOL_ICMPV6 = 6, 58
+_PROTOCOL_TCP, _PROTOCOL_UDP, _PROTOCOL_ICMPV6 = 6, 17, 58
 _HOP_BY_HOP, _ROUTING, _FRAGMENT, _DESTINATION, _AUTHENTICATION = 0, 43, 44, 60, 51
 _MOST_EXTENSIONS = 8
 _MOST_TAGS = 8
@@ -49,6 +49,7 @@ class Headers:
         transport: offset of TCP's header in the packet.
         payload: bytes of TCP payload.
         options: bytes by which IP's and TCP's headers exceed their shortest forms.
+        datagrams: of UDP, which is of the kind IP.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -62,6 +63,23 @@ class Headers:
     transport: Integers
     payload: Integers
     options: Integers
+    datagrams: "Datagrams"
+
+
+@dataclass(frozen=True, slots=True)
+class Datagrams:
+    """The packets of UDP in a batch, fragments included: arrays with one entry for each of them.
+
+    Attributes:
+        rows: which packets of the batch they are.
+        ports: source port << 16 | destination port; 0 in a fragment that is not the first, which
+            has no UDP header.
+        payload: bytes after the UDP header; in a later fragment, after IP's headers.
+    """
+
+    rows: Integers
+    ports: Integers
+    payload: Integers
 
 
 class _Reader:
@@ -115,6 +133,8 @@ class _Dissection:
         # Where the transport header begins, the length from there on according to IP, and the
         # protocol; for rows of IP that are no fragments.
         self._transport, self._rest, self._protocol = np.zeros((3, count), np.int64)
+        # Fragments: first ones, and later ones, which have no transport header.
+        self._first, self._later = np.zeros((2, count), bool)
 
     def headers(self) -> Headers:
         protocol = self._link_layer()
@@ -138,6 +158,7 @@ class _Dissection:
             self._transport,
             self._payload,
             self._options,
+            self._udp(transport[self._protocol[transport] == _PROTOCOL_UDP]),
         )
 
     def _link_layer(self) -> Integers:
@@ -199,8 +220,17 @@ class _Dissection:
         self._rest[rows] = total - header
         self._transport[rows] = self._network[rows] + header
         fragment = _half(head, 6) & 0x3FFF  # more fragments, or an offset
-        result: npt.NDArray[np.intp] = rows[(fragment == 0) & (total <= on_wire)]
+        fits = total <= on_wire
+        self._note_fragments(rows[fits], fragment[fits] & 0x1FFF, fragment[fits] & 0x2000)
+        result: npt.NDArray[np.intp] = rows[(fragment == 0) & fits]
         return result
+
+    def _note_fragments(
+        self, rows: npt.NDArray[np.intp], offset: Integers, more_follow: Integers
+    ) -> None:
+        """Note which rows are fragments, given their offsets and whether more follow."""
+        self._first[rows] = (offset == 0) & (more_follow != 0)
+        self._later[rows] = offset != 0
 
     def _ipv6(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Read IPv6 headers; return the rows in which a transport header follows."""
@@ -231,6 +261,7 @@ class _Dissection:
             )
             if not extension.any():
                 return found
+            self._fragment_headers(rows[found & (protocol == _FRAGMENT)])
             found &= protocol != _FRAGMENT
             extension &= found
             now = rows[extension]
@@ -246,6 +277,38 @@ class _Dissection:
             self._rest[now] -= size
             self._options[now] += size
         return np.zeros(len(rows), bool)
+
+    def _fragment_headers(self, rows: npt.NDArray[np.intp]) -> None:
+        """Step over IPv6's fragment headers."""
+        rows = rows[self._transport[rows] + 8 <= self._records.kept[rows]]
+        head = self._reader.rows(self._records.at[rows] + self._transport[rows], 8)
+        offset = _half(head, 2) >> 3
+        self._note_fragments(rows, offset, np.ones_like(offset))  # the only one is a first one
+        self._protocol[rows] = head[:, 0]
+        self._transport[rows] += 8
+        self._rest[rows] -= 8
+
+    def _udp(self, whole: npt.NDArray[np.intp]) -> Datagrams:
+        """Read the UDP headers of whole datagrams and of first fragments; add the later ones.
+
+        A packet whose lengths contradict each other is none of UDP.
+        """
+        udp = self._protocol == _PROTOCOL_UDP
+        first, later = np.flatnonzero(self._first & udp), np.flatnonzero(self._later & udp)
+        rows = np.concatenate([whole, first])
+        rows = rows[self._transport[rows] + 8 <= self._records.kept[rows]]
+        head = self._reader.rows(self._records.at[rows] + self._transport[rows], 8)
+        length, rest = _half(head, 4), self._rest[rows]
+        cut = self._first[rows]
+        fits = (length >= 8) & np.where(cut, (rest >= 8) & (rest <= length), length <= rest)
+        rows, ports = rows[fits], _word(head, 0)[fits]
+        payload = np.where(cut, rest, length)[fits] - 8
+        later = later[self._rest[later] >= 0]
+        return Datagrams(
+            np.concatenate([rows, later]),
+            np.concatenate([ports, np.zeros_like(later)]),
+            np.concatenate([payload, self._rest[later]]),
+        )
 
     def _tcp(self, rows: npt.NDArray[np.intp]) -> None:
         rows = rows[self._transport[rows] + 20 <= self._records.kept[rows]]

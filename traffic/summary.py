@@ -37,7 +37,8 @@ def by_pair(account: Account) -> list[dict[str, Any]]:
 
 
 def as_json(account: Account) -> dict[str, Any]:
-    """Return the account as a JSON object, without its rows by second."""
+    """Return the account as a JSON object, without its rows by second; ``udp`` only if there is any."""
+    udp = {"udp": [_connection(account, row) for row in account.datagrams]}
     return {
         "first": account.first,
         "last": account.last,
@@ -47,7 +48,7 @@ def as_json(account: Account) -> dict[str, Any]:
         "totals": account.totals,
         "pairs": by_pair(account),
         "connections": [_connection(account, row) for row in account.flows],
-    }
+    } | (udp if len(account.datagrams) else {})
 
 
 def _connection(account: Account, row: npt.NDArray[np.void]) -> dict[str, Any]:
@@ -69,7 +70,10 @@ def write_seconds(account: Account, path: Path) -> None:
 
 
 def show(account: Account, connections: bool) -> None:
-    """Print the totals, any warnings, and a table by pair of addresses or by connection."""
+    """Print the totals, any warnings, and a table by pair of addresses or by connection.
+
+    With connections there is another table of UDP by ports, if there is any UDP.
+    """
     console = Console(highlight=False)
     totals = account.totals
     if account.first is None or account.last is None:
@@ -93,13 +97,27 @@ def show(account: Account, connections: bool) -> None:
             f"{account.assumed} directions of connections have no SYN in the files: their packets are "
             "split at the segment size of an MTU of 1,500"
         )
-    table = Table(box=None, pad_edge=False)
+    # At least 200 columns: a narrow terminal would cut numbers.
+    wide = Console(width=max(console.width, 200), highlight=False)
     rows = [_connection(account, row) for row in account.flows] if connections else by_pair(account)
-    columns = [n for n in _HEADINGS if n == "frames" or any(row[n] for row in rows)]
+    wide.print(_table(rows, [n for n in _HEADINGS if n == "frames" or any(row[n] for row in rows)]))
+    if connections and len(account.datagrams):
+        wide.print("UDP, of which fragments without ports are at port 0:")
+        wide.print(
+            _table(
+                [_connection(account, row) for row in account.datagrams],
+                ["frames", "wire_bytes", "payload_bytes"],
+            )
+        )
+
+
+def _table(rows: list[dict[str, Any]], columns: list[str]) -> Table:
+    """Return a table with a row for each pair of addresses, and ports if there are any."""
+    table = Table(box=None, pad_edge=False)
     table.add_column("source")
     table.add_column("destination")
     for name in columns:
-        table.add_column(_HEADINGS[name], justify="right")
+        table.add_column(_HEADINGS.get(name, "payload"), justify="right")
     for row in rows:
         ports = (row.get("source_port"), row.get("destination_port"))
         ends = [
@@ -107,9 +125,7 @@ def show(account: Account, connections: bool) -> None:
             for text, port in zip((row["source"], row["destination"]), ports, strict=True)
         ]
         table.add_row(*ends, *(f"{row[name]:,}" for name in columns))
-    # At least 200 columns: a narrow terminal would cut numbers.
-    wide = Console(width=max(console.width, 200), highlight=False)
-    wide.print(table)
+    return table
 
 
 def _where(account: Account) -> str:

@@ -299,6 +299,29 @@ def test_acknowledged_bytes_are_counted_by_connection(tmp_path: Path, initial: i
     assert flows["acknowledged_bytes"].tolist() == [100, 0, 60, 0]
 
 
+def test_a_port_used_again_at_once_has_its_own_acknowledgements(tmp_path: Path) -> None:
+    """The second connection's numbers begin within the first one's stream; none is acknowledged."""
+    path = tmp_path / "packets"
+    sent = []
+    for i, (begin, size, acknowledged) in enumerate(((1000, 5000, 5000), (4000, 8000, 0))):
+        packets = (
+            ("a", 0, "S", 0, 0),
+            ("b", 0, "SA", 0, 1),
+            ("a", 1, "A", size, 1),
+            ("b", 1, "A", 0, 1 + acknowledged),
+        )
+        for source, sequence, flags, length, ack in packets:
+            own, other_s = (begin, begin + 7) if source == "a" else (begin + 7, begin)
+            tcp = segment(source, 5000, own + sequence, flags, [])
+            tcp.ack = other_s + ack
+            packet = network(4, source, False, False) / tcp / Raw(bytes(length))
+            sent.append(Sent(frame(source, 0, packet, 0x0800), 60, 10**18 + 10**5 * i))
+    write(path, sent, "<nano")
+    flows = account([path]).flows
+    assert flows["stream_bytes"].tolist() == [5000, 0, 8000, 0]
+    assert flows["acknowledged_bytes"].tolist() == [5000, 0, 0, 0]
+
+
 def test_packets_with_contradictory_headers_count_as_other(tmp_path: Path) -> None:
     path = tmp_path / "packets"
     whole = frame("a", 0, network(4, "a", False, False) / segment("a", 1, 1, "A", []), 0x0800)
