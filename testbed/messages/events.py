@@ -1,6 +1,6 @@
 """Events that the agent reports to the orchestrator, some of them for the fork server."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
@@ -125,6 +125,22 @@ class LinkBytesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class SocketsCounted:
+    """The kernel's counts of a device's TCP connections at the run's end; many take several messages.
+
+    Attributes:
+        rows: the fields of ``traffic.sockets.Socket``, of each.
+        lost: the number of ended connections whose counts the kernel dropped.
+        forgotten: the fields of ``traffic.sockets.Forgotten``, of each.
+    """
+
+    device: str
+    rows: Sequence[Sequence[Any]]
+    lost: int
+    forgotten: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
 class UplinksSampled:
     """The counters of peers' uplinks were read, in ``raw`` as in ``CountersSampled``."""
 
@@ -221,6 +237,7 @@ Event: TypeAlias = (
     | IngressRead
     | CountersSampled
     | LinkBytesRead
+    | SocketsCounted
     | UplinksSampled
     | ProcessesSampled
     | ProcessorTimesRead

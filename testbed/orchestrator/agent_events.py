@@ -27,6 +27,7 @@ from testbed.messages.events import (
     ProcessStarted,
     RemainsFound,
     RunFailed,
+    SocketsCounted,
     TrafficStopped,
     UplinksSampled,
     WarningRaised,
@@ -56,8 +57,15 @@ _NO_PROGRESS = (
     ProcessorTimesRead,
 )
 """Events that come at regular intervals, and are no progress of the set-up."""
-_FOR_OTHERS = (UplinksSampled, ProcessesSampled, DeviceFrozen, DeviceThawed, RemainsFound)
-"""Events that only the metrics take, or ``AgentProcess.end``."""
+_FOR_OTHERS = (
+    UplinksSampled,
+    ProcessesSampled,
+    DeviceFrozen,
+    DeviceThawed,
+    RemainsFound,
+    SocketsCounted,
+)
+"""Events that only the metrics take, or ``AgentProcess.end``, or runs of programs."""
 
 
 class AgentEvents:

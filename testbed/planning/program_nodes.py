@@ -42,6 +42,7 @@ def network(plan: ProgramPlan, directory: Path) -> dict[str, Any]:
         "cut_from": [SERVER_NAME],
         "counted": [SERVER_NAME],
         "uncounted": [],
+        "sockets": [SERVER_NAME],
         "sysctls": plan.sysctls,
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "routers": plan.network.routers,

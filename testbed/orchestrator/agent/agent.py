@@ -82,6 +82,7 @@ class Agent:
         self._nodes = nodes
         self._observation: Any = None
         self._link_counters: Any = None
+        self._socket_counts: Any = None
         self._requests: deque[tuple[Request, Sequence[int]]] = deque()
         self._finished = False
         self._metrics: Any = None
@@ -129,6 +130,7 @@ class Agent:
                     self._handlers[type(request)](request)
             if self._observation and time.monotonic() >= next_reading:
                 self._read_counter()
+                self._socket_counts.take()
                 next_reading = time.monotonic() + COUNTER_PERIOD
             if self._observation and time.monotonic() >= next_sample:
                 self._sample_counters()
@@ -175,6 +177,8 @@ class Agent:
 
     def _stop_traffic(self) -> None:
         self._report(self._observation.stop(self._egress()))
+        for counted in self._socket_counts.read():
+            self._report(counted)
         for rows in self._link_counters.read():
             self._report(LinkBytesRead(rows))
         self._sample_counters()
@@ -189,6 +193,7 @@ class Agent:
         from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.link_counters import LinkCounters
         from testbed.orchestrator.agent.observation import Counted, Observation
+        from testbed.orchestrator.agent.socket_counts import SocketCounts
 
         links = tuple(map(Link.from_json, plan["links"]))
         delays = tuple((up, down) for up, down in plan.get("delays", ()))
@@ -234,6 +239,7 @@ class Agent:
             above,
             queues.fair.keys(),
         )
+        self._socket_counts = SocketCounts(plan.get("sockets", ()), networks)
         self._observation = Observation(plan["traffic"], network, counted, networks)
         self._link_counters = LinkCounters(
             network, counted.apart, networks, counted.above, queues.fair

@@ -15,7 +15,7 @@ from testbed.device_names import SERVER_NAME
 from testbed.ended import Ended
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump
-from testbed.messages.events import TrafficStopped
+from testbed.messages.events import SocketsCounted, TrafficStopped
 from testbed.messages.programs import Measured
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
@@ -23,7 +23,7 @@ from testbed.orchestrator.ingress import Ingress
 from testbed.planning import graph_source
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
-from testbed.runs.ledgers.ledgers import Ledgers
+from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
 from testbed.runs.ledgers.settling import settle
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.versions import commit, host, versions
@@ -32,6 +32,7 @@ from testbed.telemetry import link_table
 from testbed.telemetry.records import LINK
 from testbed.telemetry.run_log import RunLog
 from traffic.counters import COUNTS
+from traffic.sockets import Forgotten, Socket
 
 
 class ProgramRecords:
@@ -214,6 +215,14 @@ class ProgramRecords:
         """Take in the last counts of the capture and of the class."""
         self.ledgers.capture, self.ledgers.counter = event.capture, event.counter
         self.counted(event.ingress)
+
+    def sockets_counted(self, event: SocketsCounted) -> None:
+        """Take in one part of the kernel's counts of the server's TCP connections."""
+        counts = self.ledgers.sockets or SocketCounts()
+        counts.sockets += [Socket(*row) for row in event.rows]
+        counts.forgotten += [Forgotten(*row) for row in event.forgotten]
+        counts.lost = event.lost
+        self.ledgers.sockets = counts
 
     def probed(self, result: Mapping[str, Any]) -> None:
         """Take in how links were measured."""

@@ -31,6 +31,7 @@ from testbed.messages.events import (
     NodesMade,
     ProcessExited,
     RunFailed,
+    SocketsCounted,
     TrafficStopped,
     WarningRaised,
 )
@@ -104,6 +105,7 @@ class ProgramRun:
             IngressRead: lambda event: self._records.counted(event.ingress),
             TrafficStopped: lambda event: self._records.traffic_stopped(event),  # noqa: PLW0108 - made later
             LinkBytesRead: lambda event: self._records.link_bytes(event.raw),
+            SocketsCounted: lambda event: self._records.sockets_counted(event),  # noqa: PLW0108 - made later
             LastSampleTaken: self._last_sample_taken,
         }
 

@@ -32,9 +32,10 @@ def verdict(run: Run) -> Verdict:
     if why := _why_unchecked(run, traffic):
         return Verdict("unknown", f"not checked: {why}{lost}")
     if traffic.reconciled:
+        first = "the kernel's sockets" if run.manifest.programs else "messages"
         return Verdict(
             "good",
-            f"reconciled: messages, captured streams and the kernel's counter agree to the byte{lost}",
+            f"reconciled: {first}, captured streams and the kernel's counter agree to the byte{lost}",
         )
     return _of_differences(traffic.differences, lost)
 
@@ -44,8 +45,10 @@ def _why_unchecked(run: Run, traffic: Traffic) -> str:
         return "capture was off"
     if traffic.reconciled is None:
         return "the run did not come to its end"
-    nothing = traffic.reconciled and not run.summary.ingress.message_bytes
-    return "no message came in" if nothing else ""
+    received = run.summary.ingress
+    nothing = traffic.reconciled and not (received.message_bytes or received.wire_bytes)
+    what = "nothing" if run.manifest.programs else "no message"
+    return f"{what} came in" if nothing else ""
 
 
 def no_update(run: Run) -> dict[str, str]:

@@ -1,15 +1,17 @@
 """The roles' and the kernel's ledgers of a run, as ``traffic/ledgers.json`` keeps them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from testbed.device_names import serving_place
 from testbed.foreign import parse_json, read_file
 from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.settings import PORT
 from traffic import TrafficError
+from traffic.sockets import Forgotten, Socket
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,35 @@ class Connection:
 
 
 @dataclass(slots=True)
+class SocketCounts:
+    """The kernel's own counts of the TCP connections of the server's device.
+
+    Attributes:
+        sockets: those that have ended, and those that were open at the run's end.
+        forgotten: sockets whose counts the kernel forgot before it freed them.
+        lost: the number of ended sockets whose counts the kernel dropped.
+    """
+
+    sockets: list[Socket] = field(default_factory=list)
+    forgotten: list[Forgotten] = field(default_factory=list)
+    lost: int = 0
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> Self:
+        """Return the counts of ``to_json``; raise ValueError, TypeError or KeyError otherwise."""
+        sockets = [Socket(*row) for row in content["sockets"]]
+        return cls(sockets, [Forgotten(*row) for row in content["forgotten"]], int(content["lost"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "sockets": [list(one) for one in self.sockets],
+            "forgotten": [list(one) for one in self.forgotten],
+            "lost": self.lost,
+        }
+
+
+@dataclass(slots=True)
 class Ledgers:
     """The ledgers of one run, apart from the capture's files.
 
@@ -65,6 +96,8 @@ class Ledgers:
         local: the address of the worker on the server's machine, whose connection crosses no link and
             is in no capture; None if there is none.
         ports: in a run of programs, the program at a port, such as ``server tcp 8000``.
+        sockets: in a run of programs, the kernel's counts, which take the place of ``connections``;
+            None in other runs, or if the run ended earlier.
     """
 
     server: str
@@ -80,6 +113,7 @@ class Ledgers:
     of: str | None = None
     local: str | None = None
     ports: dict[str, str] = field(default_factory=dict)
+    sockets: SocketCounts | None = None
 
     @classmethod
     def load(cls, directory: Path, of: str | None = None) -> "Ledgers":
@@ -95,7 +129,9 @@ class Ledgers:
         try:
             fields = parse_json(read_file(path))
             connections = [Connection(**one) for one in fields.pop("connections")]
-            return cls(**fields, connections=connections)
+            counts = fields.pop("sockets", None)
+            sockets = None if counts is None else SocketCounts.of_json(counts)
+            return cls(**fields, connections=connections, sockets=sockets)
         except OSError as error:
             raise TrafficError(f"{path} cannot be read: {error.strerror}") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -119,10 +155,13 @@ class Ledgers:
 
     def save(self, directory: Path) -> None:
         """Write the ledgers into the folder ``traffic`` of a run directory."""
-        fields = asdict(self)
-        for name in ("of", "local", "ports"):
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields["connections"] = [asdict(one) for one in self.connections]
+        for name in ("of", "local", "ports", "sockets"):
             if not fields[name]:
                 del fields[name]
+        if self.sockets is not None:
+            fields["sockets"] = self.sockets.to_json()
         path = directory / ledgers_file(self.of)
         path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 

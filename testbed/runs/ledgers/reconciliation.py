@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.results.reading.records import SERVER_KILLED
-from testbed.runs.ledgers.ledgers import Connection, Ledgers
+from testbed.runs.ledgers.ledgers import Connection, Ledgers, SocketCounts
 from traffic.accounting import Account
+from traffic.socket_comparison import RECEIVED, compare_sockets
 
 MESSAGES = "messages and captured TCP streams"
+SOCKETS = "the kernel's sockets and captured TCP streams"
 COUNTED_FRAMES = "class counter and captured frames"
 COUNTED_BYTES = "class counter and captured bytes"
 FILES = "packets captured and packets in the files"
@@ -60,8 +62,28 @@ def reconcile(ledgers: Ledgers, found: Account) -> list[Difference]:
     differences += _counter_differences(ledgers, found, flaw)
     # A capture that is known to lack packets may differ in every connection, for that same reason.
     if not (flaw and differences):
-        differences += _stream_differences(ledgers, found, flaw)
+        if ledgers.sockets is None:
+            differences += _stream_differences(ledgers, found, flaw)
+        else:
+            differences += _socket_differences(ledgers, ledgers.sockets, found)
     return differences
+
+
+def _socket_differences(
+    ledgers: Ledgers, counts: SocketCounts, found: Account
+) -> Iterator[Difference]:
+    """Compare the kernel's counts of each connection with its flows."""
+    for one in compare_sockets(
+        counts.sockets,
+        found,
+        [ledgers.server],
+        lost=counts.lost,
+        forgotten=counts.forgotten,
+    ):
+        way = "to" if one.direction == RECEIVED else "from"
+        device = ledgers.devices.get(one.ends.remote, one.ends.remote)
+        name = f"{device} port {one.ends.remote_port}, port {one.ends.local_port} of the server"
+        yield Difference(f"{SOCKETS}, {way} the server", name, one.expected, one.found, one.reason)
 
 
 def _flaw(capture: dict[str, Any], found: Account) -> str | None:
