@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from testbed.results.reading.run import Run
 from testbed.results.tables.verdict import only_untold
 from testbed.telemetry.json_text import json_text
 from traffic import TrafficError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _COLUMNS = {
     "frames": "frames",
@@ -84,7 +87,13 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("direction")
     table.add_column("device")
-    used = [name for name in _COLUMNS if any(row[name] for row in counted["devices"])]
+    of_programs = bool(run.manifest.programs)
+    unknown = ("payload_bytes", "framing_bytes") if of_programs else ()
+    used = [
+        name
+        for name in _COLUMNS
+        if name not in unknown and any(row[name] for row in counted["devices"])
+    ]
     for name in used:
         table.add_column(_COLUMNS[name], justify="right")
     for direction, text in (("ingress", f"to {server}"), ("egress", f"from {server}")):
@@ -100,8 +109,11 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
         wide.print(
             "(the three busiest devices of each direction and the least busy; --json has all)"
         )
-    wide.print("(these bytes include pushes that arrived after the last update)")
-    wide.print(_verdict(counted))
+    if of_programs:
+        wide.print(_ports(counted["ports"]) if counted.get("ports") else "(no port was used)")
+    else:
+        wide.print("(these bytes include pushes that arrived after the last update)")
+    wide.print(_verdict(counted, "the kernel's sockets" if of_programs else "messages"))
     for difference in counted["differences"]:
         whose = f" of {difference['device']}" if difference["device"] else ""
         numbers = f"{difference['expected']:,} and {difference['found']:,}"
@@ -114,11 +126,35 @@ def _cells(row: Mapping[str, int], used: Sequence[str], direction: str) -> list[
     return [q.UNKNOWN if name in unknown else f"{row[name]:,}" for name in used]
 
 
-def _verdict(counted: dict[str, Any]) -> str:
+def _ports(rows: Sequence[Mapping[str, Any]]) -> "Table":
+    """Return a table of the ports, with the devices of each added up."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("direction", "port", "program"):
+        table.add_column(heading)
+    for heading in ("devices", "frames", "wire bytes", "stream or datagrams", "sent again"):
+        table.add_column(heading, justify="right")
+    ports: dict[tuple[str, str, int, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        key = row["direction"], row["protocol"], row["port"], row["program"]
+        ports.setdefault(key, []).append(row)
+    before = ""
+    for (direction, protocol, port, program), own in ports.items():
+        way = "to the server" if direction == "ingress" else "from the server"
+        names = ("frames", "wire_bytes", "stream_bytes", "retransmitted_bytes")
+        sums = [f"{sum(row[name] for row in own):,}" for name in names]
+        where = f"{protocol} {port or 'fragments'}"
+        table.add_row("" if way == before else way, where, program or "–", str(len(own)), *sums)
+        before = way
+    return table
+
+
+def _verdict(counted: dict[str, Any], first: str) -> str:
     match counted["reconciled"]:
         case True:
             return (
-                "reconciled: messages equal TCP streams, and the capture equals the kernel's "
+                f"reconciled: {first} equal TCP streams, and the capture equals the kernel's "
                 "counter, to the byte"
             )
         case False if only_untold(difference["reason"] for difference in counted["differences"]):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.runs.ledgers.ledgers import Ledgers
+from testbed.runs.ledgers.ports import by_port
 from testbed.runs.ledgers.reconciliation import FILES, Difference, reconcile
 from testbed.runs.ledgers.tables import by_device
 from testbed.telemetry.traffic_files import capture_file
@@ -99,7 +100,7 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
 
     Returns:
         The result of ``settle``, and ``damage``: what is wrong with the files; ``devices``: totals of
-        each device and direction.
+        each device and direction; ``ports``, of programs: those of each device, direction and port.
 
     Raises:
         TrafficError: a capture cannot be read.
@@ -107,8 +108,11 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     entries: list[dict[str, Any]] = []
     damage: list[str] = []
     tables: list[pa.Table] = []
+    ports: list[dict[str, Any]] = []
     for ledgers in each:
         found = read_capture(directory, ledgers.of)
+        if ledgers.sockets is not None:
+            ports += by_port(found, ledgers)
         tables.append(by_device(found, ledgers, directory.parent)[0])
         entries.append(_compared(found, ledgers, directory))
         damage += found.damage
@@ -121,6 +125,7 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
         **_together(each, entries),
         "damage": damage,
         "devices": devices.to_pylist(),
+        **({"ports": ports} if ports else {}),
     }
 
 
