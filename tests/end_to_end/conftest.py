@@ -7,9 +7,11 @@ host; when it has ended, the tests check that they are gone.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ import yaml
 from testbed.nodes import control_group, run_names
 
 REPOSITORY = Path(__file__).parents[2]
+NOBODY = 65534
+"""The user nobody, and its group."""
 DEADLINE = 60.0
 """Seconds after which an awaited event is taken never to happen."""
 
@@ -335,3 +339,23 @@ def command_with(tmp_path: Path) -> Iterator[Callable[..., CommandLine]]:
     yield make
     for line in made:
         line.close()
+
+
+@pytest.fixture
+def nobody() -> Iterator[CommandLine]:
+    """The command line of the user nobody, who has no privilege."""
+    if os.geteuid() != 0:
+        pytest.skip("the other tests run as an ordinary user already")
+    # Not in pytest's own folder, which no other user may enter.
+    folder = Path(tempfile.mkdtemp(prefix="testbed-nobody-"))
+    os.chown(folder, NOBODY, NOBODY)
+    command = CommandLine(
+        folder,
+        env={"HOME": str(folder)},
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+    )
+    yield command
+    command.close()
+    shutil.rmtree(folder)

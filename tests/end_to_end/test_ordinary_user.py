@@ -1,45 +1,23 @@
 """A run by the user nobody, who has no privilege, in a user namespace."""
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.conftest import (
     ENDLESS,
+    NOBODY,
     REPOSITORY,
     SMALL,
     CommandLine,
     assert_one_sentence,
 )
 
-NOBODY, OTHER = 65534, 65533
+OTHER = 65533
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
-
-
-@pytest.fixture
-def nobody() -> Iterator[CommandLine]:
-    if os.geteuid() != 0:
-        pytest.skip("the other tests run as an ordinary user already")
-    # Not in pytest's own folder, which no other user may enter.
-    folder = Path(tempfile.mkdtemp(prefix="testbed-nobody-"))
-    os.chown(folder, NOBODY, NOBODY)
-    command = CommandLine(
-        folder,
-        env={"HOME": str(folder)},
-        user=NOBODY,
-        group=NOBODY,
-        extra_groups=[],
-    )
-    yield command
-    command.close()
-    shutil.rmtree(folder)
 
 
 def _as_nobody(command: CommandLine, code: str) -> str:

@@ -17,7 +17,9 @@ class Host:
         self.now = 100.0
         self.asked: list[Request] = []
         settings = with_changes(SIMPLE, workers=2, up_trace=UP, down_trace=DOWN, clock=clock)
-        self.rates = TracedRates(settings.followed_traces, NAMES, ask=self.asked.append, clock=lambda: self.now)
+        self.rates = TracedRates(
+            settings.followed_traces, NAMES, ask=self.asked.append, clock=lambda: self.now
+        )
 
     def at(self, now: float) -> list[Request]:
         self.now = now
