@@ -13,6 +13,7 @@ from pyroute2 import IPRoute
 
 from testbed.nodes.linux import (
     CLONE_NEWNET,
+    die_with_parent,
     give_up_capabilities,
     inside_network,
     show_own_proc,
@@ -155,8 +156,9 @@ def in_process(
     body: Callable[[socket.socket, int], None], connected: socket.socket, size: int
 ) -> int:
     """Run the body in a child that then waits to be killed; return its id."""
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child == 0:
+        die_with_parent(signal.SIGKILL, parent)
         try:
             body(connected, size)
         finally:
