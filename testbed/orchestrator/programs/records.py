@@ -121,6 +121,7 @@ class ProgramRecords:
         for protocol, ports in (("tcp", tcp), ("udp", udp)):
             for port in ports:
                 self.ledgers.ports[f"{device} {protocol} {port}"] = program
+        self.ledgers.save(self.log.traffic)
 
     # -- what is measured
 

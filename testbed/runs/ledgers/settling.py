@@ -111,7 +111,7 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     ports: list[dict[str, Any]] = []
     for ledgers in each:
         found = read_capture(directory, ledgers.of)
-        if ledgers.sockets is not None:
+        if ledgers.ports or ledgers.sockets is not None:
             ports += by_port(found, ledgers)
         tables.append(by_device(found, ledgers, directory.parent)[0])
         entries.append(_compared(found, ledgers, directory))

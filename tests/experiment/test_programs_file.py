@@ -1,0 +1,103 @@
+"""Experiment files of programs: what is wrong with them, and that what is written reads as it was."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.errors import SpecError
+from testbed.experiment.load import dump, load, load_any, load_any_resolved
+from testbed.experiment.programs_spec import ProgramsSpec
+from testbed.planning.program_plan import plan_programs
+
+REPOSITORY = Path(__file__).parents[2]
+SLEEP: dict[str, Any] = {
+    "name": "sleep",
+    "programs": {"nap": {"on": "workers", "run": "sleep 1000"}},
+    "devices": {"workers": 2},
+}
+EXAMPLES = sorted((REPOSITORY / "examples" / "programs").glob("*/*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_reads_as_it_is_written(path: Path, tmp_path: Path) -> None:
+    spec = load_any(path)
+    assert isinstance(spec, ProgramsSpec)
+    written = tmp_path / "spec.yaml"
+    written.write_text(dump(spec))
+    assert load_any_resolved(written) == spec
+    (plan,) = plan_programs(spec)
+    assert plan.instances(tmp_path, "run")
+
+
+def test_a_file_of_programs_is_none_of_algorithms(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(SLEEP))
+    with pytest.raises(SpecError, match="for files with `algorithms` only"):
+        load(path)
+
+
+def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(SLEEP))
+    spec = load_any(path, ["programs.nap.environment.A='1'", "programs.nap.run=sleep 2"], 5)
+    assert isinstance(spec, ProgramsSpec)
+    assert (spec.seed, spec.programs["nap"].run) == (5, "sleep 2")
+    assert spec.programs["nap"].environment == {"A": "1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"clock": "virtual"}, "clock: programs run in real devices and in real time"),
+        ({"engine": "simulation"}, "engine: programs run in real devices and in real time"),
+        ({"programs": {"a": {"on": "wrokers", "run": "x"}}}, "there is no device 'wrokers'"),
+        ({"programs": {"a": {"on": "server", "run": "x", "after": "b"}}}, "no program 'b'"),
+        ({"programs": {"a": {"on": "server", "run": "x '"}}}, "not quoted as for a shell"),
+        ({"programs": {"a": {"on": "server", "run": "x {indx}"}}}, "did you mean 'index'?"),
+        ({"programs": {"a": {"on": "server"}}}, "programs.a.run: is missing"),
+        ({"programs": {"a": {"on": "server", "run": "x", "rnu": 1}}}, "did you mean 'run'?"),
+        ({"programs": {}}, "programs: is empty"),
+        ({"programs": {"a b": {"on": "server", "run": "x"}}}, "a program's name has up to 64"),
+        ({"environment": {"A": 0}}, "environment.A: must be text, not 0: put it in quotes, '0'"),
+        ({"environment": {"TESTBED_X": "0"}}, "environment.TESTBED_X: it is the testbed's own"),
+        ({"files": ["absent"]}, "files.0: there is no 'absent'"),
+        ({"measure": {"from": "nap", "pattern": "("}}, "is no regular expression"),
+        ({"measure": {"from": "nap", "pattern": "x"}}, "has none of the named groups"),
+        ({"measure": {"from": "x", "file": "y"}}, "measure.from: there is no program 'x'"),
+        ({"measure": {"from": "nap"}}, "give it one of pattern and file"),
+        ({"devices": {"workers": 2, "servers": 2}}, "devices.servers: programs have no use"),
+        ({"algorithms": ["asgd"]}, "take one of them out"),
+        ({"nodes": ["server"]}, "nodes.0.name: 'server' is a name of the testbed's own"),
+        ({"nodes": ["a", "a"]}, "'a' is the name of two nodes"),
+        (
+            {"faults": [{"when": {"probability": 0.1}, "how": "kill"}]},
+            "faults.0.when: the testbed does not know what programs push",
+        ),
+        (
+            {"faults": [{"when": {"time": "1s"}, "how": {"kind": "slow", "factor": 2}}]},
+            "faults.0.how.factor: durations of programs cannot be multiplied",
+        ),
+        ({"network": {"sysctls": {"ip_forward": 1}}}, "'ip_forward' is no setting of TCP or UDP"),
+        (
+            {
+                "programs": {
+                    "a": {"on": "server", "run": "x", "after": "b"},
+                    "b": {"on": "server", "run": "x", "after": "a"},
+                }
+            },
+            "they wait for each other (a after b after a)",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_a_sentence(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(SLEEP | changes, sort_keys=False))
+    with pytest.raises(SpecError) as error:
+        load_any(path)
+    told = str(error.value)
+    assert sentence in told
+    assert told.count("\n") == 0, told
