@@ -9,6 +9,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
@@ -62,7 +63,10 @@ Existing: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(existin
 """A path, relative to the experiment file's folder, of something that is there."""
 Pattern: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_check_pattern)]
 """A regular expression, searched for in each line."""
-Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+_TEXTS: dict[str, Any] = {
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+}
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_TEXTS)]
 
 
 class OnDevices(Section):
@@ -98,6 +102,19 @@ OnSpec: TypeAlias = Annotated[
     OnDevices | OnClass,
     ChosenByKey("must be server, workers, a list of devices, or `{class: NAME}`"),
     BeforeValidator(_places),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *_TEXTS["anyOf"],
+                {
+                    "type": "object",
+                    "properties": {"class": {"type": "string"}},
+                    "required": ["class"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
 ]
 """The devices on which a program runs."""
 
