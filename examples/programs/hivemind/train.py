@@ -74,7 +74,7 @@ def main() -> None:
         optimizer=lambda params: torch.optim.Adam(params, lr=0.01),
         batch_size_per_step=BATCH,
         target_batch_size=BATCH * 8 * COUNT,
-        matchmaking_time=3.0,
+        matchmaking_time=5.0,
         averaging_timeout=30.0,
     )
     generator = torch.Generator().manual_seed(INDEX)
