@@ -25,6 +25,8 @@ from testbed.network.links import CORE
 
 SERVER, WORKERS = "server", "workers"
 """The names of the server's machine, and of all workers together, in `on`."""
+HOME = "home"
+"""The name of the folder beside those of devices, which no device can have."""
 
 
 def _texts(value: object) -> object:
@@ -325,6 +327,6 @@ class NodeSpec(SharedLinkSpec):
     @classmethod
     def _check_name(cls, name: str) -> str:
         check_name(name, "a node")
-        if may_be_a_device(name) or name in (CORE, WORKERS) or "_" in name:
+        if may_be_a_device(name) or name in (CORE, WORKERS, HOME) or "_" in name:
             raise ValueError(f"'{name}' is a name of the testbed's own, or has '_': use another")
         return name
