@@ -33,7 +33,7 @@ REPOSITORY = Path(__file__).parents[1]
 EXAMPLES = REPOSITORY / "examples" / "programs"
 NAMES = ("flower", "torchrun", "mpi", "hivemind")
 BUILD = REPOSITORY / "build" / "programs"
-WORKERS, ROUNDS, LIMIT = 4, 3, 150
+WORKERS, ROUNDS, LIMIT = 4, 3, 100
 """The size of a run of Flower under random faults; the limit in seconds."""
 BORROWED = ("torch", "numpy", "scikit-learn")
 
