@@ -22,6 +22,7 @@ from testbed.errors import (
 )
 from testbed.experiment.load import AnySpec, dump
 from testbed.metrics.live import LiveRun
+from testbed.metrics.live_programs import LivePrograms
 from testbed.orchestrator.programs.run import ProgramRun
 from testbed.orchestrator.run import Run
 from testbed.planning.data_check import check_data
@@ -150,9 +151,13 @@ def _carry_out(
     summaries: list[dict[str, Any]] = []
     for number, job in enumerate(jobs, 1):
         start = began if began is not None and number == 1 else time.monotonic()
-        metrics = None
-        if exporter is not None and isinstance(job.plan, Plan):
-            metrics = LiveRun(job.plan, directory.name)
+        metrics: LiveRun | LivePrograms | None = None
+        if exporter is not None:
+            metrics = (
+                LivePrograms(job.plan, directory.name)
+                if isinstance(job.plan, ProgramPlan)
+                else LiveRun(job.plan, directory.name)
+            )
             exporter.add(metrics)
         watching = watcher(job.plan, number, len(jobs))
         try:
@@ -165,7 +170,11 @@ def _carry_out(
 
 
 def carry_out(
-    job: Job, directory: Path, watcher: Watcher, began: float, metrics: LiveRun | None = None
+    job: Job,
+    directory: Path,
+    watcher: Watcher,
+    began: float,
+    metrics: LiveRun | LivePrograms | None = None,
 ) -> dict[str, Any]:
     """Begin or resume one run, and return its summary when it has ended.
 
@@ -180,7 +189,9 @@ def carry_out(
         LateSignalError: a signal came while its end was written.
     """
     if isinstance(job.plan, ProgramPlan):
-        return ProgramRun(job.plan, directory, watcher, began).execute()
+        assert not isinstance(metrics, LiveRun)
+        return ProgramRun(job.plan, directory, watcher, began, metrics).execute()
+    assert not isinstance(metrics, LivePrograms)
     with _made(job, directory) as make:
         return make(watcher, began, metrics).execute()
 

@@ -51,6 +51,8 @@ class Recorded:
         Raises:
             SpecError: its ``spec.yaml`` is not there or cannot be read.
         """
+        if run.manifest.programs:
+            raise SpecError(f"{run.id} is of programs, which left no updates to replay")
         try:
             spec = run.spec
             for key in ("devices", "dataset", "model", "training", "network", "algorithms"):

@@ -95,7 +95,7 @@ class RunState:
         run: experiment and execution.
         algorithm: the run's label.
         info: its other properties, for labels.
-        target: updates that it lasts.
+        target: updates that it lasts; None of programs.
         classes: of its devices.
         worker_names: by number.
         updates, dropped: pushes that were applied and not applied.
@@ -115,13 +115,14 @@ class RunState:
         training_seconds: of the host's clock; ``virtual_seconds``: of the virtual one.
         measure, measured: the run's own measure, if it has one, and its last value.
         diagnostics: the algorithm's own numbers at the last update, by their names.
+        programs: how many instances of each program of a user's run.
         reached: ingress when each of ``ACCURACIES`` was first reached.
     """
 
     run: str
     algorithm: str
     info: Mapping[str, str]
-    target: int
+    target: int | None
     classes: DeviceClasses
     worker_names: tuple[str, ...]
     phase: str = "loading"
@@ -149,6 +150,7 @@ class RunState:
     training_seconds: float | None = None
     virtual_seconds: float | None = None
     diagnostics: dict[str, float] = field(default_factory=dict)
+    programs: dict[str, int] = field(default_factory=dict)
     reached: dict[float, Bytes] = field(default_factory=dict)
     class_updates: PerClass = field(init=False)
     lost: PerClass = field(init=False)

@@ -33,6 +33,13 @@ TRAINING: tuple[Metric, ...] = (
         f"1 for the phase that the run is in, 0 for the others: {', '.join(PHASES)}.",
         lambda s: [((phase,), int(phase == s.phase)) for phase in PHASES],
     ),
+    Metric(
+        "testbed_programs_running",
+        "gauge",
+        ("program",),
+        "Instances of a program of a user's that run, in runs of programs.",
+        lambda s: by_key(s.programs),
+    ),
     Metric("testbed_updates_total", "counter", (), "Updates applied.", lambda s: known(s.updates)),
     Metric(
         "testbed_updates_dropped_total",

@@ -17,6 +17,7 @@ from testbed.errors import TestbedError
 from testbed.experiment.load import dump
 from testbed.messages.events import SocketsCounted, TrafficStopped
 from testbed.messages.programs import Measured
+from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
 from testbed.orchestrator.ingress import Ingress
@@ -48,7 +49,12 @@ class ProgramRecords:
     """
 
     def __init__(
-        self, plan: ProgramPlan, directory: Path, watcher: Watcher, command_began: float
+        self,
+        plan: ProgramPlan,
+        directory: Path,
+        watcher: Watcher,
+        command_began: float,
+        metrics: LivePrograms | None = None,
     ) -> None:
         """Make the run directory.
 
@@ -59,6 +65,7 @@ class ProgramRecords:
             OSError: it cannot be made or written to.
         """
         self._plan, self._watcher, self._command_began = plan, watcher, command_began
+        self._metrics = metrics
         self.log = RunLog(directory, dump(plan.spec), manifest(plan))
         self.processes_log = directory / "processes.log"
         self.progress = ProgramProgress("loading", len(plan.devices))
@@ -98,8 +105,10 @@ class ProgramRecords:
             )
 
     def show_progress(self) -> None:
-        """Show the progress to watchers."""
+        """Show the progress to watchers and metrics."""
         self._watcher.progress(self.progress)
+        if self._metrics:
+            self._metrics.progress(self.progress, self.log.struck)
 
     def begin(self, when: float) -> None:
         """Note that the programs begin, at a moment of CLOCK_MONOTONIC."""
@@ -189,6 +198,8 @@ class ProgramRecords:
                 return
             self._written += 1
             wire = self.ingress.wire_bytes(row["host_time"])
+            if self._metrics:
+                self._metrics.measured(row, wire)
             self.log.evaluation(
                 row | {"payload_bytes": None, "message_bytes": None, "wire_bytes": wire}
             )
@@ -272,6 +283,8 @@ class ProgramRecords:
         if self.reason:
             self.note("error", self.reason)
         log.close(self.ended, self.reason, summary)
+        if self._metrics:
+            self._metrics.ended(self.ended)
         return summary
 
     def _own_measure(self) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from testbed.messages.programs import (
     StartProgram,
 )
 from testbed.messages.requests import BuildNetwork, KillDevice, LoadRoles, StartRole, StopTraffic
+from testbed.metrics.live_programs import LivePrograms
 from testbed.nodes.confinement import HOME
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.programs.faults import Gone, ProgramFaults
@@ -73,7 +74,12 @@ class ProgramRun:
     """Carries one plan of programs out; to be used once."""
 
     def __init__(
-        self, plan: ProgramPlan, directory: Path, watcher: Watcher, host_seconds: float
+        self,
+        plan: ProgramPlan,
+        directory: Path,
+        watcher: Watcher,
+        host_seconds: float,
+        metrics: LivePrograms | None = None,
     ) -> None:
         """Prepare; nothing is started.
 
@@ -81,7 +87,9 @@ class ProgramRun:
             directory: the run directory to make.
             watcher: is called with progress and events.
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
+            metrics: receives the run's state, if metrics are exported.
         """
+        self._metrics = metrics
         self._plan, self._directory = plan, directory
         self._watcher, self._command_began = watcher, host_seconds
         self._loaded = self._built = False
@@ -117,7 +125,11 @@ class ProgramRun:
         """
         try:
             self._records = ProgramRecords(
-                self._plan, self._directory, self._watcher, self._command_began
+                self._plan,
+                self._directory,
+                self._watcher,
+                self._command_began,
+                self._metrics,
             )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error

@@ -1,0 +1,88 @@
+"""The state of a run of programs under way; a ``testbed.metrics.exporter.Source``.
+
+Of programs only what the testbed sees from outside is known: how many run, the wire bytes into the
+server, what they measure, and the faults.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from testbed.ended import Ended
+from testbed.metrics.state import Evaluation, RunState
+from testbed.planning.program_plan import ProgramPlan
+from testbed.results.reading.quality import Quality
+from testbed.runs.device_classes import device_classes
+from testbed.runs.watching import ProgramProgress
+
+_PHASES = {"loading": "loading", "programs": "training", "finishing": "finishing"}
+
+
+class LivePrograms:
+    """One run of programs under way.
+
+    Attributes:
+        lock: of the state.
+    """
+
+    def __init__(self, plan: ProgramPlan, execution: str) -> None:
+        """Make the state of a planned run.
+
+        Args:
+            execution: the name of the execution's directory.
+        """
+        self.lock = threading.Lock()
+        spec, own = plan.spec, plan.spec.measure
+        named = [spec.devices.classes[i].name for i in plan.class_of]
+        workers = spec.devices.workers
+        self._state = RunState(
+            run=f"{spec.name}/{execution}",
+            algorithm=plan.label,
+            info={
+                "dataset": "none",
+                "model": "none",
+                "engine": spec.engine,
+                "clock": spec.clock,
+                "runtime": spec.devices.runtime,
+                "seed": str(spec.seed),
+                "workers": str(workers),
+            },
+            target=None,
+            classes=device_classes({}, spec.seed, workers, named),
+            worker_names=tuple(name for name in plan.devices if name.startswith("worker-")),
+            ingress={"wire": 0},
+            measure=Quality(own.name, own.unit, own.better) if own and own.name else None,
+        )
+
+    def read(self) -> RunState:
+        """Return the present state; the caller holds the lock."""
+        return self._state
+
+    def progress(self, progress: ProgramProgress, struck: Mapping[str, int]) -> None:
+        """Take in how far the run is, and the number of devices that each kind of fault has struck."""
+        with self.lock:
+            state = self._state
+            state.phase = _PHASES[progress.phase]
+            state.ingress = {"wire": progress.wire_bytes}
+            state.programs = {name: running for name, (running, _) in progress.running.items()}
+            state.struck |= struck
+            state.training_seconds = progress.seconds
+
+    def measured(self, row: Mapping[str, Any], wire_bytes: int) -> None:
+        """Take in a measurement: ``iteration``, ``accuracy`` in percent, ``loss`` and ``measured``."""
+        with self.lock:
+            state = self._state
+            accuracy = None if np.isnan(row["accuracy"]) else row["accuracy"] / 100
+            if state.measure is not None:
+                state.measured, accuracy = row["measured"], None
+            state.updates = int(row["iteration"])
+            ingress = {"wire": wire_bytes}
+            state.evaluation = Evaluation(state.updates, accuracy, row["loss"], ingress)
+
+    def ended(self, ended: Ended) -> None:
+        """Take in how the run has ended."""
+        with self.lock:
+            self._state.phase = ended
+            self._state.programs = dict.fromkeys(self._state.programs, 0)
