@@ -16,6 +16,8 @@ NOT_RUN = {
     "run                          state     engine": "what `testbed top` printed; it differs by run",
     "default via 10.77.0.10 dev eth0": "what `testbed exec` printed; test_exec compares its own",
     "  class phones: profile 4g": "lines of `testbed plan`; test_profiles compares them",
+    "testbed plan flower-at-home.yaml": "commands on the file above; test_program_examples runs Flower",
+    "direction        port      program": "what `testbed traffic` printed; it differs by run",
     "device,time,event": "a file; end_to_end/test_presence has one",
     "network of clusters-adacomp:": "what `testbed plan` printed; cli/test_plan_network compares",
     "network of co-located-adacomp:": "so is this",

@@ -58,6 +58,7 @@ def test_a_metric_without_a_known_value_is_absent() -> None:
     absent = {m.name for m in METRICS if m.name != "testbed_run_info" and not list(m.read(state))}
     assert absent == {
         "testbed_updates_per_second",
+        "testbed_programs_running",
         "testbed_egress_bytes_total",
         "testbed_ingress_packets_total",
         "testbed_ingress_acknowledgements_total",

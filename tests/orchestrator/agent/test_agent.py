@@ -45,8 +45,10 @@ from testbed.messages.requests import (
     ThawDevice,
 )
 from testbed.network.links import CORE, Link, Shape
+from testbed.network.sysctls import OF_ROLES
 from testbed.nodes import control_group, run_names
 from testbed.orchestrator.agent.process import AgentProcess
+from testbed.orchestrator.report_channels import ReportChannels
 from traffic.accounting import account
 from traffic.counters import COUNTS
 
@@ -123,6 +125,7 @@ class Harness:
             "cut_from": [devices[0]],
             "counted": [devices[0]],
             "uncounted": [devices[1]],
+            "sysctls": dict(OF_ROLES),
             "routers": [CORE],
             "links": links,
             "shared": [],
@@ -473,7 +476,7 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
 ) -> None:
     """Orchestrator and agent do not wait for each other at once: 3,000 requests, 1,500 answers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    agent = AgentProcess(tmp_path / "log", ())
+    agent = AgentProcess(tmp_path / "log", (), ReportChannels())
     nodes: dict[str, Any] = {"runtime": "namespaces", "addresses": {}, "read": []}
     agent.ask(LoadRoles({"entry": "sample_roles:load", "arguments": {}}, nodes))
     names = ["server", "evaluator", "worker-0"]
@@ -484,6 +487,7 @@ def test_more_requests_than_fit_into_the_channels_are_answered(
         "cut_from": [names[0]],
         "counted": [names[0]],
         "uncounted": [names[1]],
+        "sysctls": dict(OF_ROLES),
         "routers": [CORE],
         "links": [Link(name, i).to_json() for i, name in enumerate(names)],
         "shared": [],
