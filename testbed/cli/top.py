@@ -192,7 +192,7 @@ def _cells(status: "Status") -> Sequence[str]:
     return (
         status.run.id,
         status.phase,
-        f"{manifest.engine}, {manifest.clock}",
+        f"{'programs' if manifest.programs else manifest.engine}, {manifest.clock}",
         str(manifest.pid),
         updates,
         q.as_decimal(rate, 1 if rate is None or rate < 100 else 0),

@@ -88,6 +88,7 @@ def confine(device: str, shown: Collection[Path], written: Path | None = None) -
         linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _FLAGS, size)
     if written is not None:
         _hide(written, [written / device])
+        linux.make_read_only(str(written))
         linux.make_writable(str(written / device))
     etc_files.cover(etc_files.own(device), Path(_SHARED_MEMORY))
     (Path(_SHARED_MEMORY) / etc_files.HOST_NAME).unlink()

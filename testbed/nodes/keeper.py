@@ -168,6 +168,7 @@ class Keeper:
         if isinstance(request, StartProgram):
             self._start(request)
             return
+        self._look_at_ports()
         self._kill_at, self._patience = time.monotonic() + request.patience, request.patience
         self._signal_all(signal.SIGTERM)
 
@@ -333,6 +334,7 @@ class Keeper:
 
     def _is_ready(self, program: _Program) -> None:
         program.ready = True
+        self._next_ports = 0.0  # it may have opened some
         self._report(ProgramReady(program.request.program))
 
     def _look_if_ready(self, program: _Program, now: float) -> None:

@@ -17,11 +17,11 @@ from testbed.results.reading.growing import GrowingJournal
 from testbed.results.reading.journals import NoRunError, whole
 from testbed.results.reading.quality import Quality
 from testbed.results.reading.run import Run
-from testbed.telemetry.texts import BUILT, DIED, MADE, TRAINING
+from testbed.telemetry.texts import BUILT, DIED, MADE, PROGRAMS, TRAINING
 
 WINDOW = 5.0
 """Seconds of the host's clock over which rates are taken, at least."""
-_PHASES = {MADE: "linking", BUILT: "connecting", TRAINING: "training"}
+_PHASES = {MADE: "linking", BUILT: "connecting", TRAINING: "training", PROGRAMS: "running"}
 """The phase of a run from an event on."""
 _MAKING = "making nodes"
 _SMALL_FILES = ("events.jsonl", "faults.jsonl", "curve.csv")

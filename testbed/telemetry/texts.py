@@ -3,6 +3,7 @@
 MADE = "the nodes are made"
 BUILT = "the network is built"
 TRAINING = "training begins"
+PROGRAMS = "the programs begin"
 REMOVED = "nodes and links are removed, after "
 """Followed by the seconds that the removal took."""
 RESUMED = "resumed from "

@@ -356,6 +356,39 @@ def nobody() -> Iterator[CommandLine]:
         group=NOBODY,
         extra_groups=[],
     )
-    yield command
-    command.close()
-    shutil.rmtree(folder)
+    try:
+        _check_that_this_user_can_run(command)
+        yield command
+    finally:
+        command.close()
+        shutil.rmtree(folder)
+
+
+def _as_nobody(command: CommandLine, code: str) -> str:
+    """Run Python code as the user nobody; return the last line of its errors."""
+    try:
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=command.folder,
+            env=os.environ | {"PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"},
+            capture_output=True,
+            text=True,
+            check=False,
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+        )
+    except PermissionError as error:
+        return str(error)
+    return result.stderr.strip().rpartition("\n")[2]
+
+
+def _check_that_this_user_can_run(nobody: CommandLine) -> None:
+    if problem := _as_nobody(nobody, "import torch, sklearn, pyarrow, testbed"):
+        pytest.skip(f"the interpreter or the code is not readable by every user: {problem}")
+    if problem := _as_nobody(
+        nobody,
+        "import sys; from testbed.doctor.attempts import make_namespaces, try_in_child;"
+        "sys.exit(try_in_child(make_namespaces))",
+    ):
+        pytest.skip(f"ordinary users have no namespaces here: {problem}")

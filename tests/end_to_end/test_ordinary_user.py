@@ -1,15 +1,10 @@
 """A run by the user nobody, who has no privilege, in a user namespace."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from tests.end_to_end.conftest import (
     ENDLESS,
     NOBODY,
-    REPOSITORY,
     SMALL,
     CommandLine,
     assert_one_sentence,
@@ -20,38 +15,7 @@ OTHER = 65533
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
 
-def _as_nobody(command: CommandLine, code: str) -> str:
-    """Run Python code as the user nobody; return the last line of its errors."""
-    try:
-        result = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=command.folder,
-            env=os.environ | {"PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"},
-            capture_output=True,
-            text=True,
-            check=False,
-            user=NOBODY,
-            group=NOBODY,
-            extra_groups=[],
-        )
-    except PermissionError as error:
-        return str(error)
-    return result.stderr.strip().rpartition("\n")[2]
-
-
-def _check_that_this_user_can_run(nobody: CommandLine) -> None:
-    if problem := _as_nobody(nobody, "import torch, sklearn, pyarrow, testbed"):
-        pytest.skip(f"the interpreter or the code is not readable by every user: {problem}")
-    if problem := _as_nobody(
-        nobody,
-        "import sys; from testbed.doctor.attempts import make_namespaces, try_in_child;"
-        "sys.exit(try_in_child(make_namespaces))",
-    ):
-        pytest.skip(f"ordinary users have no namespaces here: {problem}")
-
-
 def test_an_unprivileged_user_can_carry_out_a_run(nobody: CommandLine) -> None:
-    _check_that_this_user_can_run(nobody)
     started = nobody.start_run(SMALL, report=True)
     started.until_training()
     traces = started.traces()
@@ -65,7 +29,6 @@ def test_an_unprivileged_user_can_carry_out_a_run(nobody: CommandLine) -> None:
 
 
 def test_devices_are_entered_by_their_user_and_by_root_only(nobody: CommandLine) -> None:
-    _check_that_this_user_can_run(nobody)
     run = nobody.start_run(ENDLESS)
     run.until_training()
     entering = ("exec", "--run", run.run_directory)

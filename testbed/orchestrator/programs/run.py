@@ -59,7 +59,7 @@ from testbed.programs.instance import Instance
 from testbed.programs.life import Action, End, Life, Start, Tell
 from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.watching import Watcher
-from testbed.telemetry.texts import BUILT, DIED, MADE, REMOVED, TRAINING
+from testbed.telemetry.texts import BUILT, DIED, MADE, PROGRAMS, REMOVED
 
 NODES = "nodes"
 """The folder of a run directory with a folder for each device."""
@@ -262,7 +262,7 @@ class ProgramRun:
             return
         now = time.monotonic()
         self._records.begin(now)
-        self._records.event("info", TRAINING, None)
+        self._records.event("info", PROGRAMS, None)
         self._records.progress.phase = "programs"
         self._records.progress.limit = self._plan.spec.limits.time
         self._faults.begin(now)
