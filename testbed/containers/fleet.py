@@ -35,7 +35,7 @@ MAKER_LABEL = "io.testbed.maker"
 """Label of every container: the pid namespace in which the process id in that name is valid."""
 DEVICE_LABEL = "io.testbed.device"
 PROGRAM_LABEL = "io.testbed.program"
-"""Label of a container that is not a device, but runs a program beside it: the program's name."""
+"""Label of a container that runs a program beside a device, besides the device's labels."""
 FOLDERS = Path("/run")
 """The folder in which runs make theirs: a file system that the engine sees, too."""
 INSIDE = "/run/testbed"
@@ -137,10 +137,18 @@ class Fleet:
     def __getitem__(self, device: str) -> Container:
         return self._containers[device]
 
-    def names(self, device: str) -> dict[str, str]:
+    def name_files(self, device: str) -> dict[str, str]:
         """Return the files by which a device finds names, with their places inside."""
         own = self._names / device
         return self._shared | {str(own / name): f"/etc/{name}" for name in etc_files.own(device)}
+
+    def name(self, device: str) -> str:
+        """Return the name of a device's container."""
+        return f"{self.run}-{device}"
+
+    def labels(self, device: str) -> dict[str, str]:
+        """Return the labels of a device's container."""
+        return {RUN_LABEL: self.run, DEVICE_LABEL: device, MAKER_LABEL: pid_namespace()}
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         """Create and start a container for each device, several at a time.
@@ -176,7 +184,7 @@ class Fleet:
     def _create(self, device: Device) -> Container:
         (self._names / device.name).mkdir()
         etc_files.write(self._names / device.name, etc_files.own(device.name))
-        mounts = self._mounts | self.names(device.name)
+        mounts = self._mounts | self.name_files(device.name)
         limits: dict[str, Any] = {}
         if device.memory is not None:
             limits |= {"mem_limit": device.memory, "memswap_limit": device.memory}
@@ -201,10 +209,10 @@ class Fleet:
             self._image,
             self._command,
             entrypoint=[],
-            name=f"{self.run}-{device.name}",
+            name=self.name(device.name),
             hostname=device.name,
             environment=self._environment,
-            labels=labels(self.run, device.name),
+            labels=self.labels(device.name),
             # Without this the engine sets up an empty network, which is half of the cost of a start.
             network_disabled=True,
             host_config=host,
@@ -316,7 +324,7 @@ class Fleet:
                     processors.limit(int(state["Pid"]), cpus)
 
     def _programs(self, device: str) -> list[dict[str, Any]]:
-        own = [f"{name}={value}" for name, value in labels(self.run, device).items()]
+        own = [f"{name}={value}" for name, value in self.labels(device).items()]
         wanted = {"label": [*own, PROGRAM_LABEL]}
         found: list[dict[str, Any]] = _request(
             lambda _: self._api.containers(all=True, filters=wanted), ""
@@ -363,16 +371,6 @@ class Fleet:
                 elif container["State"] == "created":
                     self._api.remove_container(container["Id"], force=True)
         return found
-
-
-def labels(run: str, device: str, program: str | None = None) -> dict[str, str]:
-    """Return the labels of a container.
-
-    Args:
-        program: the program that it runs beside the device; None for the device itself.
-    """
-    own = {} if program is None else {PROGRAM_LABEL: program}
-    return {RUN_LABEL: run, DEVICE_LABEL: device, MAKER_LABEL: pid_namespace(), **own}
 
 
 def _request(send: Callable[[str], T], container: str) -> T:

@@ -181,10 +181,10 @@ class ProgramNodes(ForkedNodes):
         own = self._fleet[device]
         beside = Beside(
             own.id,
-            self._fleet.run,
-            device,
+            self._fleet.name(device),
+            self._fleet.labels(device),
             self._images,
-            self._fleet.names(device) | self._read,
+            self._fleet.name_files(device) | self._read,
             self._planned[device],
             self._memory[device],
         )

@@ -26,7 +26,7 @@ from docker.types import LogConfig, Mount
 
 from testbed.channel import Channel
 from testbed.containers import engine
-from testbed.containers.fleet import labels
+from testbed.containers.fleet import PROGRAM_LABEL
 from testbed.errors import HostError
 from testbed.messages.programs import StartProgram
 from testbed.nodes import keeper, linux
@@ -52,16 +52,16 @@ class Beside:
 
     Attributes:
         container: the engine's id of it.
-        run: the run's name.
-        device: the device's name.
+        name: its name, with which those of programs begin.
+        labels: its labels, which those of programs have, too.
         images: each program's image.
         mounts: paths of the host, with their paths inside, read-only.
         cpus, memory: the limits of each program; None for all.
     """
 
     container: str
-    run: str
-    device: str
+    name: str
+    labels: Mapping[str, str]
     images: Mapping[str, str]
     mounts: Mapping[str, str]
     cpus: float | None
@@ -153,9 +153,9 @@ def _create(api: docker.APIClient, place: Beside, home: Path, request: StartProg
     made = api.create_container(
         place.images[request.program],
         # Another container of this program may be about to be removed.
-        name=f"{place.run}-{place.device}-{request.program}-{secrets.token_hex(2)}",
+        name=f"{place.name}-{request.program}-{secrets.token_hex(2)}",
         environment=dict(request.environment),
-        labels=labels(place.run, place.device, request.program),
+        labels={**place.labels, PROGRAM_LABEL: request.program},
         host_config=host,
         **own,
     )
@@ -215,10 +215,9 @@ def _try(place: Beside, program: str, command: Sequence[str]) -> int:
     """Run a command in a program's container; return its exit status."""
     try:
         api = engine.connect().api
-        own = [
-            f"{name}={value}" for name, value in labels(place.run, place.device, program).items()
-        ]
-        found = api.containers(filters={"label": own})
+        own = {**place.labels, PROGRAM_LABEL: program}
+        wanted = {"label": [f"{name}={value}" for name, value in own.items()]}
+        found = api.containers(filters=wanted)
         if not found:
             return CANNOT_START
         made = api.exec_create(found[0]["Id"], list(command))
