@@ -170,11 +170,14 @@ class ProgramNodes(ForkedNodes):
         super().__init__(fleet, fork_server)
         self._images, self._read = images, {path: path for path in read}
         self._memory: dict[str, int | None] = {}
+        self._cpus: dict[str, float | None] = {}
+        """The processors that programs may use now, by device."""
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         # Limits are for programs: a device's own container holds the keeper, and waits.
         super().create([Device(one.name) for one in devices], abandoned)
         self._planned = {one.name: one.cpus for one in devices}
+        self._cpus = dict(self._planned)
         self._memory = {one.name: one.memory for one in devices}
 
     def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
@@ -185,7 +188,7 @@ class ProgramNodes(ForkedNodes):
             self._fleet.labels(device),
             self._images,
             self._fleet.name_files(device) | self._read,
-            self._planned[device],
+            self._cpus[device],
             self._memory[device],
         )
         self._fork_server.start(
@@ -211,7 +214,9 @@ class ProgramNodes(ForkedNodes):
         self._fleet.remove_programs(device)
 
     def limit(self, device: str, cpus: float | None) -> None:
-        self._fleet.limit_programs(device, self._planned[device] if cpus is None else cpus)
+        # One that a living keeper starts later has the limit of when that keeper was started.
+        self._cpus[device] = self._planned[device] if cpus is None else cpus
+        self._fleet.limit_programs(device, self._cpus[device])
 
 
 class StartedNodes(_ContainerNodes):
