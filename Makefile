@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SPEC ?= experiments/quickstart.yaml
 RUNTIME ?=
+CHAOS_PROGRAMS ?= 1-3
+EXAMPLES ?=
 CHAOS ?= 1-10
 MIXTURES ?= 1-100
 INPUTS ?= 10000
@@ -15,7 +17,7 @@ ROWS ?=
 FUZZ ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install run agree test lint format bench shards chaos mixtures resumptions kernels links traffic images base-image clean
+.PHONY: help install run agree test lint format bench shards programs chaos-programs chaos mixtures resumptions kernels links traffic images base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -210,6 +212,12 @@ mixtures: install ## simulate random faults that overlap, emulate half of them, 
 
 resumptions: install ## end emulations at random moments, resume them, and compare with the simulator: RESUMPTIONS=1-30
 	$(BIN)/python -m bench.resumptions --seeds $(RESUMPTIONS)
+
+programs: install ## run the examples of programs of users (Flower, torchrun, MPI, Hivemind), each in an environment of its own: EXAMPLES=flower
+	PIP_ARGS='$(PIP_ARGS)' $(BIN)/python -m bench.programs run $(EXAMPLES)
+
+chaos-programs: install ## strike an unmodified Flower with random faults: each run has to end, with agreeing ledgers: CHAOS_PROGRAMS=1-30
+	PIP_ARGS='$(PIP_ARGS)' $(BIN)/python -m bench.programs chaos --seeds $(CHAOS_PROGRAMS)
 
 kernels: install ## boot Debian's kernels in QEMU for the tests that need netem and cgroup v2: KERNELS=backports
 	$(BIN)/python -m kernels test $(KERNELS)

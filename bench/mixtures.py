@@ -45,7 +45,7 @@ from testbed.experiment.spec import Spec
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.ending import incomplete
-from testbed.runs.watching import ProgramProgress, Progress
+from testbed.runs.watching import AnyProgress
 
 SIMULATION_LIMIT = 300.0
 """Seconds that a simulation may take; even on a busy host it needs much less."""
@@ -83,7 +83,7 @@ class Ended:
 class _Unwatched:
     """A watcher that shows nothing."""
 
-    def progress(self, progress: Progress | ProgramProgress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         """Ignore the progress."""
 
     def event(self, level: str, text: str) -> None:

@@ -103,8 +103,14 @@ def of_lines(series: Iterable[Series], setting: Setting) -> list[Needed]:
         for turn, seed in enumerate(setting.seeds):
             run = _of_line(one, seed, runs)
             run = replace(run, title=f"{run.spec.name}/{run.title}")
-            found[turn, place] = Needed(run, one, seed, identity(run.spec))
+            found[turn, place] = Needed(run, one, seed, identity(_algorithm(run)))
     return [found[key] for key in sorted(found)]
+
+
+def _algorithm(run: Wanted) -> Spec:
+    """Return the spec of a run, which is of an algorithm: papers have no programs of users."""
+    assert isinstance(run.spec, Spec)
+    return run.spec
 
 
 def _of_line(series: Series, seed: int, runs: Sequence[Wanted]) -> Wanted:

@@ -170,9 +170,9 @@ def plan(
 
 def schema() -> None:
     """Print the JSON Schema of experiment files, for editors."""
-    from testbed.experiment.load import json_schema
+    from testbed.experiment.load import json_schema_of_any
 
-    typer.echo(json_text(json_schema(), indent=2))
+    typer.echo(json_text(json_schema_of_any(), indent=2))
 
 
 def _print_table(execution: "Execution") -> None:

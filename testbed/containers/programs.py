@@ -30,8 +30,9 @@ from testbed.containers.fleet import PROGRAM_LABEL
 from testbed.errors import HostError
 from testbed.messages.programs import StartProgram
 from testbed.nodes import keeper, linux
+from testbed.nodes.confinement import HOME
 from testbed.nodes.fork_server import Role
-from testbed.nodes.keeper import CANNOT_START, HOME
+from testbed.nodes.keeper import CANNOT_START
 
 HOME_INSIDE = "/home/device"
 """The home of a device's programs, as these see it.
@@ -88,7 +89,7 @@ def keep(role: Mapping[str, Any], reports: Channel) -> int:
             return _try(place, request.program, check)
         return _end_as(_carry_out(place, home, request))
 
-    return keeper.keep(role, reports, become)
+    return keeper.keep({**role, "home": str(home)}, reports, become)
 
 
 def _carry_out(place: Beside, home: Path, request: StartProgram) -> int:

@@ -11,7 +11,7 @@ from rich.text import Text
 from testbed.display.streams import tell, terminal
 from testbed.display.words import describe, share_done
 from testbed.quantities import as_duration
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress
 
 PLAIN_PERIOD = 5.0
 """Seconds between two lines in a pipe."""
@@ -27,7 +27,7 @@ class Screen(Protocol):
     def count(self, *, completed: bool) -> None:
         """Count a run that has ended."""
 
-    def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
+    def show(self, running: Sequence[tuple[str, AnyProgress | None]], left: float | None) -> None:
         """Show how far all runs are: titles and progress of those going on, seconds left for all."""
 
     def say(self, text: str) -> None:
@@ -53,7 +53,7 @@ class Counted:
         self.done += 1
         self.failed += not completed
 
-    def share(self, running: Sequence[tuple[str, Progress | None]]) -> float:
+    def share(self, running: Sequence[tuple[str, AnyProgress | None]]) -> float:
         """Return the share of all runs that is done, from 0 to 1."""
         whole = self.done + sum(share_done(at) for _, at in running if at is not None)
         return whole / max(self._count, 1)
@@ -76,7 +76,7 @@ class QuietRuns(Counted):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
+    def show(self, running: Sequence[tuple[str, AnyProgress | None]], left: float | None) -> None:
         """Show nothing."""
 
     def say(self, text: str) -> None:
@@ -106,7 +106,7 @@ class ManyRuns(Counted):
         if self._live:
             self._live.stop()
 
-    def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
+    def show(self, running: Sequence[tuple[str, AnyProgress | None]], left: float | None) -> None:
         """Show how far all runs are, if the last picture was long enough ago.
 
         Args:

@@ -12,7 +12,7 @@ from testbed.display.many import Counted
 from testbed.display.streams import tell
 from testbed.display.words import describe, share_done, title
 from testbed.planning.linked_plan import LinkedPlan
-from testbed.runs.watching import ProgramProgress, Progress
+from testbed.runs.watching import AnyProgress
 
 PERIOD = 0.25
 """Seconds between two pictures; each is a message to the browser."""
@@ -80,7 +80,7 @@ class NotebookDisplay:
         """Show the last progress, which stays in the notebook."""
         self._show()
 
-    def progress(self, progress: Progress | ProgramProgress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         """Show the progress of the run, if the last picture was long enough ago."""
         self._last = Picture(self._title, share_done(progress), describe(progress))
         if self._output.due:
@@ -123,7 +123,7 @@ class NotebookRuns(Counted):
         """Show how far all came, which stays in the notebook."""
         self._output.put(Pictures((Picture(self.title, self.share(()), self.words(None)),)))
 
-    def show(self, running: Sequence[tuple[str, Progress | None]], left: float | None) -> None:
+    def show(self, running: Sequence[tuple[str, AnyProgress | None]], left: float | None) -> None:
         """Show how far all runs are, if the last picture was long enough ago."""
         if not self._output.due:
             return

@@ -9,7 +9,7 @@ from rich.text import Text
 from testbed.display.streams import tell, terminal
 from testbed.display.words import describe, share_done, title
 from testbed.planning.linked_plan import LinkedPlan
-from testbed.runs.watching import ProgramProgress, Progress
+from testbed.runs.watching import AnyProgress
 
 PLAIN_PERIOD = 5.0
 """Seconds between two lines in a pipe; a new phase is shown at once."""
@@ -36,7 +36,7 @@ class TerminalDisplay:
         if self._live:
             self._live.stop()
 
-    def progress(self, progress: Progress | ProgramProgress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         """Show the progress of the run, if the last display was long enough ago."""
         now = time.monotonic()
         if self._live:
@@ -54,7 +54,7 @@ class TerminalDisplay:
         else:
             tell(f"{self._title}: {level}: {text}")
 
-    def _picture(self, progress: Progress | ProgramProgress) -> Table:
+    def _picture(self, progress: AnyProgress) -> Table:
         table = Table.grid(padding=(0, 1))
         done = round(24 * share_done(progress))
         bar = Text("━" * done, style="green") + Text("━" * (24 - done), style="bright_black")

@@ -4,7 +4,7 @@ import math
 
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.quantities import as_bytes, as_duration, as_number
-from testbed.runs.watching import ProgramProgress, Progress
+from testbed.runs.watching import AnyProgress, ProgramProgress, Progress
 
 _PHASES = {
     "loading": "loading libraries and data",
@@ -25,7 +25,7 @@ def title(plan: LinkedPlan, number: int, count: int) -> str:
     return plan.label if count == 1 else f"{plan.label} ({number}/{count})"
 
 
-def share_done(progress: Progress | ProgramProgress) -> float:
+def share_done(progress: AnyProgress) -> float:
     """Return the share of the phase that is done, from 0 to 1, as a bar shows it.
 
     Of programs it is the share of the run's time limit.
@@ -50,7 +50,7 @@ def _measured(progress: Progress) -> str:
     return f"accuracy {progress.accuracy:.2f} %"
 
 
-def describe(progress: Progress | ProgramProgress) -> str:
+def describe(progress: AnyProgress) -> str:
     """Return a line about a run's progress."""
     if isinstance(progress, ProgramProgress):
         return _describe_programs(progress)

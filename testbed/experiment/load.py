@@ -6,10 +6,11 @@ the file's line or the command-line option that it came from.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
 
 from testbed.errors import SpecError
 from testbed.experiment import overrides as command_line
@@ -156,13 +157,38 @@ def _leave_out_nothings(spec: Spec, data: dict[str, Any]) -> None:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of experiment files, short forms included, for editors."""
+    """Return the JSON Schema of experiment files of algorithms, short forms included."""
     schema = Spec.model_json_schema()
+    _require_names(schema)
+    return {"$schema": _DIALECT, **schema}
+
+
+def json_schema_of_any() -> dict[str, Any]:
+    """Return the JSON Schema of experiment files of algorithms or of programs, for editors."""
+    kinds: list[tuple[type[BaseModel], Literal["validation"]]] = [
+        (Spec, "validation"),
+        (ProgramsSpec, "validation"),
+    ]
+    _, schema = models_json_schema(kinds)
+    _require_names(schema)
+    return {
+        "$schema": _DIALECT,
+        "if": {"required": ["programs"]},
+        "then": {"$ref": "#/$defs/ProgramsSpec"},
+        "else": {"$ref": "#/$defs/Spec"},
+        **schema,
+    }
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def _require_names(schema: dict[str, Any]) -> None:
+    """Require an algorithm's name: without it, its options would match other algorithms."""
     for definition in schema["$defs"].values():
         name = definition.get("properties", {}).get("name", {})
-        if "const" in name:  # without it an algorithm's options would match other algorithms
+        if "const" in name:
             definition["required"] = ["name", *definition.get("required", [])]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 class _Dumper(yaml.SafeDumper):

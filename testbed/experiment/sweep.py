@@ -17,14 +17,16 @@ from testbed.errors import SpecError
 from testbed.experiment import load
 from testbed.experiment import overrides as replacing
 from testbed.experiment.document import Document
+from testbed.experiment.load import AnySpec
 from testbed.experiment.overrides import Override
 from testbed.experiment.problems import did_you_mean
+from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.experiment.sections.sweep import SweepSpec
 from testbed.experiment.spec import Spec
 
 Values: TypeAlias = Mapping[str, Any]
 """The value of each swept key in one combination, as written in the file."""
-_Replaced: TypeAlias = tuple[Any, list[Override], Spec]
+_Replaced: TypeAlias = tuple[Any, list[Override], AnySpec]
 """A file's data with other values, the overrides that gave them, and the spec of these data."""
 
 
@@ -33,7 +35,7 @@ class Point:
     """One combination of values, and the experiment that has them."""
 
     values: Values
-    spec: Spec
+    spec: AnySpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,7 @@ def parse_sweep(
     def with_(data: Any, before: list[Override], new: Sequence[str | Override]) -> _Replaced:
         changed, replaced = replacing.apply(data, new)
         every = [*before, *replaced]
-        spec = load.check(path, document, changed, every, folders)
-        return changed, every, load.of_algorithms(spec, path)
+        return changed, every, load.check(path, document, changed, every, folders)
 
     points: list[Point] = []
     for combination in product(*keys.values()):
@@ -111,7 +112,7 @@ def parse_sweep(
         swept = [_override(path, document, key, value) for key, value in values.items()]
         try:
             changed, every, spec = with_(rest, applied, swept)
-            if more := scaled(spec):
+            if isinstance(spec, Spec) and (more := scaled(spec)):
                 _, _, spec = with_(changed, every, more)
         except SpecError as error:
             # The first combination's error is most likely that of all.
@@ -190,8 +191,11 @@ def describe(values: Values) -> str:
     return ", ".join(f"{key} {text_of(value)}" for key, value in values.items())
 
 
-def by_algorithm(spec: Spec) -> Iterator[tuple[str, str, Spec]]:
+def by_algorithm(spec: AnySpec) -> Iterator[tuple[str, str, AnySpec]]:
     """Yield the runs of a spec: a name that no swept option changes, the label, the run's spec."""
+    if isinstance(spec, ProgramsSpec):
+        yield spec.run_label, spec.run_label, spec
+        return
     taken: set[str] = set()
     for options, (label, run) in zip(spec.algorithms, spec.runs().items(), strict=True):
         name = base = options.label or options.name

@@ -18,7 +18,7 @@ from testbed.library.results import Run, Runs, open_runs
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.plan import plan
 from testbed.runs.ending import incomplete
-from testbed.runs.watching import ProgramProgress, Progress, Watcher
+from testbed.runs.watching import AnyProgress, Watcher
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec
@@ -106,7 +106,7 @@ def in_main_thread() -> None:
 class _Quiet(Watcher):
     """A watcher that shows nothing."""
 
-    def progress(self, progress: Progress | ProgramProgress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         """Show nothing."""
 
     def event(self, level: str, text: str) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from testbed.nodes import etc_files, linux
 
+HOME = "home"
+"""The folder of a device that is the home and working folder of programs."""
 _TMP, _SHARED_MEMORY = Path("/tmp"), "/dev/shm"
 _HIDDEN = ("/root", "/run", "/var/tmp", "/sys/fs/cgroup")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -76,8 +78,9 @@ def confine(device: str, shown: Collection[Path], written: Path | None = None) -
 
     Args:
         shown: as for ``seclude``.
-        written: one of ``shown``, in which each device has a folder by its name: this device sees its
-            own there, in which it may write, and no other. None for devices that write nothing.
+        written: one of ``shown``, in which each device has a folder by its name, with ``HOME`` in it:
+            this device sees its own there, in which it may write, and no other. Its home is at
+            ``written / HOME`` as well: at the same path in all devices. None if they write nothing.
     """
     here = Path.cwd()
     size = _SIZE if written is None else _SIZE_OF_PROGRAMS
@@ -87,15 +90,25 @@ def confine(device: str, shown: Collection[Path], written: Path | None = None) -
     else:
         linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _FLAGS, size)
     if written is not None:
-        _hide(written, [written / device])
-        linux.make_read_only(str(written))
-        linux.make_writable(str(written / device))
+        _show_own(written, device)
     etc_files.cover(etc_files.own(device), Path(_SHARED_MEMORY))
     (Path(_SHARED_MEMORY) / etc_files.HOST_NAME).unlink()
     linux.mount_proc()
     linux.make_read_only("/proc")
     _enter(here)
     linux.give_up_capabilities()
+
+
+def _show_own(written: Path, device: str) -> None:
+    """Let a device see its own folder and home of a folder of all, and write to these only."""
+    own, home = written / device, written / HOME
+    with _built(written) as building:
+        for source, place in ((own, building / device), (own / HOME, building / HOME)):
+            place.mkdir()
+            linux.mount(str(source), str(place), "", linux.MS_BIND)
+    linux.make_read_only(str(written))
+    linux.make_writable(str(own))
+    linux.make_writable(str(home))
 
 
 def _enter(here: Path) -> None:

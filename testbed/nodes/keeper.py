@@ -42,8 +42,6 @@ from testbed.nodes.fork_server import Role
 from testbed.nodes.listening import Listener, listeners, sockets_of
 from testbed.nodes.program_output import Followed, ProgramOutput, values_of_json, values_of_match
 
-HOME = "home"
-"""The folder of a device that is its programs' home and working folder."""
 MARK = "TESTBED_PROGRAM"
 """The environment variable by which a process is told to belong to a program."""
 _LOOK_PERIOD = 0.1
@@ -83,11 +81,13 @@ def keep(role: Mapping[str, Any], reports: Channel, become: Become = execute) ->
     """Keep the programs of a device until the orchestrator has them end; return the exit status.
 
     Args:
-        role: ``folder``, the device's own; ``output``, the bytes of output that are kept of a program.
+        role: ``folder``, the device's own; ``home``, where it sees its home; ``output``, the bytes of
+            output that are kept of a program.
         reports: the channel on which requests come and reports go.
         become: starts a program in a child of this process.
     """
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the orchestrator is gone
+        os.chdir(role["home"])
         Keeper(Path(role["folder"]), int(role["output"]), reports, become).serve()
     return 0
 
@@ -123,7 +123,7 @@ class _Program:
 
 
 class Keeper:
-    """Keeps the programs of one device."""
+    """Keeps the programs of one device, in this process's working folder."""
 
     def __init__(self, folder: Path, output: int, channel: Channel, become: Become) -> None:
         self._folder, self._limit, self._channel = folder, output, channel
@@ -134,7 +134,6 @@ class Keeper:
         self._kill_at: float | None = None
         self._patience = 0.0
         self._next_ports = 0.0
-        os.chdir(folder / HOME)
 
     def serve(self) -> None:
         """Serve until all programs have ended after ``EndPrograms``, or the channel has ended."""

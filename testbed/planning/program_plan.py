@@ -172,16 +172,16 @@ class ProgramPlan:
         """Return every program on every device.
 
         Args:
-            home: the folder with a folder for each device.
+            home: the home of programs, at the same path in all devices but containers.
             run: the run's id, for programs to see.
         """
         return tuple(
-            self._instance(program, device, index, home / device, run)
+            self._instance(program, device, index, home, run)
             for program in self.spec.programs
             for index, device in enumerate(self.places(program))
         )
 
-    def _instance(self, program: str, device: str, index: int, folder: Path, run: str) -> Instance:
+    def _instance(self, program: str, device: str, index: int, home: Path, run: str) -> Instance:
         spec, section = self.spec, self.spec.programs[program]
         values = {
             "name": device,
@@ -200,7 +200,7 @@ class ProgramPlan:
             # What a program says, and what is measured of it, must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
             **{key: filled(value, values) for key, value in given.items()},
-            "HOME": HOME_INSIDE if contained else str(folder / "home"),
+            "HOME": HOME_INSIDE if contained else str(home),
             "TESTBED_PROGRAM": program,
             **own,
         }

@@ -1,7 +1,8 @@
 """The life of a run's programs: which are started, and again, and when the run ends.
 
 A program is *ready* when each of its instances is ready or has ended with status 0; instances on
-devices that are not there are not waited for. It starts when all programs in its `after` are ready.
+devices that are not there are not waited for. It starts when all programs in its `after` are ready,
+and all in theirs, which matters when a device comes back.
 
 A program that ends is started again as systemd does it: with `on-failure` after a status other than 0,
 0.1 seconds later, at most five times in ten seconds. A device that was killed and comes back starts its
@@ -100,6 +101,7 @@ class Life:
             limit: seconds after ``begin`` at which the run ends.
         """
         self._rules, self._limit = rules, limit
+        self._before = {name: _all_before(name, rules) for name in rules}
         self._instances = {(one.program, one.device): one for one in instances}
         self._states = {key: _State() for key in self._instances}
         self._there: set[str] = set()
@@ -235,7 +237,7 @@ class Life:
         for key, state in self._states.items():
             program, device = key
             waits = state.running or state.status is not None or device not in self._there
-            if not waits and all(map(self._is_ready, self._rules[program].after)):
+            if not waits and all(map(self._is_ready, self._before[program])):
                 yield from self._start(key, now)
 
     def _start(self, key: tuple[str, str], now: float) -> Iterator[Action]:
@@ -295,6 +297,17 @@ class Life:
         if not self._over:
             self._over = True
             yield End(ended, reason)
+
+
+def _all_before(program: str, rules: Mapping[str, Rules]) -> frozenset[str]:
+    """Return the programs that must be ready before another, directly or not."""
+    found: set[str] = set()
+    left = list(rules[program].after)
+    while left:
+        if (name := left.pop()) not in found:
+            found.add(name)
+            left += rules[name].after
+    return frozenset(found)
 
 
 def _told(status: int, lines: Sequence[str]) -> str:

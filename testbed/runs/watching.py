@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from testbed.training.settings import Settings
 
@@ -98,6 +98,9 @@ class ProgramProgress:
     lost: int = 0
 
 
+AnyProgress: TypeAlias = Progress | ProgramProgress
+
+
 def progress_of(settings: Settings) -> Progress:
     """Return the progress of a run that begins."""
     measure = settings.training.measure
@@ -113,7 +116,7 @@ def progress_of(settings: Settings) -> Progress:
 class Watcher(Protocol):
     """Receives the progress and the events of a run, to show them to a person."""
 
-    def progress(self, progress: Progress | ProgramProgress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         """Show the run's progress; called a few times per second."""
 
     def event(self, level: str, text: str) -> None:

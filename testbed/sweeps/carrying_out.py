@@ -9,7 +9,7 @@ from testbed import execution
 from testbed.ended import is_complete, is_kept
 from testbed.errors import TestbedError
 from testbed.experiment import load
-from testbed.planning.plan import plan
+from testbed.planning.plans import plans_of
 from testbed.results.reading.records import State, Summary
 from testbed.results.reading.run import Run
 from testbed.runs.ending import LateSignalError
@@ -73,9 +73,9 @@ def _job(spec_text: str, directory: Path) -> Job | Summary:
         run = Run.load(directory)
         if is_kept(run.ended):
             return run.summary
-        if not is_complete(run.ended):
+        if not is_complete(run.ended) and not run.manifest.programs:
             return left([run], whole=False)[0]
-    if directory.exists():  # it was disturbed, or was killed before it had written anything
+    if directory.exists():  # it was disturbed, is of programs, or was killed before it had written
         shutil.rmtree(directory)
-    (one,) = plan(load.parse(spec_text, directory / "spec.yaml"))
+    (one,) = plans_of(load.parse_any(spec_text, directory / "spec.yaml"))
     return Job(one)

@@ -17,9 +17,10 @@ import psutil
 from testbed import execution
 from testbed.display.many import Screen
 from testbed.errors import RunError, SpecError
-from testbed.experiment.load import dump
+from testbed.experiment.load import AnySpec, dump
 from testbed.experiment.spec import Spec
-from testbed.planning.plan import Plan, plan
+from testbed.planning.plan import Plan
+from testbed.planning.plans import AnyPlan, plans_of
 from testbed.quantities import as_duration, as_number
 from testbed.sweeps import estimate
 from testbed.sweeps.cluster import Cluster
@@ -98,14 +99,15 @@ def carry_out_missing(
 
 
 @contextlib.contextmanager
-def _processes(specs: Sequence[Spec], size: int, means: Means) -> Iterator[Pool | Cluster]:
+def _processes(specs: Sequence[AnySpec], size: int, means: Means) -> Iterator[Pool | Cluster]:
     """Yield what carries out runs: processes of this host, or a cluster that has been checked."""
     if means.ray is None:
         with Pool(size) as pool:
             yield pool
         return
     with Cluster(means.ray, _memory(specs)) as cluster:
-        short = Job("comparing the nodes", dump(estimate.short(specs[0])), Path("compared"))
+        first = _of_algorithms(specs)[0]  # a cluster has no others
+        short = Job("comparing the nodes", dump(estimate.short(first)), Path("compared"))
         with means.screen("comparing the nodes", 1) as screen:
             cluster.check(short, Shown(screen, {}, 1), means.say)
         yield cluster
@@ -143,20 +145,27 @@ def _foresee(
     """
     caught = None
     with tempfile.TemporaryDirectory(prefix="testbed-speed-") as folder:
-        jobs = estimate.measuring([one.spec for one in missing], Path(folder), known)
+        specs = _of_algorithms([one.spec for one in missing])
+        jobs = estimate.measuring(specs, Path(folder), known)
         if jobs:
             with means.screen("measuring", len(jobs)) as screen:
                 caught = pool.carry_out(list(jobs.values()), Shown(screen, {}, pool.size))
     speeds = {**known, **estimate.speeds(jobs)}
-    found = ((one, speeds.get(estimate.kind(one.spec))) for one in missing)
-    return caught, {one.directory: speed.seconds(one.spec) for one, speed in found if speed}
+    expected: dict[Path, float] = {}
+    for one in missing:
+        if isinstance(one.spec, Spec) and (speed := speeds.get(estimate.kind(one.spec))):
+            expected[one.directory] = speed.seconds(one.spec)
+    return caught, expected
 
 
 def _check(missing: Sequence[Wanted], folder: Path, size: int) -> None:
     """Check the host and the data once, before any run is started."""
-    different: dict[object, Plan] = {}
+    different: dict[object, AnyPlan] = {}
     for one in missing:
-        (planned,) = plan(one.spec)
+        (planned,) = plans_of(one.spec)
+        if not isinstance(planned, Plan):
+            different[one.directory] = planned
+            continue
         settings = planned.settings
         data = (settings.data.chosen.key, settings.data.train_images, str(settings.data.partition))
         key = (one.spec.engine, *data, planned.computing, settings.training.batch_size)
@@ -165,7 +174,7 @@ def _check(missing: Sequence[Wanted], folder: Path, size: int) -> None:
         execution.check([planned] * size, folder)
 
 
-def _at_once(specs: Sequence[Spec], means: Means) -> int:
+def _at_once(specs: Sequence[AnySpec], means: Means) -> int:
     """Return the number of runs at a time: an emulation takes the host, a simulation a core."""
     emulated = any(spec.engine == "emulation" for spec in specs)
     if emulated and means.ray is not None:
@@ -179,10 +188,15 @@ def _at_once(specs: Sequence[Spec], means: Means) -> int:
     return min(means.at_once or len(os.sched_getaffinity(0)), len(specs), room)
 
 
-def _memory(specs: Sequence[Spec]) -> int:
+def _memory(specs: Sequence[AnySpec]) -> int:
     """Return the bytes that the largest of the runs takes."""
     largest = max(specs, key=lambda spec: spec.devices.workers)
-    return max(one.memory for one in plan(largest))
+    return max(one.memory for one in plans_of(largest))
+
+
+def _of_algorithms(specs: Sequence[AnySpec]) -> list[Spec]:
+    """Return the specs of algorithms: how long programs of users take is not known."""
+    return [one for one in specs if isinstance(one, Spec)]
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from typing import Protocol
 from testbed.ended import Ended
 from testbed.planning.node_plan import ONE_THREAD
 from testbed.runs.ending import signals
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress, ProgramProgress, Progress
 from testbed.sweeps.carrying_out import Result
 
 PERIOD = 0.5
@@ -43,7 +43,7 @@ class Job:
     title: str
     spec: str
     directory: Path
-    progress: Progress | None = None
+    progress: AnyProgress | None = None
     result: Result | None = None
 
 
@@ -165,6 +165,8 @@ class Pool:
             assert worker.job is not None
             if "progress" in message:
                 worker.job.progress = Progress(**message["progress"])
+            elif "of_programs" in message:
+                worker.job.progress = ProgramProgress(**message["of_programs"])
             elif "event" in message:
                 display.event(worker.job, **message["event"])
             else:

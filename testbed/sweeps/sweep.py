@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.ended import STATES, Ended, is_complete, is_kept
+from testbed.experiment.spec import Spec
 from testbed.experiment.sweep import Sweep
 from testbed.quantities import as_number
 from testbed.results.reading.run import Run
@@ -90,7 +91,9 @@ def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = Tr
     done = CarriedOut()
     if missing:
         known = estimate.of_runs(
-            (one.spec, complete[one.directory]) for one in runs if one.directory in complete
+            (one.spec, complete[one.directory])
+            for one in runs
+            if one.directory in complete and isinstance(one.spec, Spec)
         )
         done = carry_out_missing(sweep.name, missing, folder, means, known)
     swept = Swept(folder, tuple(runs), failed=done.failed, caught=done.caught)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.code_digest import package_digest
-from testbed.experiment.load import dump
-from testbed.experiment.spec import Spec
+from testbed.experiment.load import AnySpec, dump
 from testbed.experiment.sweep import Sweep, Values, by_algorithm, describe, text_of
 
 FOLDER = "sweep"
@@ -24,14 +23,14 @@ class Wanted:
     """A run that has to exist.
 
     Attributes:
-        spec: a resolved spec with one algorithm.
+        spec: a resolved spec of one run.
         algorithm: the algorithm's name in tables and figures, the same for all values of its options.
         points: the combinations that it serves; several if a swept key has no effect on it.
         directory: its run directory.
         title: the name that is shown.
     """
 
-    spec: Spec
+    spec: AnySpec
     algorithm: str
     points: tuple[Values, ...]
     directory: Path
@@ -40,7 +39,7 @@ class Wanted:
     @property
     def label(self) -> str:
         """The algorithm's label."""
-        (label,) = self.spec.runs()
+        ((_, label, _),) = by_algorithm(self.spec)
         return label
 
 

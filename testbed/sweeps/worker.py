@@ -1,10 +1,11 @@
 """A process that carries out runs, one after the other, as the pool asks for them.
 
 ``python -m testbed.sweeps.worker`` reads a job from each line of standard input (``spec``,
-``directory``) and writes messages to standard output, one JSON object per line: ``progress`` (the
-fields of ``Progress``), ``event`` (level and text) and, at the end of a run, ``result`` (the fields of
-``Result``). It ends when standard input does. On SIGTERM the run that is going on ends and leaves its
-directory in order. If no process reads its messages, the pool's has died, and it ends likewise.
+``directory``) and writes messages to standard output, one JSON object per line: ``progress`` or
+``of_programs`` (the fields of ``Progress`` or of ``ProgramProgress``), ``event`` (level and text) and,
+at the end of a run, ``result`` (the fields of ``Result``). It ends when standard input does. On SIGTERM
+the run that is going on ends and leaves its directory in order. If no process reads its messages, the
+pool's has died, and it ends likewise.
 """
 
 import json
@@ -16,12 +17,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from testbed.runs.watching import ProgramProgress, Progress
+from testbed.runs.watching import AnyProgress, ProgramProgress
 from testbed.sweeps.carrying_out import carry_out
 
 PERIOD = 0.5
 """Seconds between two messages of progress."""
-SENT = tuple(one.name for one in fields(Progress) if not one.name.startswith("_"))
 
 
 class Reporter:
@@ -30,12 +30,14 @@ class Reporter:
     def __init__(self) -> None:
         self._last = 0.0
 
-    def progress(self, progress: Progress | ProgramProgress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         """Write the progress if ``PERIOD`` has passed."""
         now = time.monotonic()
         if now - self._last >= PERIOD:
             self._last = now
-            send({"progress": {name: getattr(progress, name) for name in SENT}})
+            names = [one.name for one in fields(progress) if not one.name.startswith("_")]
+            kind = "of_programs" if isinstance(progress, ProgramProgress) else "progress"
+            send({kind: {name: getattr(progress, name) for name in names}})
 
     def event(self, level: str, text: str) -> None:
         """Write an event."""

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testbed.experiment.load import load
+from testbed.experiment.load import load_any
 from testbed.experiment.sweep import load_sweep
-from testbed.planning.plan import plan
+from testbed.planning.plans import plans_of
 from tests.docs.blocks import Block, blocks
 
 AROUND = {
@@ -19,6 +19,8 @@ AROUND = {
     "devices": {"workers": 200},
 }
 """The experiment file around a block that is a part of one; the block's keys replace these."""
+AROUND_PROGRAMS = {"name": "block", "devices": {"workers": 20}}
+"""The same of a block with programs."""
 OF_OWN_ALGORITHMS = "experiments/four-shapes.yaml"
 """The file that ``test_python_blocks`` runs, where its algorithms exist."""
 
@@ -34,14 +36,18 @@ def test_a_block_is_an_experiment_file_or_a_part_of_one(block: Block, tmp_path: 
         (tmp_path / name).write_text("3\n17\n1200\n", encoding="utf-8")
     # As text: reading and writing it would hide a key that is given twice or a typing error.
     own = yaml.safe_load(block.text)
-    rest = {key: value for key, value in AROUND.items() if key not in own}
+    around = AROUND_PROGRAMS if "programs" in own else AROUND
+    rest = {key: value for key, value in around.items() if key not in own}
+    for name in ("app", "flwr"):
+        (tmp_path / name).mkdir()
     path = tmp_path / "block.yaml"
     path.write_text(
         block.text + (yaml.safe_dump(rest, sort_keys=False) if rest else ""), encoding="utf-8"
     )
     if "sweep" in own:
         for point in load_sweep(path).points:
-            assert plan(point.spec)
+            assert plans_of(point.spec)
         return
-    plans = plan(load(path))
-    assert len(plans) == len(own.get("algorithms", AROUND["algorithms"]))
+    plans = plans_of(load_any(path))
+    runs = 1 if "programs" in own else len(own.get("algorithms", AROUND["algorithms"]))
+    assert len(plans) == runs

@@ -129,7 +129,7 @@ except socket.gaierror:
 assert os.getcwd() == os.environ["HOME"] and list(Path(".").iterdir()) == []
 Path("mine").write_text("x"); Path("/tmp/mine").write_text("x")
 assert not Path("/tmp/other").exists()
-for place in ("/etc/passwd", "../../other", "/"):
+for place in ("/etc/passwd", "../other", "/"):
     try:
         (Path(place) / "no" if place == "/" else Path(place)).open("a")
         raise SystemExit(f"{place} can be written")

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
 from testbed.containers.image import default_image
 from testbed.errors import SpecError
-from testbed.experiment.load import dump, load, load_any, load_any_resolved
+from testbed.experiment.load import dump, json_schema_of_any, load, load_any, load_any_resolved
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.planning import program_nodes
 from testbed.planning.program_plan import plan_programs
@@ -147,3 +148,12 @@ def test_what_is_wrong_with_a_file_is_said_in_a_sentence(
     told = str(error.value)
     assert sentence in told
     assert told.count("\n") == 0, told
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_fits_the_schema(path: Path) -> None:
+    validator = jsonschema.Draft202012Validator(json_schema_of_any())
+    data = yaml.safe_load(path.read_text().replace("\n    on:", "\n    'on':"))
+    validator.validate(data)
+    data["programs"]["superfluous"] = {"on": "server", "run": "x", "nr": 1}
+    assert not validator.is_valid(data)

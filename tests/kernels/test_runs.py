@@ -157,3 +157,48 @@ def test_doctor_finds_everything_that_runs_need(command: CommandLine) -> None:
         assert found[what]["state"] == "ok", found[what]
     assert found["control groups"]["found"] == "v2, writable"
     assert found["packet capture"]["state"] == "ok"
+
+
+FETCHING: dict[str, Any] = {
+    "name": "fetching",
+    "programs": {
+        "web": {"on": "server", "run": "python3 -m http.server 8000", "ready": {"tcp": 8000}},
+        "fetch": {
+            "on": "workers",
+            "after": "web",
+            "ends": "run",
+            "run": 'python3 -c "import time, urllib.request as u\n'
+            "for i in range(20):\n"
+            " u.urlopen('http://server:8000/big').read(); time.sleep(0.2)\"",
+        },
+    },
+    "files": ["big"],
+    "devices": {"workers": 3},
+    "network": {"uplink": "5mbit", "downlink": "20mbit", "delay": "20ms", "loss": "1%"},
+    "faults": [
+        {
+            "who": {"devices": ["worker-0"]},
+            "when": {"time": "3s"},
+            "how": "freeze",
+            "lasting": "3s",
+        },
+        {"who": {"devices": ["worker-1"]}, "when": {"time": "4s"}, "how": "kill", "lasting": "2s"},
+    ],
+    "limits": {"time": "10min"},
+}
+
+
+def test_bytes_of_programs_agree_where_frames_are_lost_and_devices_die(
+    command: CommandLine, measured: Measured
+) -> None:
+    (command.folder / "big").write_bytes(os.urandom(100_000))
+    started = command.start_run(FETCHING)
+    assert started.wait(LIMIT) == 0, started.said
+    summary = started.record("summary")
+    assert summary["traffic"]["reconciled"] is True, summary["traffic"]["differences"]
+    told = command.do("traffic", "latest", "--runs", command.out, "--json")
+    (counted,) = json.loads(told.stdout)
+    again = sum(one["retransmitted_bytes"] for one in counted["ports"])
+    sent = sum(one["stream_bytes"] for one in counted["ports"] if one["direction"] == "egress")
+    assert again > 0 and sent > 3 * 20 * 100_000
+    measured("bytes of programs sent again", "1 % loss", f"{again:,} of {sent:,}")

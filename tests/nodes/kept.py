@@ -8,6 +8,7 @@ import sys
 
 from testbed.channel import Channel
 from testbed.nodes import keeper, linux
+from testbed.nodes.confinement import HOME
 from testbed.nodes.user_namespace import enter_user_namespace
 
 
@@ -22,7 +23,7 @@ def main() -> int:
         return os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     linux.mount_proc()
-    role = {"folder": folder, "output": int(output)}
+    role = {"folder": folder, "home": f"{folder}/{HOME}", "output": int(output)}
     os._exit(keeper.keep(role, Channel.from_descriptor(int(channel))))
 
 

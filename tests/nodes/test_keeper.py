@@ -24,7 +24,8 @@ from testbed.messages.programs import (
     ProgramWarned,
     StartProgram,
 )
-from testbed.nodes.keeper import HOME, MARK
+from testbed.nodes.confinement import HOME
+from testbed.nodes.keeper import MARK
 from tests.needs import why_no_namespaces
 
 pytestmark = pytest.mark.skipif(bool(why_no_namespaces()), reason=why_no_namespaces())

@@ -231,6 +231,19 @@ def test_a_device_that_comes_back_starts_its_programs_again() -> None:
     assert run.started[before:] == ["node on worker-0"]  # what had ended stays so
 
 
+def test_programs_of_a_device_that_comes_back_start_in_their_order() -> None:
+    run = told(SERVED, PLACES)
+    run.ready("server", "server")
+    for device in PLACES["client"]:
+        run.ready("client", device)
+    run.take(run.life.device_gone("server", for_good=False))
+    before = len(run.started)
+    run.take(run.life.device_there("server", 5.0))
+    assert run.started[before:] == ["server on server"]  # the job waits, though clients are ready
+    run.ready("server", "server")
+    assert run.started[before + 1 :] == ["job on server"]
+
+
 def test_a_restart_that_is_due_ends_with_its_device() -> None:
     run = told({"a": Rules(restart="always"), "b": Rules()}, {"a": ["worker-0"], "b": ["server"]})
     run.ended("a", "worker-0", 1)

@@ -9,6 +9,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
+    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -107,7 +108,14 @@ class NetworkSpec(Section):
         "record them with the requested values (default; wall clock only); false: measure nothing.",
     )
 
-    sysctls: Annotated[dict[SysctlName, str], BeforeValidator(_as_texts)] | None = Field(
+    sysctls: (
+        Annotated[
+            dict[SysctlName, str],
+            BeforeValidator(_as_texts),
+            WithJsonSchema({"type": "object", "propertyNames": {"pattern": "^(tcp|udp)_"}}),
+        ]
+        | None
+    ) = Field(
         default=None,
         description="Settings of TCP in every device, by their names below net.ipv4. Default (null): "
         "for algorithms tcp_rmem, tcp_wmem and tcp_slow_start_after_idle, as docs/links.md "

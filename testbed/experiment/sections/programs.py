@@ -9,6 +9,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
@@ -24,6 +25,8 @@ from testbed.network.links import CORE
 
 SERVER, WORKERS = "server", "workers"
 """The names of the server's machine, and of all workers together, in `on`."""
+HOME = "home"
+"""The name of the folder beside those of devices, which no device can have."""
 
 
 def _texts(value: object) -> object:
@@ -62,7 +65,10 @@ Existing: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(existin
 """A path, relative to the experiment file's folder, of something that is there."""
 Pattern: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_check_pattern)]
 """A regular expression, searched for in each line."""
-Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+_TEXTS: dict[str, Any] = {
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+}
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_TEXTS)]
 
 
 class OnDevices(Section):
@@ -98,6 +104,19 @@ OnSpec: TypeAlias = Annotated[
     OnDevices | OnClass,
     ChosenByKey("must be server, workers, a list of devices, or `{class: NAME}`"),
     BeforeValidator(_places),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *_TEXTS["anyOf"],
+                {
+                    "type": "object",
+                    "properties": {"class": {"type": "string"}},
+                    "required": ["class"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
 ]
 """The devices on which a program runs."""
 
@@ -317,6 +336,6 @@ class NodeSpec(SharedLinkSpec):
     @classmethod
     def _check_name(cls, name: str) -> str:
         check_name(name, "a node")
-        if may_be_a_device(name) or name in (CORE, WORKERS) or "_" in name:
+        if may_be_a_device(name) or name in (CORE, WORKERS, HOME) or "_" in name:
             raise ValueError(f"'{name}' is a name of the testbed's own, or has '_': use another")
         return name

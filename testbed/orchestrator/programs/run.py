@@ -47,7 +47,7 @@ from testbed.messages.programs import (
     StartProgram,
 )
 from testbed.messages.requests import BuildNetwork, KillDevice, LoadRoles, StartRole, StopTraffic
-from testbed.nodes.keeper import HOME
+from testbed.nodes.confinement import HOME
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.programs.faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.keepers import Keepers
@@ -124,7 +124,7 @@ class ProgramRun:
         # From here until the end is written, a signal only asks the run to end.
         home = (self._directory / NODES).absolute()
         run = "/".join(self._directory.absolute().parts[-3:])
-        instances = self._plan.instances(home, run)
+        instances = self._plan.instances(home / HOME, run)
         self._life = Life(self._plan.life_rules, instances, self._plan.spec.limits.time)
         self._faults = ProgramFaults(
             self._plan,
@@ -277,8 +277,12 @@ class ProgramRun:
         self._follow(self._life.begin(there, now))
 
     def _start_keeper(self, device: str) -> None:
-        folder = (self._directory / NODES / device).absolute()
-        role = {"folder": str(folder), "output": self._plan.spec.limits.output}
+        nodes = (self._directory / NODES).absolute()
+        role = {
+            "folder": str(nodes / device),
+            "home": str(nodes / HOME),
+            "output": self._plan.spec.limits.output,
+        }
         self._keeping.add(device)
         self._killed.discard(device)
         self._agent.ask(StartRole(device, role))
