@@ -20,6 +20,7 @@ def as_json(plan: ProgramPlan) -> dict[str, Any]:
             name: {
                 "devices": list(plan.places(name)),
                 "run": section.run,
+                **({"image": plan.images[name]} if plan.containers else {}),
                 "after": list(section.after),
                 "restart": section.restart,
                 "ends_run": section.ends == "run",
@@ -58,7 +59,7 @@ def describe(plan: ProgramPlan) -> list[str]:
         f"{as_duration(spec.limits.time)}, seed {spec.seed}",
         "programs, in the order in which they may start:",
         *(f"  {name:<{width}}  {_program(plan, name)}" for name in _in_order(plan)),
-        "it makes these devices, each in namespaces of its own:",
+        f"it makes these devices, {_nodes(plan)}:",
         f"  {CORE:<{width}}  routes between the links below",
         *(
             f"  {name:<{width}}  {plan.address(name)}  {_link(plan.network.link(name))}"
@@ -70,6 +71,18 @@ def describe(plan: ProgramPlan) -> list[str]:
         *(f"{name} = {value}" for name, value in plan.sysctls.items()),
         f"{plan.open_files} open files; the memory that programs need is not known",
     ]
+
+
+def _nodes(plan: ProgramPlan) -> str:
+    if not plan.containers:
+        return "each in namespaces of its own"
+    limits = [
+        f"{key} {value}"
+        for key, value in plan.spec.devices.model_dump(mode="json").items()
+        if key in ("cpus", "memory") and value is not None
+    ]
+    ours = f"each a Docker container of {plan.image}, with one more for each program"
+    return f"{ours}; each program has {' and '.join(limits)}" if limits else ours
 
 
 def _link(link: Link) -> str:
@@ -92,7 +105,8 @@ def _program(plan: ProgramPlan, name: str) -> str:
     where = places[0] if len(places) == 1 else f"{places[0]} to {places[-1]}"
     after = f", after {', '.join(section.after)}" if section.after else ""
     again = "" if section.restart == "never" else f", started again {section.restart}"
-    return f"on {where}{after}{again}: {section.run}"
+    image = f", image {plan.images[name]}" if plan.containers else ""
+    return f"on {where}{after}{again}{image}: {section.run or 'what the image starts'}"
 
 
 def _in_order(plan: ProgramPlan) -> list[str]:

@@ -101,8 +101,13 @@ def explain(error: Exception) -> str:
         if "no space left" in text:
             return f"the Docker engine's disk is full ({text}): {_FREE_SPACE}"
         return f"the Docker engine refuses the request: {text}"
+    return lost(_cause(error))
+
+
+def lost(why: str) -> str:
+    """Return the message that the engine, which has answered before, answers no more."""
     return (
-        f"the Docker engine at {address()} no longer answers ({_cause(error)}): see its log "
+        f"the Docker engine at {address()} no longer answers ({why}): see its log "
         "(journalctl -u docker), restart it, and run `testbed clean`"
     )
 

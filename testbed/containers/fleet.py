@@ -15,15 +15,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import LogConfig, Mount
 
-from testbed.containers import engine, out_of_memory
+from testbed.containers import engine, out_of_memory, processors
 from testbed.errors import HostError
 from testbed.nodes import etc_files
 from testbed.nodes.interface import Device
@@ -33,6 +34,8 @@ RUN_LABEL = "io.testbed.run"
 MAKER_LABEL = "io.testbed.maker"
 """Label of every container: the pid namespace in which the process id in that name is valid."""
 DEVICE_LABEL = "io.testbed.device"
+PROGRAM_LABEL = "io.testbed.program"
+"""Label of a container that runs a program beside a device, besides the device's labels."""
 FOLDERS = Path("/run")
 """The folder in which runs make theirs: a file system that the engine sees, too."""
 INSIDE = "/run/testbed"
@@ -42,7 +45,21 @@ TAKE_DOWN_TIMEOUT = 60.0
 """Seconds that the engine has to remove a run's containers."""
 FREEZE_TIMEOUT = 20.0
 """Seconds that the engine has to freeze a container."""
+STARTING_TIMEOUT = 2.0
+"""Seconds in which a container that was created is started, or is not any more."""
 _WAITS = ["/bin/cat", f"{INSIDE}/{LIFELINE}"]
+_REAPS = f"env --ignore-signal=CHLD cat {INSIDE}/{LIFELINE}"
+REAPING = [
+    "/bin/sh",
+    "-c",
+    f"env --ignore-signal=CHLD true && exec {_REAPS}; exec {' '.join(_WAITS)}",
+]
+"""A first process that waits for the run's end, too, and where possible clears away what has ended.
+
+It becomes the parent of what programs leave in the background. The kernel clears that away for a
+parent that ignores SIGCHLD, and of the programs ``env`` only that of coreutils can have it ignored.
+"""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +78,12 @@ class Container:
 
 
 class Fleet:
-    """The containers of a run, which it makes, freezes and removes."""
+    """The containers of a run, which it makes, freezes and removes.
+
+    Attributes:
+        run: the run's name.
+        folder: the run's folder, which its containers see as ``INSIDE``.
+    """
 
     def __init__(
         self,
@@ -85,7 +107,7 @@ class Fleet:
             environment: environment variables of the command.
         """
         self._api = client.api
-        self._run = run
+        self.run = run
         self._image = image
         self._command = list(command or _WAITS)
         self._environment = dict(environment or {})
@@ -100,7 +122,8 @@ class Fleet:
         self.folder.chmod(0o755)
         self._mounts = {str(self.folder): INSIDE} | dict(mounts or {})
         shared = etc_files.write(private, files)
-        self._mounts |= {str(path): place for place, path in shared.items()}
+        self._shared = {str(path): place for place, path in shared.items()}
+        self._mounts |= self._shared
         self._names = private / "names"
         self._names.mkdir()
         os.mkfifo(self.folder / LIFELINE)
@@ -113,6 +136,19 @@ class Fleet:
 
     def __getitem__(self, device: str) -> Container:
         return self._containers[device]
+
+    def name_files(self, device: str) -> dict[str, str]:
+        """Return the files by which a device finds names, with their places inside."""
+        own = self._names / device
+        return self._shared | {str(own / name): f"/etc/{name}" for name in etc_files.own(device)}
+
+    def name(self, device: str) -> str:
+        """Return the name of a device's container."""
+        return f"{self.run}-{device}"
+
+    def labels(self, device: str) -> dict[str, str]:
+        """Return the labels of a device's container."""
+        return {RUN_LABEL: self.run, DEVICE_LABEL: device, MAKER_LABEL: pid_namespace()}
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         """Create and start a container for each device, several at a time.
@@ -146,10 +182,9 @@ class Fleet:
                     future.cancel()
 
     def _create(self, device: Device) -> Container:
-        own = self._names / device.name
-        own.mkdir()
-        files = etc_files.write(own, etc_files.own(device.name))
-        mounts = self._mounts | {str(path): place for place, path in files.items()}
+        (self._names / device.name).mkdir()
+        etc_files.write(self._names / device.name, etc_files.own(device.name))
+        mounts = self._mounts | self.name_files(device.name)
         limits: dict[str, Any] = {}
         if device.memory is not None:
             limits |= {"mem_limit": device.memory, "memswap_limit": device.memory}
@@ -174,14 +209,10 @@ class Fleet:
             self._image,
             self._command,
             entrypoint=[],
-            name=f"{self._run}-{device.name}",
+            name=self.name(device.name),
             hostname=device.name,
             environment=self._environment,
-            labels={
-                RUN_LABEL: self._run,
-                DEVICE_LABEL: device.name,
-                MAKER_LABEL: pid_namespace(),
-            },
+            labels=self.labels(device.name),
             # Without this the engine sets up an empty network, which is half of the cost of a start.
             network_disabled=True,
             host_config=host,
@@ -195,6 +226,10 @@ class Fleet:
         return Container(container, first, network)
 
     def freeze(self, device: str) -> None:
+        """Pause a container."""
+        self._pause(self._containers[device].id)
+
+    def _pause(self, container: str) -> None:
         """Pause a container.
 
         On a busy host the engine gives up while processes are still being frozen; on another request
@@ -203,7 +238,7 @@ class Fleet:
         deadline = time.monotonic() + FREEZE_TIMEOUT
         while True:
             try:
-                self._request(self._api.pause, device)
+                _request(self._api.pause, container)
                 return
             except APIError as error:
                 if "unable to freeze" not in str(error) or time.monotonic() > deadline:
@@ -213,12 +248,12 @@ class Fleet:
     def thaw(self, device: str) -> None:
         """Unpause a container; one that is not paused just goes on."""
         with contextlib.suppress(APIError):
-            self._request(self._api.unpause, device)
+            _request(self._api.unpause, self._containers[device].id)
 
     def kill(self, device: str) -> None:
         """Kill a container, paused or not, if it has not ended already."""
         with contextlib.suppress(APIError):
-            self._request(self._api.kill, device)
+            _request(self._api.kill, self._containers[device].id)
 
     def ran_out_of_memory(self, device: str) -> int | None:
         """Find out if the kernel killed a process of a device for using too much memory.
@@ -245,13 +280,56 @@ class Fleet:
         except (DockerException, requests.RequestException):
             return None  # the next request to the engine reports that it does not answer
 
-    def _request(self, send: Callable[[str], None], device: str) -> None:
-        try:
-            send(self._containers[device].id)
-        except APIError:
-            raise
-        except (DockerException, requests.RequestException, OSError) as error:
-            raise HostError(engine.explain(error)) from error
+    # -- programs beside a device
+
+    def freeze_programs(self, device: str) -> None:
+        """Pause the containers of a device's programs; the device, which starts them, is paused.
+
+        One that the engine was about to start when the device was paused is waited for.
+        """
+        deadline = time.monotonic() + STARTING_TIMEOUT
+        while True:
+            states = {one["Id"]: one["State"] for one in self._programs(device)}
+            for container, state in states.items():
+                if state == "running":
+                    with contextlib.suppress(APIError):  # it has just ended
+                        self._pause(container)
+            if not {"created", "running"} & set(states.values()) or time.monotonic() > deadline:
+                return
+            time.sleep(0.05)
+
+    def thaw_programs(self, device: str) -> None:
+        """Unpause the containers of a device's programs."""
+        for one in self._programs(device):
+            if one["State"] == "paused":
+                with contextlib.suppress(APIError):
+                    _request(self._api.unpause, one["Id"])
+
+    def remove_programs(self, device: str) -> None:
+        """Kill and remove the containers of a device's programs."""
+        for one in self._programs(device):
+            with contextlib.suppress(APIError):  # the engine is removing it already
+                _request(partial(self._api.remove_container, force=True, v=True), one["Id"])
+
+    def limit_programs(self, device: str, cpus: float | None) -> None:
+        """Limit the processors of each program that runs on a device; None for all.
+
+        Raises:
+            HostError: they cannot be limited.
+        """
+        for one in self._programs(device):
+            with contextlib.suppress(APIError):
+                state = _request(self._api.inspect_container, one["Id"])["State"]
+                if state["Pid"]:
+                    processors.limit(int(state["Pid"]), cpus)
+
+    def _programs(self, device: str) -> list[dict[str, Any]]:
+        own = [f"{name}={value}" for name, value in self.labels(device).items()]
+        wanted = {"label": [*own, PROGRAM_LABEL]}
+        found: list[dict[str, Any]] = _request(
+            lambda _: self._api.containers(all=True, filters=wanted), ""
+        )
+        return found
 
     def take_down(self) -> str | None:
         """End every container and wait until the engine has removed it.
@@ -264,7 +342,7 @@ class Fleet:
             left = self._remove()
         except (DockerException, requests.RequestException, OSError) as error:
             return engine.explain(error)
-        shutil.rmtree(FOLDERS / self._run, ignore_errors=True)
+        shutil.rmtree(FOLDERS / self.run, ignore_errors=True)
         return f"{left} containers could not be removed: run `testbed clean`" if left else None
 
     def _remove(self) -> int:
@@ -282,7 +360,7 @@ class Fleet:
 
     def _left(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._api.containers(
-            all=True, filters={"label": f"{RUN_LABEL}={self._run}"}
+            all=True, filters={"label": f"{RUN_LABEL}={self.run}"}
         )
         # A paused container does not notice that its lifeline is closed; one that was only created
         # has none yet.
@@ -293,6 +371,21 @@ class Fleet:
                 elif container["State"] == "created":
                     self._api.remove_container(container["Id"], force=True)
         return found
+
+
+def _request(send: Callable[[str], T], container: str) -> T:
+    """Send the engine a request about a container; return its answer.
+
+    Raises:
+        APIError: it refuses.
+        HostError: it does not answer.
+    """
+    try:
+        return send(container)
+    except APIError:
+        raise
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise HostError(engine.explain(error)) from error
 
 
 def pid_namespace() -> str:

@@ -4,13 +4,14 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from testbed.channel import Channel
 from testbed.containers import engine, processors
-from testbed.containers.fleet import Fleet
+from testbed.containers.fleet import REAPING, Fleet
 from testbed.containers.gate import Gate
+from testbed.containers.programs import Beside
 from testbed.messages.events import NodeEvent, ProcessExited, ProcessStarted
 from testbed.nodes import entry_point, etc_files, run_names
 from testbed.nodes.forking import ForkServer
@@ -23,19 +24,22 @@ def container_nodes(
     """Make the nodes of a run, which have no containers yet.
 
     Args:
-        chosen: ``launch``, ``image`` (its id), ``mounts``, ``environment`` and ``addresses`` of the
-            run's plan.
+        chosen: ``launch``, ``image``, ``addresses`` and, by ``launch``, further parts of the run's
+            plan: ``mounts`` and ``environment``, or ``images`` of the programs and what they ``read``.
         load: what roles load: ``entry``, ``entry_inside``, ``shared`` and ``arguments``.
 
     Raises:
         HostError: there is no usable engine.
     """
     files = etc_files.shared(chosen["addresses"])
-    if chosen["launch"] == "fork":
+    if chosen["launch"] in ("fork", "beside"):
         # Forked first: it must not inherit anything that is made below.
         fork_server = ForkServer(load, not_theirs, apart=False)
-        fleet = Fleet(engine.connect(), run_names.new(), chosen["image"], files)
-        return ForkedNodes(fleet, fork_server)
+        client, run = engine.connect(), run_names.new()
+        if chosen["launch"] == "fork":
+            return ForkedNodes(Fleet(client, run, chosen["image"], files), fork_server)
+        fleet = Fleet(client, run, chosen["image"], files, command=REAPING)
+        return ProgramNodes(fleet, fork_server, chosen["images"], chosen["read"])
     fleet = Fleet(
         engine.connect(),
         run_names.new(),
@@ -145,6 +149,74 @@ class ForkedNodes(_ContainerNodes):
     def take_down(self) -> str | None:
         self._fork_server.end()
         return self._fleet.take_down()
+
+
+class ProgramNodes(ForkedNodes):
+    """Nodes whose role is a keeper, beside which each program is a container of its own."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        fork_server: ForkServer,
+        images: Mapping[str, str],
+        read: Sequence[str],
+    ) -> None:
+        """Make nodes without containers.
+
+        Args:
+            images: of the programs, by their names.
+            read: paths of the host's files that programs read.
+        """
+        super().__init__(fleet, fork_server)
+        self._images, self._read = images, {path: path for path in read}
+        self._memory: dict[str, int | None] = {}
+        self._cpus: dict[str, float | None] = {}
+        """The processors that programs may use now, by device."""
+
+    def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
+        # Limits are for programs: a device's own container holds the keeper, and waits.
+        super().create([Device(one.name) for one in devices], abandoned)
+        self._planned = {one.name: one.cpus for one in devices}
+        self._cpus = dict(self._planned)
+        self._memory = {one.name: one.memory for one in devices}
+
+    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+        own = self._fleet[device]
+        beside = Beside(
+            own.id,
+            self._fleet.name(device),
+            self._fleet.labels(device),
+            self._images,
+            self._fleet.name_files(device) | self._read,
+            self._cpus[device],
+            self._memory[device],
+        )
+        self._fork_server.start(
+            device, {**role, "beside": asdict(beside)}, [report], container=own.first, beside=True
+        )
+
+    def events(self) -> Iterator[NodeEvent]:
+        for event in super().events():
+            if isinstance(event, ProcessExited):  # its programs do not go on without a keeper
+                self._fleet.remove_programs(event.device)
+            yield event
+
+    def freeze(self, device: str) -> None:
+        super().freeze(device)  # first, so that no program is started any more
+        self._fleet.freeze_programs(device)
+
+    def thaw(self, device: str) -> None:
+        self._fleet.thaw_programs(device)
+        super().thaw(device)
+
+    def kill(self, device: str) -> None:
+        super().kill(device)
+        self._fleet.remove_programs(device)
+
+    def limit(self, device: str, cpus: float | None) -> None:
+        # One that a living keeper starts later has the limit of when that keeper was started.
+        self._cpus[device] = self._planned[device] if cpus is None else cpus
+        self._fleet.limit_programs(device, self._cpus[device])
 
 
 class StartedNodes(_ContainerNodes):

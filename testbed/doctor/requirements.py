@@ -68,9 +68,8 @@ def _of_nodes(plans: Sequence[AnyPlan]) -> Iterator[HostError]:
     if problem:
         yield HostError(f"this host cannot make namespaces: {problem}")
         return  # the rest is looked for in namespaces
-    of_roles = [plan for plan in plans if isinstance(plan, Plan)]
-    if of_roles and of_roles[0].spec.devices.runtime == "docker":
-        yield from _raised_by(containers.check, of_roles)
+    if plans[0].spec.devices.runtime == "docker":
+        yield from _raised_by(containers.check, plans)
     yield from _raised_by(_check_links, plans)
     yield from _raised_by(_check_faults, plans)
     yield from _raised_by(_check_capture, plans)

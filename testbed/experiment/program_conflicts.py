@@ -32,7 +32,6 @@ _OF_ALGORITHMS = (
     "allocation",
     "placement",
     "launch",
-    "image",
     "hardware",
     "suspect_after",
 )
@@ -48,7 +47,7 @@ def conflicts(spec: ProgramContents) -> list[Conflict]:
         *_measure(spec),
         *_devices(spec),
         *_faults(spec),
-        *spec.devices.conflicts(),
+        *spec.devices.conflicts(loads_torch=False),
         *of_links(spec),
         *of_shared_links(spec),
         *of_rate_traces(spec),
@@ -80,7 +79,8 @@ def _programs(spec: ProgramContents) -> Iterator[Conflict]:
         if not _NAME.fullmatch(name):
             yield at, "a program's name has up to 64 letters, digits, '-' and '_'"
         yield from (((*at, "on", *path), text) for path, text in _place(spec, program.on, devices))
-        if text := _command_problem(program.run):
+        yield from (((*at, key), text) for key, text in _kind(spec, program))
+        if program.run is not None and (text := _command_problem(program.run)):
             yield (*at, "run"), text
         for key, value in {**spec.environment, **program.environment}.items():
             if key.startswith("TESTBED_") or not key or "=" in key:
@@ -97,6 +97,18 @@ def _programs(spec: ProgramContents) -> Iterator[Conflict]:
             if other not in spec.programs:
                 hint = did_you_mean(other, spec.programs)
                 yield (*at, "after", i), f"there is no program '{other}'{hint}"
+
+
+def _kind(spec: ProgramContents, program: ProgramSpec) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a program's image, or with having none."""
+    containers = spec.devices.runtime == "docker"
+    if program.image is not None and not containers:
+        yield "image", "only containers have it: take it out, or use `runtime: docker`"
+    elif program.run is None and program.image is None:
+        or_image = ", or an `image` that starts by itself" if containers else ""
+        yield "run", f"is missing: give it a command{or_image}"
+    if program.python is not None and containers:
+        yield "python", "a container has the Python of its image: take it out"
 
 
 def _place(spec: ProgramContents, on: OnSpec, devices: tuple[str, ...]) -> Iterator[Conflict]:
@@ -168,9 +180,6 @@ def _devices(spec: ProgramContents) -> Iterator[Conflict]:
     for key in _OF_ALGORITHMS:
         if key in given and getattr(spec.devices, key) is not None:
             yield ("devices", key), "programs have no use for it: take it out"
-    if spec.devices.runtime == "docker":
-        text = "programs do not run in containers yet: use `runtime: namespaces`"
-        yield ("devices", "runtime"), text
     for i, one in enumerate(spec.devices.classes):
         for key in ("compute", "waiting", "hardware", "weight"):
             if getattr(one, key, None) is not None:

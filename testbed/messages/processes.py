@@ -21,11 +21,14 @@ class ForkRole:
 
     Attributes:
         container: the first process of the container to enter; None for a node made of namespaces.
+        beside: True for a process beside the container's own: it sees the host's files, and keeps
+            its user, and shares with them processes, network and control groups.
     """
 
     device: str
     role: Mapping[str, Any]
     container: int | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ which the engine loads and which are no properties of the container.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from testbed.nodes import linux
@@ -34,6 +34,31 @@ def enter(first: int) -> None:
     Raises:
         OSError: the container has ended, or this process is not root.
     """
+    user, group = _share(first, _NAMESPACES)
+    os.chdir("/")
+    linux.give_up_privileges(user, group)
+
+
+def join(first: int) -> None:
+    """Share processes, network and control groups with a container, and see the host's files.
+
+    This process stays who it is, and the container's cannot look into it.
+
+    Args:
+        first: as for ``enter``, in the same circumstances.
+
+    Raises:
+        OSError: the container has ended, or this process is not root.
+    """
+    _share(first, ("net",))
+    linux.unshare(linux.CLONE_NEWNS)
+    linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    linux.mount_proc()
+    linux.hide_own_proc()
+
+
+def _share(first: int, namespaces: Iterable[str]) -> tuple[int, int]:
+    """Enter control groups and namespaces of process ``first``; return its user and group."""
     # A process that has taken the id of one that ended is not found through a descriptor.
     opened = os.open(f"/proc/{first}", os.O_RDONLY | os.O_CLOEXEC)
     process = Path(f"/proc/self/fd/{opened}")
@@ -41,17 +66,16 @@ def enter(first: int) -> None:
         raise ProcessLookupError(f"process {first} is not the container's")
     user, group = (_ids(process, which) for which in ("Uid", "Gid"))
     handles = {
-        name: os.open(process / "ns" / name, os.O_RDONLY | os.O_CLOEXEC) for name in _NAMESPACES
+        name: os.open(process / "ns" / name, os.O_RDONLY | os.O_CLOEXEC) for name in namespaces
     }
     groups = list(control_groups(process))
     os.close(opened)
     for members in groups:
         members.write_text("0")
-    for name, kind in _NAMESPACES.items():
-        linux.setns(handles[name], kind)
-        os.close(handles[name])
-    os.chdir("/")
-    linux.give_up_privileges(user, group)
+    for name, handle in handles.items():
+        linux.setns(handle, _NAMESPACES[name])
+        os.close(handle)
+    return user, group
 
 
 def control_groups(process: int | Path) -> Iterator[Path]:

@@ -252,6 +252,8 @@ def _fork(
             _begin_anew()
             if first is None:
                 _contain(request.device, descriptors[1:], seen)
+            elif request.beside:
+                entering.join(first)
             else:
                 entering.enter(first)
             status = role(request.role, Channel.from_descriptor(descriptors[0]))

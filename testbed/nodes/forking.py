@@ -74,9 +74,10 @@ class ForkServer:
         descriptors: Sequence[int],
         *,
         container: int | None = None,
+        beside: bool = False,
     ) -> None:
-        """Request a process that runs a role; see ``ForkRole`` for the descriptors."""
-        send(self.channel, ForkRole(device, role, container), descriptors)
+        """Request a process that runs a role; see ``ForkRole``."""
+        send(self.channel, ForkRole(device, role, container, beside), descriptors)
 
     def signal(self, device: str, number: int) -> None:
         """Send a signal to a node's process."""

@@ -4,6 +4,10 @@ It starts what the orchestrator asks for, keeps the output, finds out when a pro
 measurements, and reports how each program has ended. Programs are its children, and what they leave in
 the background becomes so: when the keeper is killed, the kernel ends all of them.
 
+Where programs are containers (``testbed.containers.programs``), the keeper is not the first process of
+the device, and its child for each program only starts and watches the container. All else is the same:
+programs and keeper share a network and a pid namespace.
+
 It is one process with one thread and never waits for a program.
 """
 
@@ -14,10 +18,10 @@ import selectors
 import signal
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from testbed.channel import Channel
 from testbed.messages.codec import send
@@ -47,7 +51,13 @@ _ONLY_HERE = 5.0
 """Seconds after which a program that listens on the loopback alone is not waited for any longer."""
 _LEFT_PATIENCE = 1.0
 """Seconds that processes have which a program has left in the background, before they are killed."""
-_CANNOT_START = 127
+CANNOT_START = 127
+"""The exit status of a program that cannot be started, as a shell has it."""
+Become: TypeAlias = Callable[[StartProgram, Sequence[str] | None], int]
+"""Turns a child of the keeper into a program, or into the command that tries whether that is ready.
+
+It returns the exit status, or not at all; what it says goes to its standard output.
+"""
 
 
 def load(_arguments: Mapping[str, Any]) -> Role:
@@ -55,17 +65,30 @@ def load(_arguments: Mapping[str, Any]) -> Role:
     return keep
 
 
-def keep(role: Mapping[str, Any], reports: Channel) -> int:
+def execute(request: StartProgram, check: Sequence[str] | None) -> int:
+    """Execute a program, or the command that tries whether it is ready; see ``Become``."""
+    command = list(request.command if check is None else check)
+    try:
+        os.execvpe(command[0], command, dict(request.environment))
+    except FileNotFoundError:
+        os.write(2, f"there is no program '{command[0]}' here\n".encode())
+    except OSError as error:
+        os.write(2, f"'{command[0]}' cannot be started: {error.strerror}\n".encode())
+    return CANNOT_START
+
+
+def keep(role: Mapping[str, Any], reports: Channel, become: Become = execute) -> int:
     """Keep the programs of a device until the orchestrator has them end; return the exit status.
 
     Args:
         role: ``folder``, the device's own; ``home``, where it sees its home; ``output``, the bytes of
             output that are kept of a program.
         reports: the channel on which requests come and reports go.
+        become: starts a program in a child of this process.
     """
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the orchestrator is gone
         os.chdir(role["home"])
-        Keeper(Path(role["folder"]), int(role["output"]), reports).serve()
+        Keeper(Path(role["folder"]), int(role["output"]), reports, become).serve()
     return 0
 
 
@@ -102,8 +125,9 @@ class _Program:
 class Keeper:
     """Keeps the programs of one device, in this process's working folder."""
 
-    def __init__(self, folder: Path, output: int, channel: Channel) -> None:
+    def __init__(self, folder: Path, output: int, channel: Channel, become: Become) -> None:
         self._folder, self._limit, self._channel = folder, output, channel
+        self._become = become
         self._programs: dict[str, _Program] = {}
         self._selector = selectors.DefaultSelector()
         self._exits = ChildExits()
@@ -152,7 +176,7 @@ class Keeper:
     def _start(self, request: StartProgram) -> None:
         measure = request.measure
         output = ProgramOutput(self._folder / f"{request.program}.log", self._limit)
-        process = self._execute(request.command, request.environment, output.writing, own=output)
+        process = self._fork(request, output.writing)
         output.close_writing()
         program = _Program(
             request,
@@ -168,17 +192,16 @@ class Keeper:
         if not request.ready:
             self._is_ready(program)
 
-    def _execute(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        output: int,
-        own: ProgramOutput | None = None,
-    ) -> int:
-        """Start a process with an output of its own, in a session of its own; return its id."""
+    def _fork(self, request: StartProgram, output: int, check: Sequence[str] | None = None) -> int:
+        """Start a process with an output of its own, in a session of its own; return its id.
+
+        Args:
+            check: the command that tries whether the program is ready; None for the program itself.
+        """
         process = os.fork()
         if process:
             return process
+        status = CANNOT_START
         try:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(output, 1)
@@ -189,15 +212,11 @@ class Keeper:
             for number in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-            os.execvpe(command[0], list(command), dict(environment))
-        except FileNotFoundError:
-            os.write(2, f"there is no program '{command[0]}' here\n".encode())
-        except OSError as error:
-            os.write(2, f"'{command[0]}' cannot be started: {error.strerror}\n".encode())
+            status = self._become(request, check)
         except BaseException:
             traceback.print_exc()
         finally:
-            os._exit(_CANNOT_START)
+            os._exit(status)
 
     # -- what programs say
 
@@ -298,16 +317,17 @@ class Keeper:
                 yield process
 
     def _processes(self) -> list[int]:
-        """Return the device's processes that run, but for the keeper."""
+        """Return the device's processes that run, but for its first one and the keeper."""
+        own = 1, os.getpid()
         return [
             int(name)
             for name in os.listdir("/proc")
-            if name.isdigit() and int(name) != os.getpid() and not _is_zombie(int(name))
+            if name.isdigit() and int(name) not in own and not _is_zombie(int(name))
         ]
 
     def _signal_all(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(-1, number)  # all in this pid namespace but its first process, this one
+            os.kill(-1, number)  # all in this pid namespace but its first process and this one
 
     # -- readiness
 
@@ -324,7 +344,7 @@ class Keeper:
             self._is_ready(program)
         elif "command" in sign and program.checking is None:
             quiet = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-            program.checking = self._execute(sign["command"], program.request.environment, quiet)
+            program.checking = self._fork(program.request, quiet, sign["command"])
             os.close(quiet)
         if not program.ready and now >= program.began + sign["within"]:
             late = late or f"was not ready within {sign['within']:g} s: {_awaited(sign)}"

@@ -1,33 +1,56 @@
 """The agent's view of a plan of programs: the nodes and links to make, as JSON values."""
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.device_names import SERVER_NAME
+from testbed.device_names import SERVER_NAME, SERVER_NUMBER
 from testbed.experiment.program_conflicts import PLACEHOLDERS
 from testbed.planning import probed_links
 from testbed.planning.program_plan import ProgramPlan, filled, shown_paths
 from testbed.programs.instance import Instance
 
-LOAD: Mapping[str, Any] = {"entry": "testbed.nodes.keeper:load", "arguments": {}}
+_KEEPERS = {"namespaces": "testbed.nodes.keeper:load", "docker": "testbed.containers.programs:load"}
 """What the fork server loads: the keeper, and nothing that takes time."""
 
 
+def load(plan: ProgramPlan) -> dict[str, Any]:
+    """Return what the fork server loads, and its arguments."""
+    return {"entry": _KEEPERS[plan.spec.devices.runtime], "arguments": {}}
+
+
 def chosen(plan: ProgramPlan, written: str) -> dict[str, Any]:
-    """Return the nodes' runtime and addresses, and what they read and write.
+    """Return the nodes' runtime and addresses, what they read and write, and for Docker the images.
 
     Args:
         written: the folder with a folder for each device.
     """
     addresses = {device: plan.address(device) for device in plan.devices}
-    return {
-        "runtime": plan.spec.devices.runtime,
-        "addresses": addresses,
-        "read": sorted(set(shown_paths(plan.spec))),
-        "written": written,
+    common = {"runtime": plan.spec.devices.runtime, "addresses": addresses}
+    if plan.spec.devices.runtime == "namespaces":
+        return common | {"read": sorted(set(shown_paths(plan.spec))), "written": written}
+    return common | {
+        "launch": "beside",
+        "image": plan.image,
+        "images": plan.images,
+        "read": list(plan.spec.reads),
     }
+
+
+def _devices(plan: ProgramPlan) -> list[dict[str, Any]]:
+    """Return the name of each node, and the limits of those of workers."""
+    section = plan.spec.devices
+    found: list[dict[str, Any]] = []
+    for name in plan.devices:
+        device: dict[str, Any] = {"name": name}
+        number = plan.numbers.get(name, SERVER_NUMBER)
+        if number != SERVER_NUMBER:
+            own = section.classes[plan.class_of[number]] if plan.class_of else None
+            for key in ("cpus", "memory"):
+                general = getattr(section, key)
+                device[key] = own.of(key, general) if own else general
+        found.append(device)
+    return found
 
 
 def network(plan: ProgramPlan, directory: Path) -> dict[str, Any]:
@@ -37,7 +60,7 @@ def network(plan: ProgramPlan, directory: Path) -> dict[str, Any]:
         directory: the folder for the capture's files.
     """
     return {
-        "devices": [{"name": device} for device in plan.devices],
+        "devices": _devices(plan),
         "captured": [SERVER_NAME],
         "cut_from": [SERVER_NAME],
         "counted": [SERVER_NAME],

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from testbed.containers.image import default_image
+from testbed.containers.programs import HOME_INSIDE
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices
@@ -27,6 +29,8 @@ from testbed.rate_trace import RateTrace
 
 MEMORY_PER_DEVICE = 12 * 2**20
 """Bytes of memory that a device needs before any program runs in it: its keeper and its namespaces."""
+MEMORY_PER_CONTAINER = 20 * 2**20
+"""Bytes that a container needs besides: the engine's process for it, and the keeper's."""
 _LANGUAGE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 
 
@@ -101,14 +105,21 @@ class ProgramPlan:
         return {**OF_PROGRAMS, **self.spec.network.tcp_settings({})}
 
     @property
+    def containers(self) -> int:
+        """The number of containers: one for each device, and for each program there."""
+        if self.spec.devices.runtime != "docker":
+            return 0
+        return len(self.devices) + sum(len(self.places(name)) for name in self.spec.programs)
+
+    @property
     def memory(self) -> int:
         """Bytes of memory that the run needs without what the programs need."""
-        return MEMORY_PER_DEVICE * len(self.devices)
+        return MEMORY_PER_DEVICE * len(self.devices) + MEMORY_PER_CONTAINER * self.containers
 
     @property
     def memory_per_device(self) -> int:
         """Bytes of memory that one device more needs."""
-        return MEMORY_PER_DEVICE
+        return self.memory // len(self.devices)
 
     @property
     def shared_memory(self) -> int:
@@ -123,6 +134,16 @@ class ProgramPlan:
     def address(self, device: str) -> str:
         """Return the address of a device."""
         return self.network.link(device).address
+
+    @property
+    def image(self) -> str:
+        """The image of the devices' containers, and of programs without one of their own."""
+        return self.spec.devices.image or default_image()
+
+    @property
+    def images(self) -> dict[str, str]:
+        """The image of each program's containers."""
+        return {name: one.image or self.image for name, one in self.spec.programs.items()}
 
     @property
     def life_rules(self) -> dict[str, Rules]:
@@ -151,7 +172,7 @@ class ProgramPlan:
         """Return every program on every device.
 
         Args:
-            home: the home of programs, at the same path in all devices.
+            home: the home of programs, at the same path in all devices but containers.
             run: the run's id, for programs to see.
         """
         return tuple(
@@ -173,21 +194,24 @@ class ProgramPlan:
         }
         own = {f"TESTBED_{name.upper()}": value for name, value in values.items()}
         given = {**spec.environment, **section.environment}
+        contained = spec.devices.runtime == "docker"
         environment = {
-            **_LANGUAGE,
+            **({} if contained else _of_host(section.python)),
             # What a program says, and what is measured of it, must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
-            "PATH": search_path(section.python),
-            "USER": "root",
-            "TMPDIR": "/tmp",
-            **({} if section.python is None else {"VIRTUAL_ENV": section.python}),
             **{key: filled(value, values) for key, value in given.items()},
-            "HOME": str(home),
+            "HOME": HOME_INSIDE if contained else str(home),
             "TESTBED_PROGRAM": program,
             **own,
         }
-        command = [filled(word, values) for word in shlex.split(section.run)]
+        command = [filled(word, values) for word in shlex.split(section.run or "")]
         return Instance(program, device, index, command, environment)
+
+
+def _of_host(python: str | None) -> dict[str, str]:
+    """Return the environment that a program has from this host; a container's is its image's."""
+    found = {**_LANGUAGE, "PATH": search_path(python), "USER": "root", "TMPDIR": "/tmp"}
+    return found if python is None else found | {"VIRTUAL_ENV": python}
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -210,7 +234,7 @@ def shown_paths(spec: ProgramsSpec) -> Iterator[str]:
     yield from spec.reads
     for section in spec.programs.values():
         path = search_path(section.python)
-        programs = [shlex.split(section.run)[0]]
+        programs = [shlex.split(section.run)[0]] if section.run else []
         if section.ready is not None and section.ready.command is not None:
             programs.append(shlex.split(section.ready.command)[0])
         for program in (*programs, *(["python"] if section.python else [])):
@@ -260,9 +284,14 @@ def plan_programs(spec: ProgramsSpec) -> list[ProgramPlan]:
 
 
 def missing_program(spec: ProgramsSpec) -> str | None:
-    """Return a sentence on the first program that this host does not have; None if it has all."""
+    """Return a sentence on the first program that this host does not have; None if it has all.
+
+    Those of containers are in their images.
+    """
+    if spec.devices.runtime == "docker":
+        return None
     for name, section in spec.programs.items():
-        program, path = shlex.split(section.run)[0], search_path(section.python)
+        program, path = shlex.split(section.run or "")[0], search_path(section.python)
         if PLACEHOLDER.search(program):
             continue
         copied = [Path(file).name for file in spec.files]

@@ -9,9 +9,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from docker.errors import DockerException
 
 TINY = "tiny:1"
 """An image in which containers can only wait."""
+PYTHON = "python:test"
+"""An image with a shell and Python."""
 LONGEST_SOCKET = 107
 """Bytes of the longest path that a socket may have (sun_path)."""
 
@@ -103,14 +106,50 @@ class PrivateEngine:
     def make_tiny(self) -> None:
         """Make the image ``TINY`` from the host's ``cat`` and the libraries that it needs."""
         archive = io.BytesIO()
-        told = subprocess.run(["ldd", "/bin/cat"], capture_output=True, text=True, check=True)
-        libraries = [word for word in told.stdout.split() if word.startswith("/")]
         with tarfile.open(fileobj=archive, mode="w") as tar:
-            for path in ("/bin/cat", *libraries):
-                tar.add(Path(path).resolve(), path.lstrip("/"))
-        repository, _, tag = TINY.partition(":")
+            _add(tar, "/bin/cat", *_libraries("/bin/cat"))
+        self._import(TINY, archive, "USER 10001:10001")
+
+    def make_python(self) -> None:
+        """Make the image ``PYTHON`` from this process's Python and the host's shell."""
+        archive, prefix = io.BytesIO(), Path(sys.base_prefix)
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        library = prefix / "lib" / version
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            modules = map(str, library.glob("lib-dynload/*.so"))
+            programs = "/bin/sh", "/bin/cat", "/usr/bin/env", f"{prefix}/bin/{version}"
+            _add(tar, *programs, *_libraries(*programs, *modules))
+            tar.add(library, str(library).lstrip("/"), filter=_wanted_of_python)
+            for name in ("usr/bin/python3", "bin/true"):
+                link = tarfile.TarInfo(name)
+                link.type, link.linkname = tarfile.SYMTYPE, f"{prefix}/bin/{version}"
+                tar.addfile(link)
+        self._import(PYTHON, archive, "ENV PATH=/usr/bin:/bin")
+
+    def make(self, name: str, dockerfile: str, files: Mapping[str, str]) -> None:
+        """Build an image in which nothing is run."""
+        context = io.BytesIO()
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            for path, content in {"Dockerfile": dockerfile, **files}.items():
+                member = tarfile.TarInfo(path)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content.encode()))
+        context.seek(0)
+        lines = self.client.api.build(
+            fileobj=context,
+            custom_context=True,
+            tag=name,
+            network_mode="none",
+            rm=True,
+            decode=True,
+        )
+        said = list(lines)
+        assert not any("error" in line for line in said), said
+
+    def _import(self, name: str, archive: io.BytesIO, *changes: str) -> None:
+        repository, _, tag = name.partition(":")
         self.client.api.import_image_from_data(
-            archive.getvalue(), repository=repository, tag=tag, changes=["USER 10001:10001"]
+            archive.getvalue(), repository=repository, tag=tag, changes=list(changes)
         )
 
     def containers(self) -> list[str]:
@@ -140,6 +179,25 @@ class PrivateEngine:
         points = [line.split(" ")[4] for line in lines]
         for point in reversed([one for one in points if one.startswith(f"{self.folder}/")]):
             subprocess.run(["umount", "--lazy", point], check=False)
+
+
+def _libraries(*programs: str) -> set[str]:
+    """Return the libraries of the host that programs need."""
+    told = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True)
+    return {word for word in told.stdout.split() if word.startswith("/") and word[-1] != ":"}
+
+
+def _add(tar: tarfile.TarFile, *files: str) -> None:
+    """Add files of the host at their places."""
+    for path in sorted(set(files)):
+        tar.add(Path(path).resolve(), path.lstrip("/"))
+
+
+def _wanted_of_python(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    left_out = {"test", "idlelib", "tkinter", "ensurepip", "lib2to3", "__pycache__", "pydoc_data"}
+    left_out |= {"site-packages", "dist-packages"}
+    path = Path(member.name)
+    return None if left_out & set(path.parts) or path.suffix == ".a" else member
 
 
 @contextmanager

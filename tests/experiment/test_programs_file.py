@@ -7,9 +7,11 @@ import jsonschema
 import pytest
 import yaml
 
+from testbed.containers.image import default_image
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema_of_any, load, load_any, load_any_resolved
 from testbed.experiment.programs_spec import ProgramsSpec
+from testbed.planning import program_nodes
 from testbed.planning.program_plan import plan_programs
 
 REPOSITORY = Path(__file__).parents[2]
@@ -18,6 +20,7 @@ SLEEP: dict[str, Any] = {
     "programs": {"nap": {"on": "workers", "run": "sleep 1000"}},
     "devices": {"workers": 2},
 }
+DOCKER: dict[str, Any] = {"workers": 2, "runtime": "docker", "memory": "50MiB", "cpus": 0.5}
 EXAMPLES = sorted((REPOSITORY / "examples" / "programs").glob("*/*.yaml"))
 
 
@@ -39,6 +42,33 @@ def test_a_file_of_programs_is_none_of_algorithms(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_program_in_a_container_has_the_environment_of_its_image(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    programs = {
+        "own": {"on": "workers", "image": "own:1", "after": "given"},
+        "given": {"on": "server", "run": "x {index}", "environment": {"A": "{name}"}},
+    }
+    path.write_text(yaml.safe_dump(SLEEP | {"programs": programs, "devices": DOCKER}))
+    spec = load_any(path)
+    assert isinstance(spec, ProgramsSpec)
+    path.write_text(dump(spec))
+    assert load_any_resolved(path) == spec
+    (plan,) = plan_programs(spec)
+    assert plan.containers == 6
+    assert plan.images == {"own": "own:1", "given": default_image()}
+    given, *own = plan.instances(tmp_path, "run")
+    assert [one.command for one in own] == [[], []]
+    assert given.command == ["x", "0"]
+    assert {name for name in given.environment if not name.startswith("TESTBED_")} == {
+        "A",
+        "HOME",
+        "PYTHONUNBUFFERED",
+    }
+    nodes = program_nodes.network(plan, tmp_path)["devices"]
+    assert nodes[0] == {"name": "server"}
+    assert nodes[1] == {"name": "worker-0", "cpus": 0.5, "memory": 50 << 20}
+
+
 def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(SLEEP))
@@ -58,6 +88,22 @@ def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:
         ({"programs": {"a": {"on": "server", "run": "x '"}}}, "not quoted as for a shell"),
         ({"programs": {"a": {"on": "server", "run": "x {indx}"}}}, "did you mean 'index'?"),
         ({"programs": {"a": {"on": "server"}}}, "programs.a.run: is missing"),
+        (
+            {"programs": {"a": {"on": "server"}}, "devices": DOCKER},
+            "programs.a.run: is missing: give it a command, or an `image` that starts by itself",
+        ),
+        (
+            {"programs": {"a": {"on": "server", "run": "x", "image": "y"}}},
+            "programs.a.image: only containers have it",
+        ),
+        (
+            {
+                "programs": {"a": {"on": "server", "run": "x", "python": "."}},
+                "devices": DOCKER,
+            },
+            "programs.a.python: a container has the Python of its image",
+        ),
+        ({"devices": DOCKER | {"launch": "fork"}}, "devices.launch: programs have no use for it"),
         ({"programs": {"a": {"on": "server", "run": "x", "rnu": 1}}}, "did you mean 'run'?"),
         ({"programs": {}}, "programs: is empty"),
         ({"programs": {"a b": {"on": "server", "run": "x"}}}, "a program's name has up to 64"),

@@ -196,13 +196,17 @@ class DevicesSpec(Section):
         members = shares.classes(shares_of(self.classes, self.workers), seed, self.workers)
         return [int(one) for one in members]
 
-    def conflicts(self) -> list[Conflict]:
-        """Return the conflicts within the section."""
+    def conflicts(self, *, loads_torch: bool = True) -> list[Conflict]:
+        """Return the conflicts within the section.
+
+        Args:
+            loads_torch: False if what runs in the devices are not the testbed's own roles.
+        """
         containers = self.runtime == "docker"
         found = class_conflicts(self.classes, self.workers, containers=containers)
         found += presence_conflicts(self, self.classes, has_file=self.presence is not None)
         if containers:
-            return found + self._memory_conflicts()
+            return found + (self._memory_conflicts() if loads_torch else [])
         keys = ("launch", "image", "cpus", "memory")
         return found + [
             (("devices", key), "only containers have it: take it out, or use `runtime: docker`")

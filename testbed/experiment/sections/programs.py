@@ -171,11 +171,20 @@ class ProgramSpec(Section):
         "`{class: NAME}`.",
         examples=["workers"],
     )
-    run: str = Field(
+    run: str | None = Field(
+        default=None,
         min_length=1,
         description="The command and its arguments, quoted as for a shell; no shell runs it (`sh -c "
-        "'...'` does). {name}, {index}, {count}, {server}, {address}, {run} and {seed} are replaced.",
+        "'...'` does). {name}, {index}, {count}, {server}, {address}, {run} and {seed} are replaced. "
+        "Default (null), for a program with an image: what that starts by itself.",
         examples=["python train.py --rank {index} --world {count}"],
+    )
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        description="runtime docker: the image of its container, which the engine has; default (null): "
+        "that of `devices`.",
+        examples=["flower:1.42"],
     )
     after: Names = Field(
         default=(),
@@ -213,7 +222,7 @@ class ProgramSpec(Section):
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        always = ("on", "run")
+        always = ("on",)
         fields = type(self).model_fields
         return {
             key: value

@@ -160,7 +160,10 @@ class ProgramRun:
                 with self._agent_process() as agent:
                     written = str(home)
                     agent.ask(
-                        LoadRoles(program_nodes.LOAD, program_nodes.chosen(self._plan, written))
+                        LoadRoles(
+                            program_nodes.load(self._plan),
+                            program_nodes.chosen(self._plan, written),
+                        )
                     )
                     agent.ask(BuildNetwork(program_nodes.network(self._plan, records.log.traffic)))
                     self._loop(wake_up)
