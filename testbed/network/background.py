@@ -171,10 +171,10 @@ class Sender:
 def main() -> None:
     """Send until the standard input ends.
 
-    It ends with its parent, in whose pid namespace it need not be. Each line of standard input is a JSON
-    object: the first has ``flows``, ``seed`` and the descriptors of the ``sockets``, and is
-    answered with an empty line; the next begins the schedules, and it and all later ones name the flows
-    that are ``away``. The last line that is printed says what was ``sent``, ``tried`` and ``late``.
+    The process ends with its parent, too. Each line of standard input is a JSON object: the first has
+    ``flows``, ``seed`` and the descriptors of the ``sockets``, and is answered with an empty line; the
+    next begins the schedules, and it and all later ones name the flows that are ``away``. The last line
+    that is printed says what was ``sent``, ``tried`` and ``late``.
     """
     die_with_parent(signal.SIGKILL)
     commands = _Commands()
