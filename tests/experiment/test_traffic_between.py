@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from testbed.errors import SpecError
-from testbed.experiment.load import dump, load_any, load_any_resolved
+from testbed.experiment.load import dump, load, load_any, load_any_resolved
+from testbed.planning.plan import plan
 from testbed.planning.plans import plans_of
 
 ALGORITHM: dict[str, Any] = {
@@ -43,8 +44,8 @@ def test_flows_read_as_they_are_written(tmp_path: Path, kind: dict[str, Any]) ->
     assert "- {from: worker-1, to: worker-2, law: constant, rate: 2mbit, size: 1.4kB}" in text
     (tmp_path / "resolved.yaml").write_text(text)
     assert load_any_resolved(tmp_path / "resolved.yaml") == spec
-    (plan,) = plans_of(spec)
-    constant, poisson, on_off = plan.background
+    (planned,) = plans_of(spec)
+    constant, poisson, on_off = planned.background
     assert (constant.interval, poisson.law) == (1442 * 8 / 2e6, "poisson")
     assert (on_off.frame, on_off.on, on_off.off) == (142, 1.0, 0.5)
 
@@ -67,11 +68,13 @@ def test_a_flow_has_a_share_of_its_own_of_links_that_devices_share(tmp_path: Pat
     clusters = [{"name": name, "share": "50%", "uplink": "10mbit"} for name in ("a", "b")]
     spec = ALGORITHM | {"devices": {"workers": 4}, "network": {"clusters": clusters}}
     flow = FLOW | {"from": "worker-0", "to": "worker-3"}
-    (without,) = plans_of(load_any(written(tmp_path, spec)))
-    (plan,) = plans_of(load_any(written(tmp_path, spec | {"traffic_between": [flow, flow]})))
+    (without,) = plan(load(written(tmp_path, spec)))
+    (with_flows,) = plan(load(written(tmp_path, spec | {"traffic_between": [flow, flow]})))
     shared = {direction: set(pairs) for direction, pairs in without.shared.items()}
-    own = {direction: set(pairs) - shared[direction] for direction, pairs in plan.shared.items()}
-    link = {one.node: one.index for one in plan.links}
+    own = {
+        direction: set(pairs) - shared[direction] for direction, pairs in with_flows.shared.items()
+    }
+    link = {one.node: one.index for one in with_flows.links}
     added = {direction: pairs for direction, pairs in own.items() if pairs}
     assert added == {(link["a"], True): {("worker-0", "worker-3")}}
 
