@@ -9,7 +9,7 @@ not with the number of packets.
 """
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,6 +57,8 @@ class Account:
         assumed: number of TCP directions whose segment size is assumed, because their SYNs are missing.
         damage: from where on files cannot be read, and why; packets before that are counted.
         datagrams: UDP, one row per pair and ports: see ``traffic.datagrams.DATAGRAM_COLUMNS``.
+        apart: the indices of the pairs of datagrams that were to be counted apart: a pair of addresses
+            with such datagrams is twice among ``pairs``.
     """
 
     seconds: npt.NDArray[np.void]
@@ -69,6 +71,7 @@ class Account:
     assumed: int
     damage: tuple[str, ...]
     datagrams: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, DATAGRAM_COLUMNS))
+    apart: frozenset[int] = frozenset()
 
 
 FLOW_COLUMNS = np.dtype(
@@ -94,13 +97,16 @@ never saw; whole_bytes: bytes before the first gap; acknowledged_bytes: bytes of
 other side has acknowledged."""
 
 
-def account(paths: Iterable[Path]) -> Account:
+def account(paths: Iterable[Path], apart: Sequence[int] = ()) -> Account:
     """Count the packets of capture files, which are read in the order given.
+
+    Args:
+        apart: ports of UDP; the datagrams to them are pairs of their own.
 
     Raises:
         TrafficError: a file cannot be opened, or is no capture.
     """
-    ledger = Ledger()
+    ledger = Ledger(apart)
     damage: list[str] = []
     dropped: list[int] = []
     for path in paths:
@@ -120,11 +126,12 @@ def account(paths: Iterable[Path]) -> Account:
 class Ledger:
     """The running totals of batches of packets; see ``account``."""
 
+    apart: Sequence[int] = ()
     _flows: Flows = field(default_factory=Flows)
     _positions: Positions = field(default_factory=Positions)
     _seconds: Seconds = field(default_factory=Seconds)
     _datagrams: DatagramSums = field(default_factory=DatagramSums)
-    _pairs: dict[tuple[Address, Address], int] = field(default_factory=dict)
+    _pairs: dict[tuple[Address, Address, bool], int] = field(default_factory=dict)
     # By flow; the arrays may be longer than the number of flows.
     _known: int = 0
     _pair: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -146,8 +153,9 @@ class Ledger:
         sums = add_up(place, quantities, len(used))
         for name in QUANTITIES:
             self._sums[name][used] += sums[name]
-        self._seconds.add(records.time, self._pair[flow], quantities)
-        self._datagrams.add(headers, self._pair[flow])
+        pair = self._pairs_of(headers, flow)
+        self._seconds.add(records.time, pair, quantities)
+        self._datagrams.add(headers, pair)
         speaking = np.flatnonzero(headers.flags & (SYN | FIN | RST))
         np.bitwise_or.at(self._flags, flow[speaking], headers.flags[speaking])
         # Where a flow occurs more than once, numpy keeps the number of its last packet.
@@ -155,6 +163,18 @@ class Ledger:
         self._acknowledgement[flow[acknowledging]] = headers.acknowledgement[acknowledging]
         np.minimum.at(self._first, flow, records.time)
         np.maximum.at(self._last, flow, records.time)
+
+    def _pairs_of(self, headers: Headers, flow: Integers) -> Integers:
+        """Return the number of each packet's pair of addresses."""
+        pair = self._pair[flow]
+        if self.apart:
+            udp = headers.datagrams
+            rows = udp.rows[np.isin(udp.ports & 0xFFFF, self.apart)]
+            for number in np.unique(flow[rows]).tolist():
+                key = self._flows.all[number].key
+                ends = key.source, key.destination, True
+                pair[rows[flow[rows] == number]] = self._pairs.setdefault(ends, len(self._pairs))
+        return pair
 
     def _grow(self) -> None:
         """Add entries for the flows that are new in this batch."""
@@ -164,7 +184,7 @@ class Ledger:
         count = len(self._flows.all)
         self._pair = enlarged(self._pair, count)
         self._pair[self._known : count] = [
-            self._pairs.setdefault((flow.key.source, flow.key.destination), len(self._pairs))
+            self._pairs.setdefault((flow.key.source, flow.key.destination, False), len(self._pairs))
             for flow in new
         ]
         self._positions.begin(np.array([flow.first for flow in new], np.int64))
@@ -259,7 +279,7 @@ class Ledger:
             rows[name] = self._sums[name][:count]
         return Account(
             seconds=self._seconds.rows(),
-            pairs=tuple((_text(source), _text(to)) for source, to in self._pairs),
+            pairs=tuple((_text(source), _text(to)) for source, to, _ in self._pairs),
             flows=rows[tcp],
             totals={name: int(rows[name].sum()) for name in QUANTITIES},
             first=int(rows["first"].min()) if flows else None,
@@ -268,6 +288,7 @@ class Ledger:
             assumed=sum(1 for flow in flows if flow.key.tcp and flow.assumed),
             damage=damage,
             datagrams=self._datagrams.rows(),
+            apart=frozenset(n for (_, _, apart), n in self._pairs.items() if apart),
         )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from testbed import quantities as q
 from testbed.cli.options import AnyRun, AsJson, RunsRoot
+from testbed.device_names import BACKGROUND_NAME
 from testbed.display.streams import tell
 from testbed.results.reading.finding import resolve
 from testbed.results.reading.journals import NoRunError
@@ -97,12 +98,13 @@ def _show(run: Run, counted: dict[str, Any]) -> None:
     for name in used:
         table.add_column(_COLUMNS[name], justify="right")
     for direction, text in (("ingress", f"to {server}"), ("egress", f"from {server}")):
-        rows = [row for row in counted["devices"] if row["direction"] == direction]
+        all_rows = [row for row in counted["devices"] if row["direction"] == direction]
+        rows = [row for row in all_rows if row["device"] != BACKGROUND_NAME]
         rows.sort(key=lambda row: -row["wire_bytes"])
         total = {name: sum(row[name] for row in rows) for name in used}
         table.add_row(text, f"all {len(rows)}", *_cells(total, used, direction))
         shown = rows if len(rows) <= 8 else [*rows[:3], *rows[-1:]]
-        for row in shown:
+        for row in (*shown, *(row for row in all_rows if row not in rows)):
             table.add_row("", row["device"], *_cells(row, used, direction))
     wide.print(table)
     if len(counted["devices"]) > 16:

@@ -17,6 +17,7 @@ from testbed.experiment.plugin_code import plugin_modules
 from testbed.experiment.sections.section import Conflict
 from testbed.experiment.sections.timing import DrawnSpec
 from testbed.experiment.server_conflicts import of_servers
+from testbed.experiment.traffic_conflicts import of_flows
 from testbed.network.links import Shape
 
 
@@ -39,6 +40,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *of_links(contents),
         *of_shared_links(contents),
         *of_rate_traces(contents),
+        *of_flows(contents),
         *of_servers(contents),
         *of_aggregators(contents),
         *of_model(contents),

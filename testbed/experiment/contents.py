@@ -39,6 +39,7 @@ from testbed.experiment.sections.timing import (
     PlainSpec,
     WaitingSpec,
 )
+from testbed.experiment.sections.traffic_between import FLOWS, FlowsSpec
 from testbed.network.links import Shape
 
 AlgorithmSpec: TypeAlias = Annotated[
@@ -159,6 +160,7 @@ class Contents(Section):
         default_factory=TrafficSpec,
         description="How the traffic at the server's link is watched; default: captured.",
     )
+    traffic_between: FlowsSpec = FLOWS
 
     simulation: SimulationSpec = Field(
         default_factory=SimulationSpec,

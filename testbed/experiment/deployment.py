@@ -11,6 +11,7 @@ from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.sections.faults import FaultSpec
 from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
+from testbed.experiment.sections.traffic_between import FlowSpec
 
 
 class Deployment(Protocol):
@@ -32,6 +33,8 @@ class Deployment(Protocol):
     def faults(self) -> Sequence[FaultSpec]: ...
     @property
     def traffic(self) -> TrafficSpec: ...
+    @property
+    def traffic_between(self) -> Sequence[FlowSpec]: ...
     @property
     def peers(self) -> Sequence[str]: ...
     def link_of(self, one: DeviceClassSpec | None) -> DeviceLink: ...

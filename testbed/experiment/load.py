@@ -129,6 +129,8 @@ def load_any_resolved(path: Path | str) -> AnySpec:
 def dump(spec: AnySpec) -> str:
     """Return the spec as readable YAML with every default; ``load`` reads an equal spec."""
     data = spec.model_dump(mode="json")
+    if not spec.traffic_between:
+        del data["traffic_between"]
     if isinstance(spec, Spec):
         _leave_out_nothings(spec, data)
     return yaml.dump(

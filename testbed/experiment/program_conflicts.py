@@ -17,6 +17,7 @@ from testbed.experiment.sections.faults import (
 )
 from testbed.experiment.sections.programs import SERVER, WORKERS, OnClass, OnSpec, ProgramSpec
 from testbed.experiment.sections.section import Conflict
+from testbed.experiment.traffic_conflicts import of_traffic_between
 
 PLACEHOLDERS = ("name", "index", "count", "server", "address", "run", "seed")
 """What is replaced in commands and environment variables."""
@@ -51,6 +52,7 @@ def conflicts(spec: ProgramContents) -> list[Conflict]:
         *of_links(spec),
         *of_shared_links(spec),
         *of_rate_traces(spec),
+        *of_traffic_between(spec, known_devices(spec)),
     ]
 
 

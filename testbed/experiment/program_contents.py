@@ -20,6 +20,7 @@ from testbed.experiment.sections.programs import (
 )
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.sweep import SweepSpec
+from testbed.experiment.sections.traffic_between import FLOWS, FlowsSpec
 
 Node = Annotated[NodeSpec, ShortForm((), open_ended=True)]
 """A machine's name, or a mapping with its link."""
@@ -103,6 +104,7 @@ class ProgramContents(Section):
         default_factory=TrafficSpec,
         description="How the traffic at the server's link is watched; default: captured.",
     )
+    traffic_between: FlowsSpec = FLOWS
     limits: LimitsSpec = Field(
         default_factory=LimitsSpec, description="How long the run may take; default: one hour."
     )

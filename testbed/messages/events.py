@@ -93,15 +93,20 @@ class NetworkBuilt:
 class IngressRead:
     """The counters of ingress were read.
 
+    Background traffic is in none of them but ``egress``.
+
     Attributes:
         ingress: the sum over the counted devices: ``time``, ``bytes``, ``frames`` and ``dropped``.
         egress: the same for the servers' egress; None without metrics, or without a server.
         of_each: the bytes of each server; None if there are not several.
+        background: the bytes of each flow of background traffic that have arrived by then; None without
+            such flows.
     """
 
     ingress: Mapping[str, float]
     egress: Mapping[str, float] | None = None
     of_each: Mapping[str, int] | None = None
+    background: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +202,13 @@ class TrafficStopped:
 
     Attributes:
         capture: the last report of the observed device's capture; None without a capture.
-        counter: the counter of the observed device; the keys are those of ``IngressRead.ingress``.
-        ingress, egress: as in ``IngressRead``.
+        counter: the counter of the observed device, background traffic included; the keys are those of
+            ``IngressRead.ingress``.
+        ingress, egress, background: as in ``IngressRead``.
         ingress_of_each: the bytes that entered each counted device.
         others: ``capture`` and ``counter`` of each further server.
+        background_sent: the bytes of each flow that were sent; None without such flows, or if it is not
+            known.
     """
 
     capture: dict[str, Any] | None
@@ -209,6 +217,8 @@ class TrafficStopped:
     ingress_of_each: Mapping[str, int]
     egress: Mapping[str, float] | None = None
     others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    background: Sequence[int] | None = None
+    background_sent: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,13 @@ class LimitProcessors:
 
 
 @dataclass(frozen=True, slots=True)
+class SendBackground:
+    """Let the background traffic begin or, when it has begun, end for good."""
+
+    begin: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReadIngress:
     """Read the counters of ingress now, and not only at the next regular time."""
 
@@ -138,6 +145,7 @@ Request: TypeAlias = (
     | ThawDevice
     | KillDevice
     | ImpairmentRequest
+    | SendBackground
     | ReadIngress
     | ReadProcessors
     | StopTraffic

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from testbed.algorithms import ALGORITHMS, has
-from testbed.device_names import is_server, server_number, server_place
+from testbed.device_names import BACKGROUND_NAME, is_server, server_number, server_place
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.units import UNLIMITED, parse_limit
@@ -246,7 +246,8 @@ class Recorded:
             table = read_accounting(self.run.directory)
         except (FileNotFoundError, NoRunError):
             return None
-        rows = np.flatnonzero(np.array(table.column("direction").to_pylist()) == direction)
+        own = np.array(table.column("device").to_pylist()) != BACKGROUND_NAME
+        rows = np.flatnonzero(own & (np.array(table.column("direction").to_pylist()) == direction))
         seconds = table.column("second").to_numpy()[rows]
         values = table.column(column).to_numpy()[rows]
         order = np.argsort(seconds, kind="stable")

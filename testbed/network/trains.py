@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.network.links import Shape
+from testbed.network.segments import DATAGRAM_HEADERS, LARGEST_DATAGRAM
 from testbed.network.shaping import bucket
 
-SEGMENT = 1472
-"""Bytes of a datagram in a full frame: 1,500 less 20 of IPv4 and 8 of UDP."""
-HEADERS = 42
-"""Bytes of its headers, which the kernel's classes count, too: Ethernet 14, IPv4 20, UDP 8."""
+SEGMENT = LARGEST_DATAGRAM
+"""Bytes of a datagram in a full frame."""
+HEADERS = DATAGRAM_HEADERS
+"""Bytes of its headers, which the kernel's classes count, too."""
 SMALL = 60
 """Bytes of a small packet on the wire."""
 DURATION = 0.2

@@ -255,6 +255,7 @@ class AgentEvents:
         self._records.processors.take(event, self._records.outcome.host_seconds)
 
     def _ingress_read(self, event: IngressRead) -> None:
+        self._records.background.take(event.background)
         self._counted(event.ingress, event.of_each)
 
     def _counted(
@@ -271,11 +272,15 @@ class AgentEvents:
         self._records.progress.wire_bytes = self._evaluations.ingress.newest
 
     def _traffic_stopped(self, event: TrafficStopped) -> None:
+        background = self._records.background
+        background.take(event.background, event.background_sent)
         first, *others = self._records.ledgers
         first.capture, first.counter = event.capture, event.counter
+        first.background = background.into(self._plan.observed)
         for ledgers, server in zip(others, self._plan.serving[1:], strict=True):
             ledgers.capture = event.others[server]["capture"]
             ledgers.counter = event.others[server]["counter"]
+            ledgers.background = background.into(server)
         self._counted(event.ingress, event.ingress_of_each if others else None)
         for device, peer in self._records.peers.items():
             peer["wire_bytes"] = event.ingress_of_each[device]

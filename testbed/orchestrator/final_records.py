@@ -46,6 +46,7 @@ def write_end(
         )
         summary |= evaluations.left_out.summary()
         summary["traffic"] = _settle(records)
+        summary |= records.background.summary()
         if plan.aggregators:
             summary["aggregators"] = _of_aggregators(plan, records)
         if records.peers:

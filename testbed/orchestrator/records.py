@@ -20,6 +20,7 @@ from testbed.network.graph import Direction
 from testbed.orchestrator.processor_times import ProcessorWindow
 from testbed.orchestrator.servers import Servers
 from testbed.planning.plan import Plan
+from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
@@ -40,6 +41,7 @@ class Records:
         processes_log: the file with the output of the run's processes.
         outcome: how the run ended, and what it came to so far.
         progress: what watchers are shown.
+        background: the bytes of background traffic.
         ledgers: of the traffic: those of each server and aggregator by its index, or those of the
             observed peer.
         servers: what the servers have reported.
@@ -93,6 +95,7 @@ class Records:
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1
         self.servers = Servers(slices_of(settings, layout_of(plan.spec)), settings.aggregators)
+        self.background = BackgroundBytes(plan.background)
         self.ledgers = [
             Ledgers(
                 address,
@@ -100,6 +103,7 @@ class Records:
                 plan.spec.traffic.capture,
                 of=plan.serving[index] if several else None,
                 local=plan.network.link(local).address if (local := _local(plan, index)) else None,
+                background=self.background.into(_observed(plan, index)),
             )
             for index, address in enumerate(map(settings.address, range(settings.serving)))
         ]
@@ -242,6 +246,11 @@ class Records:
         if not several:
             self.outcome.keeps(cut_back.evaluations)
         return cut_back.lost
+
+
+def _observed(plan: Plan, index: int) -> str:
+    """Return the server or aggregator with an index, or the observed peer."""
+    return plan.serving[index] if plan.serving else plan.observed
 
 
 def _local(plan: Plan, index: int) -> str | None:

@@ -37,7 +37,7 @@ from testbed.messages.reports import (
     WorkerSuspected,
     WorkerWelcomed,
 )
-from testbed.messages.requests import ReadIngress, ReadProcessors
+from testbed.messages.requests import ReadIngress, ReadProcessors, SendBackground
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.devices import Devices
 from testbed.orchestrator.evaluations import Evaluations
@@ -154,6 +154,8 @@ class RoleReports:
             return
         self._records.begin_training(report.host_time, hub)
         self._devices.ask(ReadProcessors())
+        if self._plan.background:
+            self._devices.ask(SendBackground(begin=True))
         self._injection.training(report.host_time)
 
     def _updates_applied(self, report: UpdatesApplied) -> None:
@@ -224,6 +226,8 @@ class RoleReports:
             return  # workers train on with the other servers
         self._records.training_over = True
         self._devices.ask(ReadProcessors())
+        if self._plan.background:
+            self._devices.ask(SendBackground(begin=False))
         self._devices.training_ended()
         self._injection.release()
         if servers.count > 1:

@@ -7,7 +7,7 @@ from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.learning.data import catalogue
 from testbed.network.sysctls import OF_ROLES
-from testbed.planning import probed_links
+from testbed.planning import background, probed_links
 from testbed.planning.plan import Plan
 
 DATA = "/data"
@@ -99,6 +99,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         ],
         "measured": [*plan.workers, *plan.serving],
         "probe": [link.to_json() for link in probed_links.sample(plan)],
+        **background.for_agent(plan.spec, plan.background),
     }
 
 

@@ -24,9 +24,10 @@ from testbed.experiment.units import format_rate
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import catalogue, datasets
+from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, Link
-from testbed.planning import capacity, memory
+from testbed.planning import background, capacity, memory
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import (
     aggregator_of,
@@ -96,7 +97,20 @@ class Plan:
         """The directions of links that several devices share, with the pairs that use them."""
         if not (self.spec.network.shares_links or len(self.servers) > 1):
             return {}
-        return shared_directions(self.network, self.conversations)
+        found = shared_directions(self.network, self.conversations)
+        for flow in self.background:
+            pair = flow.sender, flow.receiver
+            for direction in self.network.route(*pair):
+                if pair not in found.get(direction, (pair,)):
+                    found[direction].append(pair)
+        return found
+
+    @property
+    def background(self) -> tuple[BackgroundFlow, ...]:
+        """The flows of background traffic."""
+        workers = dict(enumerate(self.workers))
+        peers = {} if self.served else {worker_name(i): name for i, name in workers.items()}
+        return background.flows_of(self.spec, lambda device: peers.get(device, device))
 
     @property
     def served(self) -> bool:
@@ -189,7 +203,8 @@ class Plan:
         devices = self.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
         each = capacity.FILES_PER_STARTED_DEVICE if alone else capacity.FILES_PER_DEVICE
-        return capacity.FILES_PER_RUN + each * len(self.links)
+        of_flows = background.FILES_PER_FLOW * len(self.background)
+        return capacity.FILES_PER_RUN + each * len(self.links) + of_flows
 
 
 def _conversations(

@@ -6,7 +6,7 @@ from typing import Any
 
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER
 from testbed.experiment.program_conflicts import PLACEHOLDERS
-from testbed.planning import probed_links
+from testbed.planning import background, probed_links
 from testbed.planning.program_plan import ProgramPlan, filled, shown_paths
 from testbed.programs.instance import Instance
 
@@ -74,6 +74,7 @@ def network(plan: ProgramPlan, directory: Path) -> dict[str, Any]:
         "shared": [],
         "measured": [],
         "probe": [link.to_json() for link in probed_links.sample(plan)],
+        **background.for_agent(plan.spec, plan.background),
     }
 
 

@@ -17,10 +17,11 @@ from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.experiment.sections.programs import WORKERS, OnClass
 from testbed.faults.schedule import Schedule
+from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Network
 from testbed.network.links import MOST_LINKS, Link
 from testbed.network.sysctls import OF_PROGRAMS
-from testbed.planning import capacity
+from testbed.planning import background, capacity
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import machines_of
 from testbed.planning.presence_rules import presence_rules
@@ -129,7 +130,13 @@ class ProgramPlan:
     @property
     def open_files(self) -> int:
         """The most descriptors that any of the run's processes will hold."""
-        return capacity.FILES_PER_RUN + capacity.FILES_PER_DEVICE * len(self.links)
+        of_flows = background.FILES_PER_FLOW * len(self.background)
+        return capacity.FILES_PER_RUN + capacity.FILES_PER_DEVICE * len(self.links) + of_flows
+
+    @property
+    def background(self) -> tuple[BackgroundFlow, ...]:
+        """The flows of background traffic."""
+        return background.flows_of(self.spec)
 
     def address(self, device: str) -> str:
         """Return the address of a device."""

@@ -81,6 +81,11 @@ def _beyond(spec: Spec) -> list[str]:
         problems.append(
             f"faults: {_WITHOUT} makes no faults happen: remove the section, or use `testbed run`"
         )
+    if spec.traffic_between:
+        problems.append(
+            f"traffic_between: {_WITHOUT} has no background traffic: remove the section, or use "
+            "`testbed run`"
+        )
     if spec.checkpoints.every is not None:
         problems.append(
             f"checkpoints: {_WITHOUT} writes none: remove the section, or use `testbed run`"

@@ -214,3 +214,34 @@ def test_real_datagrams_and_their_fragments(tmp_path: Path) -> None:
             assert found[(*pair, 0, 0)] == (3, 3 * head + later, later)
 
     isolated(body)
+
+
+def test_datagrams_to_a_port_are_counted_apart(tmp_path: Path) -> None:
+    one, other = HOSTS[4]
+
+    def frame(source: str, to: str, layer: Packet) -> bytes:
+        return bytes(Ether() / IP(src=source, dst=to) / layer)
+
+    apart = [
+        frame(one, other, UDP(sport=5000 + i % 2, dport=9) / Raw(bytes(100))) for i in range(5)
+    ]
+    apart += [frame(other, one, UDP(sport=5000, dport=9) / Raw(bytes(30)))]
+    others = [
+        frame(one, other, UDP(sport=9, dport=5000) / Raw(bytes(100))),
+        frame(one, other, TCP(sport=5000, dport=9) / Raw(bytes(10))),
+        frame(other, one, UDP(sport=1, dport=2)),
+    ]
+    write(tmp_path / "packets", [*others[:2], *apart, others[2]])
+    plain, found = account([tmp_path / "packets"]), account([tmp_path / "packets"], apart=[9])
+    assert not plain.apart and found.totals == plain.totals
+
+    def wire(numbers: set[int]) -> int:
+        rows = found.seconds[np.isin(found.seconds["pair"], list(numbers))]
+        return int(rows["wire_bytes"].sum())
+
+    assert {found.pairs[number] for number in found.apart} == {(one, other), (other, one)}
+    assert wire(set(found.apart)) == sum(map(len, apart))
+    assert wire(set(range(len(found.pairs))) - found.apart) == sum(map(len, others))
+    ports = [row["destination_port"] for row in found.datagrams if row["pair"] in found.apart]
+    assert ports == [9] * 3
+    assert rows(found) == rows(plain)

@@ -38,8 +38,10 @@ from testbed.messages.events import (
     LinksCounted,
     LinksProbed,
     NetworkBuilt,
+    NodeEvent,
     NodesCounted,
     NodesMade,
+    ProcessExited,
     ProcessorTimesRead,
     ProcessStarted,
     RemainsFound,
@@ -57,6 +59,8 @@ from testbed.messages.requests import (
     ReadIngress,
     ReadProcessors,
     Request,
+    SendBackground,
+    SetLink,
     StartRole,
     StopTraffic,
     ThawDevice,
@@ -89,13 +93,15 @@ class Agent:
         self._usage: Any = None
         self._processor_times: Any = None
         self._device_faults: Any = None
+        self._background: Any = None
         self._selector = selectors.DefaultSelector()
         self._handlers: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(get_args(ImpairmentRequest), self._impair),
             BuildNetwork: lambda request: self._build_network(request.plan),
             FreezeDevice: self._freeze,
             ThawDevice: self._thaw,
-            KillDevice: lambda request: self._nodes.kill(request.device),
+            KillDevice: self._kill,
+            SendBackground: self._send_background,
             ReadIngress: lambda _: self._read_counter(),
             ReadProcessors: lambda _: self._read_processors(),
             StopTraffic: lambda _: self._stop_traffic(),
@@ -116,16 +122,11 @@ class Agent:
                 if not events & selectors.EVENT_READ:
                     continue
                 for event in self._nodes.events():
-                    if isinstance(event, ProcessStarted) and self._usage:
-                        self._usage.started(event.device, event.process)
-                    self._report(event)
-                    self._finished = self._finished or isinstance(event, RunFailed)
+                    self._take(event)
             while self._requests and not self._finished and self._nodes.has_room():
                 request, descriptors = self._requests.popleft()
                 if isinstance(request, StartRole):
-                    (report,) = descriptors
-                    self._nodes.start(request.device, request.role, report)
-                    os.close(report)
+                    self._start(request, *descriptors)
                 else:
                     self._handlers[type(request)](request)
             if self._observation and time.monotonic() >= next_reading:
@@ -152,8 +153,24 @@ class Agent:
         else:
             self._requests.append((REQUESTS.decode(received), received.descriptors))
 
+    def _take(self, event: NodeEvent) -> None:
+        """Take in an event of the nodes, and pass it on."""
+        if isinstance(event, ProcessStarted) and self._usage:
+            self._usage.started(event.device, event.process)
+        if isinstance(event, ProcessExited) and self._background:
+            self._background.ended(event.device)
+        self._report(event)
+        self._finished = self._finished or isinstance(event, RunFailed)
+
     def _report(self, event: Event) -> None:
         send(self._control, event)
+
+    def _start(self, request: StartRole, report: int) -> None:
+        """Start a role with its end of a channel for reports."""
+        self._nodes.start(request.device, request.role, report)
+        os.close(report)
+        if self._background:
+            self._background.started(request.device)
 
     def _freeze(self, request: FreezeDevice) -> None:
         """Freeze a device while it holds no turn at computing, which no other device could take."""
@@ -164,18 +181,35 @@ class Agent:
             self._nodes.thaw(device)
             time.sleep(0.002)
             self._nodes.freeze(device)
+        if self._background:
+            self._background.freeze(device, True)
         if self._metrics:
             self._report(DeviceFrozen(device))
 
     def _thaw(self, request: ThawDevice) -> None:
         self._nodes.thaw(request.device)
+        if self._background:
+            self._background.freeze(request.device, False)
         if self._metrics:
             self._report(DeviceThawed(request.device))
 
+    def _kill(self, request: KillDevice) -> None:
+        self._nodes.kill(request.device)
+        if self._background:
+            self._background.ended(request.device)
+
     def _impair(self, request: ImpairmentRequest) -> None:
         self._device_faults.serve(request)
+        if isinstance(request, SetLink) and self._background:
+            self._background.link(request.device, request.up)
+
+    def _send_background(self, request: SendBackground) -> None:
+        if self._background:
+            (self._background.begin if request.begin else self._background.end)()
 
     def _stop_traffic(self) -> None:
+        if self._background:
+            self._background.end()
         self._report(self._observation.stop(self._egress()))
         for counted in self._socket_counts.read():
             self._report(counted)
@@ -190,6 +224,7 @@ class Agent:
         from testbed.network import building
         from testbed.network.graph import Network
         from testbed.network.links import CORE, Link
+        from testbed.orchestrator.agent.background import Background
         from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.link_counters import LinkCounters
         from testbed.orchestrator.agent.observation import Counted, Observation
@@ -240,7 +275,11 @@ class Agent:
             queues.fair.keys(),
         )
         self._socket_counts = SocketCounts(plan.get("sockets", ()), networks)
-        self._observation = Observation(plan["traffic"], network, counted, networks)
+        if plan.get("background"):
+            self._background = Background(plan["background"], network, networks)
+        self._observation = Observation(
+            plan["traffic"], network, counted, networks, self._background
+        )
         self._link_counters = LinkCounters(
             network, counted.apart, networks, counted.above, queues.fair
         )
@@ -248,6 +287,8 @@ class Agent:
         from testbed.orchestrator.agent.usage import Usage
 
         self._usage = Usage(self._nodes.fork_server)
+        if self._background:
+            self._usage.helper(self._background.process, "background traffic")
         self._processor_times = ProcessorTimes(self._nodes, plan.get("measured", ()), self._usage)
         if plan["traffic"].get("metrics"):
             from testbed.orchestrator.agent.metrics_samples import MetricsSamples
@@ -256,6 +297,8 @@ class Agent:
                 network, counted, networks, self._observation, self._usage
             )
         self._publish(networks, network.routers)
+        if self._background:
+            self._background.await_start()
         self._report(NetworkBuilt())
 
     def _publish(self, networks: Mapping[str, int], routers: Sequence[str]) -> None:
@@ -289,9 +332,9 @@ class Agent:
         return self._metrics.egress() if self._metrics else None
 
     def _sample_counters(self) -> None:
-        complaint = self._observation.complaint()
-        if complaint:
-            self._report(WarningRaised(complaint))
+        for one in (self._observation, self._background):
+            if one and (complaint := one.complaint()):
+                self._report(WarningRaised(complaint))
         for rows in self._observation.sample():
             self._report(CountersSampled(rows))
         if self._processor_times.is_due:
@@ -303,8 +346,9 @@ class Agent:
 
     def take_down(self) -> None:
         """End every node, remove what nodes were made of, and report what could not be removed."""
-        if self._observation:
-            self._observation.abandon()
+        for one in (self._background, self._observation):
+            if one:
+                one.abandon()
         left = self._nodes.take_down()
         if left:
             print(left, file=sys.stderr)

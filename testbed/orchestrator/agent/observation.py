@@ -15,6 +15,7 @@ from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.graph import Direction, Network
 from testbed.nodes.linux import inside_network
+from testbed.orchestrator.agent.background import Background
 from testbed.orchestrator.agent.capturing import CaptureProcess, summed
 from testbed.telemetry.traffic_files import capture_file
 from traffic.counters import Counts, Meter, read_all
@@ -24,6 +25,8 @@ QUIET = 0.2
 QUIET_TIMEOUT = 5.0
 ROWS = 1000
 """Rows of counters in one message."""
+_ATTEMPTS = 5
+"""The most readings of the counters until no background traffic arrives meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class Observation:
         network: Network,
         counted: Counted,
         namespaces: Mapping[str, int],
+        background: Background | None = None,
     ) -> None:
         """Open the counters and start the capture; no device may have sent anything yet.
 
@@ -83,10 +87,12 @@ class Observation:
             network: of the run.
             counted: the devices to count, and those to capture.
             namespaces: descriptor of each node's network namespace, by name.
+            background: the run's background traffic, which is no ingress.
 
         Raises:
             HostError: the capture cannot be started; the message says why.
         """
+        self._background = background
         self.period = float(plan["period"])
         self._ingress: dict[str, Meter] = {}
         self._meters: list[Meter] = []
@@ -130,7 +136,10 @@ class Observation:
         return summed([capture.report() for capture in self._captures.values()])
 
     def read_ingress(self) -> dict[str, float]:
-        """Return the sum of the counters of ingress over all counted devices; see ``together``."""
+        """Return the sum of the counters of ingress over all counted devices; see ``together``.
+
+        Background traffic is in it.
+        """
         return self._sum({device: meter.read() for device, meter in self._ingress.items()})
 
     def _sum(self, readings: Mapping[str, Counts]) -> dict[str, float]:
@@ -144,11 +153,39 @@ class Observation:
         Args:
             egress: the servers', to go with it.
         """
-        readings = {device: meter.read() for device, meter in self._ingress.items()}
+        raw, background = self._read_both()
+        readings = self._without(background, raw)
         each = None
         if len(self._captured) > 1:
             each = {device: readings[device].class_bytes for device in self._captured}
-        return IngressRead(self._sum(readings), egress, each)
+        return IngressRead(self._sum(readings), egress, each, background)
+
+    def _read_both(self) -> tuple[dict[str, Counts], list[int] | None]:
+        """Read the counters of ingress, and the background traffic that has arrived at that moment."""
+        if self._background is None:
+            return {device: meter.read() for device, meter in self._ingress.items()}, None
+        background = self._background.received()
+        for _ in range(_ATTEMPTS):
+            before = background
+            readings = {device: meter.read() for device, meter in self._ingress.items()}
+            background = self._background.received()
+            if background == before:
+                break
+        return readings, background
+
+    def _without(
+        self, background: Sequence[int] | None, readings: Mapping[str, Counts]
+    ) -> Mapping[str, Counts]:
+        """Return readings of the counters of ingress without background traffic."""
+        if self._background is None or background is None:
+            return readings
+        found = {}
+        for device, reading in readings.items():
+            size, frames = self._background.into(background, device)
+            found[device] = reading._replace(
+                class_bytes=reading.class_bytes - size, class_frames=reading.class_frames - frames
+            )
+        return found
 
     def sample(self) -> list[bytes]:
         """Read all counters: a row of ``traffic.counters.COUNTS`` per link, ``ROWS`` rows per part."""
@@ -160,33 +197,41 @@ class Observation:
         found = (capture.complaint() for capture in self._captures.values())
         return next((one for one in found if one), None)
 
+    def _passed(self) -> tuple[float, list[int] | None]:
+        """Return how many frames have entered the counted devices, and what has arrived elsewhere."""
+        background = self._background.received() if self._background else None
+        return self.read_ingress()["frames"], background
+
     def stop(self, egress: dict[str, float] | None) -> TrafficStopped:
         """Wait until the link is quiet and stop; return what the capture and the counters counted.
 
         Args:
             egress: the servers', to go with it.
         """
-        before = self.read_ingress()
+        before = self._passed()
         deadline = time.monotonic() + QUIET_TIMEOUT
         while time.monotonic() < deadline:
             time.sleep(QUIET)
-            now = self.read_ingress()
-            if now["frames"] == before["frames"]:
+            now = self._passed()
+            if now == before:
                 break
             before = now
         captures = {device: capture.stop() for device, capture in self._captures.items()}
         first, *others = self._captured
-        readings = {device: meter.read() for device, meter in self._ingress.items()}
+        readings, background = self._read_both()
+        ingress = self._without(background, readings)
         return TrafficStopped(
             captures.get(first),
             together([readings[first]]),
-            self._sum(readings),
-            {device: reading.class_bytes for device, reading in readings.items()},
+            self._sum(ingress),
+            {device: reading.class_bytes for device, reading in ingress.items()},
             egress,
             {
                 device: {"capture": captures.get(device), "counter": together([readings[device]])}
                 for device in others
             },
+            background,
+            self._background.sent if self._background else None,
         )
 
     def abandon(self) -> None:

@@ -15,7 +15,7 @@ from testbed.device_names import SERVER_NAME
 from testbed.ended import Ended
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump
-from testbed.messages.events import SocketsCounted, TrafficStopped
+from testbed.messages.events import IngressRead, SocketsCounted, TrafficStopped
 from testbed.messages.programs import Measured
 from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
@@ -24,6 +24,7 @@ from testbed.orchestrator.ingress import Ingress
 from testbed.planning import graph_source
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
+from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
 from testbed.runs.ledgers.settling import settle
 from testbed.runs.link_bytes import LinkCounts
@@ -75,10 +76,12 @@ class ProgramRecords:
         self.over: float | None = None
         self.lost: list[str] = []
         self.programs: dict[str, dict[str, Any]] = {}
+        self._background = BackgroundBytes(plan.background)
         self.ledgers = Ledgers(
             plan.address(SERVER_NAME),
             {link.address: link.node for link in plan.links},
             plan.spec.traffic.capture,
+            background=self._background.into(SERVER_NAME),
         )
         self.over_links: dict[Direction, LinkCounts] = {}
         self.ingress = Ingress()
@@ -206,9 +209,10 @@ class ProgramRecords:
 
     # -- traffic
 
-    def counted(self, ingress: Mapping[str, float]) -> None:
+    def counted(self, event: IngressRead | TrafficStopped) -> None:
         """Take a reading of the counter of ingress."""
-        self.ingress.counted(ingress["time"], int(ingress["bytes"]))
+        self._background.take(event.background)
+        self.ingress.counted(event.ingress["time"], int(event.ingress["bytes"]))
         self.progress.wire_bytes = self.ingress.newest
 
     def counters(self, raw: bytes) -> None:
@@ -225,8 +229,10 @@ class ProgramRecords:
 
     def traffic_stopped(self, event: TrafficStopped) -> None:
         """Take in the last counts of the capture and of the class."""
+        self.counted(event)
+        self._background.take(event.background, event.background_sent)
         self.ledgers.capture, self.ledgers.counter = event.capture, event.counter
-        self.counted(event.ingress)
+        self.ledgers.background = self._background.into(SERVER_NAME)
 
     def sockets_counted(self, event: SocketsCounted) -> None:
         """Take in one part of the kernel's counts of the server's TCP connections."""
@@ -275,6 +281,7 @@ class ProgramRecords:
             "programs": self.programs,
             "versions": versions(),
             "traffic": settle([self.ledgers], log.traffic),
+            **self._background.summary(),
         }
         if self.over_links:
             link_table.write(log.traffic, link_bytes.rows(plan, self.over_links, seconds))

@@ -46,7 +46,14 @@ from testbed.messages.programs import (
     ProgramWarned,
     StartProgram,
 )
-from testbed.messages.requests import BuildNetwork, KillDevice, LoadRoles, StartRole, StopTraffic
+from testbed.messages.requests import (
+    BuildNetwork,
+    KillDevice,
+    LoadRoles,
+    SendBackground,
+    StartRole,
+    StopTraffic,
+)
 from testbed.metrics.live_programs import LivePrograms
 from testbed.nodes.confinement import HOME
 from testbed.orchestrator.agent.process import AgentProcess
@@ -110,7 +117,7 @@ class ProgramRun:
             LinksProbed: lambda event: self._records.probed(event.result),
             NetworkBuilt: lambda _: self._set_up(built=True),
             CountersSampled: lambda event: self._records.counters(event.raw),
-            IngressRead: lambda event: self._records.counted(event.ingress),
+            IngressRead: lambda event: self._records.counted(event),  # noqa: PLW0108 - made later
             TrafficStopped: lambda event: self._records.traffic_stopped(event),  # noqa: PLW0108 - made later
             LinkBytesRead: lambda event: self._records.link_bytes(event.raw),
             SocketsCounted: lambda event: self._records.sockets_counted(event),  # noqa: PLW0108 - made later
@@ -277,6 +284,8 @@ class ProgramRun:
         self._records.event("info", PROGRAMS, None)
         self._records.progress.phase = "programs"
         self._records.progress.limit = self._plan.spec.limits.time
+        if self._plan.background:
+            self._agent.ask(SendBackground(begin=True))
         self._faults.begin(now)
         absent = set()
         for change in self._faults.turn():  # devices that have not arrived yet
@@ -426,6 +435,8 @@ class ProgramRun:
         now = time.monotonic()
         records.over = now
         records.progress.phase = "finishing"
+        if self._plan.background:
+            self._agent.ask(SendBackground(begin=False))
         self._faults.release()
         for device in sorted(self._keeping):
             self._agent.reports.ask(device, EndPrograms(limits.stop))

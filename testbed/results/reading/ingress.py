@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.device_names import BACKGROUND_NAME, EVALUATOR_NAME
 from testbed.results.reading.curves import Curve, Floats
 from testbed.results.reading.journals import NoRunError, read_accounting
 from testbed.results.reading.run import Run
@@ -145,8 +146,8 @@ def _captured(run: Run) -> _Counted:
     known = np.asarray(devices.dictionary.to_pylist(), dtype=object)
     who = devices.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     towards_server = np.asarray(table.column("direction").to_pylist(), dtype=object) == "ingress"
-    evaluator = np.flatnonzero(known == "evaluator")
-    kept = towards_server & ~np.isin(who, evaluator)
+    beside = np.flatnonzero(np.isin(known, (EVALUATOR_NAME, BACKGROUND_NAME)))
+    kept = towards_server & ~np.isin(who, beside)
     second = table.column("second").to_numpy()[kept]
     kinds = [kind for kind in KINDS if kind in table.column_names]
     wire = np.bincount(

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from testbed.device_names import serving_place
 from testbed.foreign import parse_json, read_file
+from testbed.network.background import PORT as BACKGROUND_PORT
 from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.settings import PORT
 from traffic import TrafficError
@@ -98,6 +99,8 @@ class Ledgers:
         ports: in a run of programs, the program at a port, such as ``server tcp 8000``.
         sockets: in a run of programs, the kernel's counts, which take the place of ``connections``;
             None in other runs, or if the run ended earlier.
+        background: in a run with background traffic, the bytes that have arrived of each device's, as
+            frames; they are in ``counter``, too. None in other runs.
     """
 
     server: str
@@ -114,6 +117,7 @@ class Ledgers:
     local: str | None = None
     ports: dict[str, str] = field(default_factory=dict)
     sockets: SocketCounts | None = None
+    background: dict[str, int] | None = None
 
     @classmethod
     def load(cls, directory: Path, of: str | None = None) -> "Ledgers":
@@ -160,6 +164,8 @@ class Ledgers:
         for name in ("of", "local", "ports", "sockets"):
             if not fields[name]:
                 del fields[name]
+        if self.background is None:
+            del fields["background"]
         if self.sockets is not None:
             fields["sockets"] = self.sockets.to_json()
         path = directory / ledgers_file(self.of)
@@ -169,6 +175,11 @@ class Ledgers:
     def over_links(self) -> list[Connection]:
         """The connections that cross a link."""
         return [one for one in self.connections if one.address != self.local]
+
+    @property
+    def ports_apart(self) -> tuple[int, ...]:
+        """The ports of which datagrams are counted apart from all else: that of background traffic."""
+        return () if self.background is None else (BACKGROUND_PORT,)
 
     @property
     def final(self) -> bool:

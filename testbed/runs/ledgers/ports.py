@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from testbed.device_names import SERVER_NAME
+from testbed.device_names import BACKGROUND_NAME, SERVER_NAME
 from testbed.runs.ledgers.ledgers import Ledgers
 from traffic.accounting import Account
 
@@ -63,7 +63,9 @@ def _place(found: Account, ledgers: Ledgers, flow: npt.NDArray[np.void], protoco
     here, there = reversed(ports) if inward else ports
     of_server = ledgers.ports.get(f"{SERVER_NAME} {protocol} {here}")
     of_device = ledgers.ports.get(f"{device} {protocol} {there}")
-    if of_server is not None:
+    if protocol == "udp" and int(flow["pair"]) in found.apart:
+        port, program = ports[1], BACKGROUND_NAME
+    elif of_server is not None:
         port, program = here, of_server
     elif of_device is not None:
         port, program = there, of_device

@@ -22,6 +22,7 @@ MESSAGES = "messages and captured TCP streams"
 SOCKETS = "the kernel's sockets and captured TCP streams"
 COUNTED_FRAMES = "class counter and captured frames"
 COUNTED_BYTES = "class counter and captured bytes"
+BACKGROUND = "received background traffic and captured datagrams"
 FILES = "packets captured and packets in the files"
 Flow: TypeAlias = npt.NDArray[np.void]
 """One direction of a TCP connection: a row of ``traffic.accounting.FLOW_COLUMNS``."""
@@ -60,6 +61,7 @@ def reconcile(ledgers: Ledgers, found: Account) -> list[Difference]:
         reason = flaw or "the files were changed, or are not all there"
         differences.append(Difference(FILES, None, reported, read, reason))
     differences += _counter_differences(ledgers, found, flaw)
+    differences += _background_differences(ledgers, found, flaw)
     # A capture that is known to lack packets may differ in every connection, for that same reason.
     if not (flaw and differences):
         if ledgers.sockets is None:
@@ -123,6 +125,25 @@ def _counter_differences(
         expected, seen = int(ledgers.counter[counted]), int(rows[column].sum())
         if expected != seen:
             yield Difference(name, None, expected, seen, reason)
+
+
+def _background_differences(
+    ledgers: Ledgers, found: Account, flaw: str | None
+) -> Iterator[Difference]:
+    """Compare the background traffic that the server's device has counted with the captured."""
+    captured = dict.fromkeys(ledgers.background or {}, 0)
+    for row in found.datagrams:
+        source, destination = found.pairs[int(row["pair"])]
+        if int(row["pair"]) in found.apart and destination == ledgers.server:
+            device = ledgers.devices.get(source, source)
+            captured[device] = captured.get(device, 0) + int(row["wire_bytes"])
+    for device, seen in captured.items():
+        expected = (ledgers.background or {}).get(device, 0)
+        if expected != seen:
+            reason = flaw or (
+                "datagrams of something else went to that port, or frames were damaged on their way"
+            )
+            yield Difference(BACKGROUND, device, expected, seen, reason)
 
 
 class _Direction(NamedTuple):

@@ -45,7 +45,7 @@ def settle(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
             entries.append({"capture": None, "reconciled": None, "differences": []})
             continue
         try:
-            found = read_capture(directory, ledgers.of)
+            found = read_capture(directory, ledgers.of, ledgers.ports_apart)
         except TrafficError as error:
             unread = asdict(Difference(FILES, None, 0, 0, str(error)))
             capture = ledgers.capture
@@ -110,7 +110,7 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     tables: list[pa.Table] = []
     ports: list[dict[str, Any]] = []
     for ledgers in each:
-        found = read_capture(directory, ledgers.of)
+        found = read_capture(directory, ledgers.of, ledgers.ports_apart)
         if ledgers.ports or ledgers.sockets is not None:
             ports += by_port(found, ledgers)
         tables.append(by_device(found, ledgers, directory.parent)[0])
@@ -129,16 +129,17 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     }
 
 
-def read_capture(directory: Path, of: str | None = None) -> Account:
+def read_capture(directory: Path, of: str | None = None, apart: Sequence[int] = ()) -> Account:
     """Account for the capture files in ``directory``; the account is empty if there are none.
 
     Args:
         of: the server's name, of several.
+        apart: as for ``account``.
 
     Raises:
         TrafficError: one cannot be read.
     """
-    return account(_files(directory, of))
+    return account(_files(directory, of), apart)
 
 
 def _files(directory: Path, of: str | None) -> list[Path]:

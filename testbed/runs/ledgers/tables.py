@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from testbed.device_names import BACKGROUND_NAME
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.ledgers.pushes import Integers, Pushes, locate_pushes
 from traffic.accounting import QUANTITIES, Account
@@ -27,14 +28,19 @@ def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa
         run: the run directory.
 
     Returns:
-        A row per second, device and direction; a row per direction of each connection.
+        A row per second, device and direction, and for background traffic per second, pair of devices
+        and direction; a row per direction of each connection.
     """
     server = ledgers.server
     began = ledgers.began if ledgers.began is not None else (found.first or 0) / 1e9
     others = [source if to == server else to for source, to in found.pairs]
     sources = [source for source, _ in found.pairs]
     device = np.array(
-        [ledgers.devices.get(*both) for both in zip(others, sources, strict=True)], np.str_
+        [
+            BACKGROUND_NAME if pair in found.apart else ledgers.devices.get(*both)
+            for pair, both in enumerate(zip(others, sources, strict=True))
+        ],
+        np.str_,
     )
     direction = np.array(
         ["ingress" if to == server else "egress" for _, to in found.pairs], np.str_

@@ -1,13 +1,15 @@
 """The server's ledger of connections that faults disturbed, compared with a capture's flows."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import Connection, Ledgers
-from testbed.runs.ledgers.reconciliation import reconcile
+from testbed.runs.ledgers.reconciliation import BACKGROUND, reconcile
 from traffic.accounting import FLOW_COLUMNS, Account
+from traffic.datagrams import DATAGRAM_COLUMNS
 from traffic.quantities import QUANTITIES, SECOND_COLUMNS
 
 SERVER, WORKER = "10.77.0.1", "10.77.0.5"
@@ -126,3 +128,25 @@ def test_frames_with_a_damaged_port_belong_to_no_connection() -> None:
     assert not reconcile(ledgers(connection(100)), account)
     account.flows["acknowledged_bytes"][2] = 1
     assert [one.found for one in reconcile(ledgers(connection(100)), account)] == [1448]
+
+
+def test_background_traffic_that_was_counted_is_that_which_was_captured() -> None:
+    account = seen()
+    datagrams = np.zeros(2, DATAGRAM_COLUMNS)
+    datagrams["pair"], datagrams["wire_bytes"] = (
+        [2, 0],
+        [1442, 60],
+    )  # the second one's port is another
+    pairs = (*account.pairs, (WORKER, SERVER))
+    account = replace(account, pairs=pairs, datagrams=datagrams, apart=frozenset([2]))
+    report = ledgers()
+    report.background = {"worker-0": 1442}
+    assert not reconcile(report, account)
+    report.background = {"worker-0": 2884, "worker-1": 1442}
+    differences = [
+        (one.ledgers, one.device, one.expected, one.found) for one in reconcile(report, account)
+    ]
+    assert differences == [
+        (BACKGROUND, "worker-0", 2884, 1442),
+        (BACKGROUND, "worker-1", 1442, 0),
+    ]
