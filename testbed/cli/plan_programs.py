@@ -85,7 +85,7 @@ def _nodes(plan: ProgramPlan) -> str:
         if key in ("cpus", "memory") and value is not None
     ]
     ours = f"each a Docker container of {plan.image}, with one more for each program"
-    return f"{ours}; each program has {' and '.join(limits)}" if limits else ours
+    return f"{ours}; each program of a worker has {' and '.join(limits)}" if limits else ours
 
 
 def _link(link: Link) -> str:
