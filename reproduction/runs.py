@@ -62,7 +62,7 @@ class Needed:
         identity: that of the run's spec.
     """
 
-    run: Wanted
+    run: Wanted[Spec]
     series: Series
     seed: int
     identity: Identity
@@ -93,7 +93,7 @@ def of_lines(series: Iterable[Series], setting: Setting) -> list[Needed]:
         SpecError: an experiment file cannot be used, or lacks a line's run.
     """
     lines = tuple(series)
-    of_study: list[tuple[Study, list[Wanted]]] = []
+    of_study: list[tuple[Study, list[Wanted[Spec]]]] = []
     found: dict[tuple[int, int], Needed] = {}
     for place, one in enumerate(lines):
         runs = next((runs for study, runs in of_study if study == one.study), None)
@@ -103,17 +103,11 @@ def of_lines(series: Iterable[Series], setting: Setting) -> list[Needed]:
         for turn, seed in enumerate(setting.seeds):
             run = _of_line(one, seed, runs)
             run = replace(run, title=f"{run.spec.name}/{run.title}")
-            found[turn, place] = Needed(run, one, seed, identity(_algorithm(run)))
+            found[turn, place] = Needed(run, one, seed, identity(run.spec))
     return [found[key] for key in sorted(found)]
 
 
-def _algorithm(run: Wanted) -> Spec:
-    """Return the spec of a run, which is of an algorithm: papers have no programs of users."""
-    assert isinstance(run.spec, Spec)
-    return run.spec
-
-
-def _of_line(series: Series, seed: int, runs: Sequence[Wanted]) -> Wanted:
+def _of_line(series: Series, seed: int, runs: Sequence[Wanted[Spec]]) -> Wanted[Spec]:
     """Return the run of a line with a seed."""
     values = {"seed": seed, **series.values}
     for run in runs:

@@ -98,7 +98,7 @@ class Study:
             for value in swept.values
         }
 
-    def sweep(self, seeds: Sequence[int], scaled: Callable[[Spec], Sequence[str]]) -> Sweep:
+    def sweep(self, seeds: Sequence[int], scaled: Callable[[Spec], Sequence[str]]) -> Sweep[Spec]:
         """Return the sweep over seeds and keys, all of one seed before the next.
 
         Args:

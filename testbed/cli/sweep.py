@@ -56,12 +56,12 @@ def sweep(
     """
     from testbed.display.many import ManyRuns
     from testbed.display.streams import results_of_runs, tell
-    from testbed.experiment.sweep import load_sweep
+    from testbed.experiment.sweep import load_any_sweep
     from testbed.sweeps import sweep as sweeping
     from testbed.sweeps.missing import Means
     from testbed.sweeps.wanted import wanted
 
-    loaded = load_sweep(spec, set_ or (), seed)
+    loaded = load_any_sweep(spec, set_ or (), seed)
 
     def say(text: str) -> None:
         tell(text, output=not as_json)

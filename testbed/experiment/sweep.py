@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import yaml
 from pydantic import ValidationError
@@ -30,16 +30,20 @@ _Replaced: TypeAlias = tuple[Any, list[Override], AnySpec]
 """A file's data with other values, the overrides that gave them, and the spec of these data."""
 
 
+S_co = TypeVar("S_co", bound=AnySpec, covariant=True)
+T = TypeVar("T", bound=AnySpec)
+
+
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(Generic[S_co]):
     """One combination of values, and the experiment that has them."""
 
     values: Values
-    spec: AnySpec
+    spec: S_co
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(Generic[S_co]):
     """All experiments of a file with a ``sweep`` section.
 
     Attributes:
@@ -48,7 +52,7 @@ class Sweep:
     """
 
     keys: Mapping[str, tuple[Any, ...]]
-    points: tuple[Point, ...]
+    points: tuple[Point[S_co], ...]
 
     @property
     def name(self) -> str:
@@ -61,8 +65,8 @@ def load_sweep(
     overrides: Sequence[str | Override] = (),
     seed: int | None = None,
     scaled: Callable[[Spec], Sequence[str]] = lambda _: (),
-) -> Sweep:
-    """Read an experiment file with a ``sweep`` section and check every combination.
+) -> Sweep[Spec]:
+    """Read an experiment file of algorithms with a ``sweep`` section and check every combination.
 
     Args:
         path, overrides, seed: as for ``load.load``; a swept key replaces what they set.
@@ -73,7 +77,23 @@ def load_sweep(
         SpecError: the file has no such section, or it or a combination cannot be used.
     """
     path = Path(path)
-    return parse_sweep(load.read_text(path), path, overrides, seed, scaled)
+    return _of_algorithms(load_any_sweep(path, overrides, seed, scaled), path)
+
+
+def load_any_sweep(
+    path: Path | str,
+    overrides: Sequence[str | Override] = (),
+    seed: int | None = None,
+    scaled: Callable[[Spec], Sequence[str]] = lambda _: (),
+) -> Sweep[AnySpec]:
+    """Read any experiment file with a ``sweep`` section, as ``load_sweep`` does."""
+    path = Path(path)
+    return _parse(load.read_text(path), path, overrides, seed, scaled)
+
+
+def _of_algorithms(sweep: Sweep[AnySpec], path: Path) -> Sweep[Spec]:
+    points = (Point(one.values, load.of_algorithms(one.spec, path)) for one in sweep.points)
+    return Sweep(sweep.keys, tuple(points))
 
 
 def parse_sweep(
@@ -82,8 +102,8 @@ def parse_sweep(
     overrides: Sequence[str | Override] = (),
     seed: int | None = None,
     scaled: Callable[[Spec], Sequence[str]] = lambda _: (),
-) -> Sweep:
-    """Read the text of an experiment file with a ``sweep`` section.
+) -> Sweep[Spec]:
+    """Read the text of an experiment file of algorithms with a ``sweep`` section.
 
     Args:
         text, path: as for ``load.parse``.
@@ -92,6 +112,16 @@ def parse_sweep(
     Raises:
         SpecError: as for ``load_sweep``.
     """
+    return _of_algorithms(_parse(text, path, overrides, seed, scaled), path)
+
+
+def _parse(
+    text: str,
+    path: Path,
+    overrides: Sequence[str | Override],
+    seed: int | None,
+    scaled: Callable[[Spec], Sequence[str]],
+) -> Sweep[AnySpec]:
     document, data, applied = load.read(text, path, overrides, seed)
     section = _section(path, document, data, applied)
     keys = dict(section.__pydantic_extra__)
@@ -104,7 +134,7 @@ def parse_sweep(
         every = [*before, *replaced]
         return changed, every, load.check(path, document, changed, every, folders)
 
-    points: list[Point] = []
+    points: list[Point[AnySpec]] = []
     for combination in product(*keys.values()):
         values = dict(zip(keys, combination, strict=True))
         if any(all(values[key] in of for key, of in one.items()) for one in excluded):
@@ -191,11 +221,12 @@ def describe(values: Values) -> str:
     return ", ".join(f"{key} {text_of(value)}" for key, value in values.items())
 
 
-def by_algorithm(spec: AnySpec) -> Iterator[tuple[str, str, AnySpec]]:
+def by_algorithm(spec: T) -> Iterator[tuple[str, str, T]]:
     """Yield the runs of a spec: a name that no swept option changes, the label, the run's spec."""
     if isinstance(spec, ProgramsSpec):
         yield spec.run_label, spec.run_label, spec
         return
+    assert isinstance(spec, Spec)
     taken: set[str] = set()
     for options, (label, run) in zip(spec.algorithms, spec.runs().items(), strict=True):
         name = base = options.label or options.name
@@ -204,4 +235,4 @@ def by_algorithm(spec: AnySpec) -> Iterator[tuple[str, str, AnySpec]]:
             number += 1
             name = f"{base}-{number}"
         taken.add(name)
-        yield name, label, run
+        yield name, label, cast("T", run)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from testbed.experiment.spec import Spec
     from testbed.experiment.sweep import Sweep
 
 
@@ -172,7 +173,7 @@ def _loaded(
     experiment: Experiment | str | Path,
     keys: Mapping[str, Sequence[Any]],
     exclude: Sequence[Mapping[str, Any]] | None,
-) -> "Sweep":
+) -> "Sweep[Spec]":
     given = {**keys, **({} if exclude is None else {"exclude": exclude})}
     overrides = [
         of_value(f"sweep.{key}", values, f"sweep({key}={values!r})")

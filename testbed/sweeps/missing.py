@@ -65,7 +65,7 @@ class CarriedOut:
 
 def carry_out_missing(
     name: str,
-    missing: Sequence[Wanted],
+    missing: Sequence[Wanted[AnySpec]],
     folder: Path,
     means: Means,
     known: Mapping[Kind, Speed],
@@ -113,7 +113,7 @@ def _processes(specs: Sequence[AnySpec], size: int, means: Means) -> Iterator[Po
         yield cluster
 
 
-def _announce(missing: Sequence[Wanted], size: int, means: Means) -> None:
+def _announce(missing: Sequence[Wanted[AnySpec]], size: int, means: Means) -> None:
     say = means.say
     for one in missing[:_LISTED]:
         say(f"  {one.title}")
@@ -124,7 +124,10 @@ def _announce(missing: Sequence[Wanted], size: int, means: Means) -> None:
 
 
 def _tell(
-    missing: Sequence[Wanted], expected: Mapping[Path, float], size: int, say: Callable[[str], None]
+    missing: Sequence[Wanted[AnySpec]],
+    expected: Mapping[Path, float],
+    size: int,
+    say: Callable[[str], None],
 ) -> None:
     """Say how long the runs will take together."""
     if not any(expected.values()):
@@ -136,7 +139,10 @@ def _tell(
 
 
 def _foresee(
-    pool: Pool | Cluster, missing: Sequence[Wanted], means: Means, known: Mapping[Kind, Speed]
+    pool: Pool | Cluster,
+    missing: Sequence[Wanted[AnySpec]],
+    means: Means,
+    known: Mapping[Kind, Speed],
 ) -> tuple[int | None, dict[Path, float]]:
     """Measure a short run of each kind whose speed is not known.
 
@@ -158,7 +164,7 @@ def _foresee(
     return caught, expected
 
 
-def _check(missing: Sequence[Wanted], folder: Path, size: int) -> None:
+def _check(missing: Sequence[Wanted[AnySpec]], folder: Path, size: int) -> None:
     """Check the host and the data once, before any run is started."""
     different: dict[object, AnyPlan] = {}
     for one in missing:

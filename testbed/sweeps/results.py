@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import RunError
+from testbed.experiment.load import AnySpec
 from testbed.experiment.sweep import Values, text_of
 from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run
@@ -34,7 +35,7 @@ class Row:
     run: Run
 
 
-def rows(wanted: Sequence[Wanted]) -> list[Row]:
+def rows(wanted: Sequence[Wanted[AnySpec]]) -> list[Row]:
     """Return the rows of all runs that have begun, in the order of the sweep's combinations."""
     begun = [one for one in wanted if (one.directory / "manifest.json").exists()]
     return [

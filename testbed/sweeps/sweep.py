@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.ended import STATES, Ended, is_complete, is_kept
+from testbed.experiment.load import AnySpec
 from testbed.experiment.spec import Spec
 from testbed.experiment.sweep import Sweep
 from testbed.quantities import as_number
@@ -36,7 +37,7 @@ class Swept:
     """
 
     folder: Path
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[Wanted[AnySpec], ...]
     failed: tuple[Job, ...] = ()
     others: tuple[Run, ...] = ()
     caught: int | None = None
@@ -68,7 +69,9 @@ class Swept:
         return ended, f"{of_all} {ended}; {first.directory.name}: {first.summary.reason}"
 
 
-def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = True) -> Swept:
+def carry_out(
+    sweep: Sweep[AnySpec], runs_root: Path, means: Means, *, figures: bool = True
+) -> Swept:
     """Carry out every run of a sweep that is not complete, or disturbed, and write the results of all.
 
     Args:
@@ -100,7 +103,7 @@ def carry_out(sweep: Sweep, runs_root: Path, means: Means, *, figures: bool = Tr
     return _with_results(swept, sweep, figures)
 
 
-def _with_results(swept: Swept, sweep: Sweep, figures: bool) -> Swept:
+def _with_results(swept: Swept, sweep: Sweep[AnySpec], figures: bool) -> Swept:
     """Write the table and, if wanted, the figures so far; return the sweep with their paths."""
     found = rows(swept.wanted)
     if not found:
@@ -114,7 +117,7 @@ def _with_results(swept: Swept, sweep: Sweep, figures: bool) -> Swept:
     return replace(swept, others=others, table=tuple(table), figures=tuple(drawn))
 
 
-def _begun(one: Wanted) -> Run | None:
+def _begun(one: Wanted[AnySpec]) -> Run | None:
     """Return the run if it has begun, else None."""
     return Run.load(one.directory) if (one.directory / "manifest.json").exists() else None
 

@@ -9,17 +9,18 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic
 
 from testbed.code_digest import package_digest
-from testbed.experiment.load import AnySpec, dump
-from testbed.experiment.sweep import Sweep, Values, by_algorithm, describe, text_of
+from testbed.experiment.load import dump
+from testbed.experiment.sweep import S_co, Sweep, T, Values, by_algorithm, describe, text_of
 
 FOLDER = "sweep"
 """The folder of a sweep's runs, in that of the experiment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Generic[S_co]):
     """A run that has to exist.
 
     Attributes:
@@ -30,7 +31,7 @@ class Wanted:
         title: the name that is shown.
     """
 
-    spec: AnySpec
+    spec: S_co
     algorithm: str
     points: tuple[Values, ...]
     directory: Path
@@ -43,7 +44,7 @@ class Wanted:
         return label
 
 
-def wanted(sweep: Sweep, runs_root: Path) -> list[Wanted]:
+def wanted(sweep: Sweep[T], runs_root: Path) -> list[Wanted[T]]:
     """Return the runs of a sweep, each once, in the order of its combinations.
 
     Args:
@@ -51,7 +52,7 @@ def wanted(sweep: Sweep, runs_root: Path) -> list[Wanted]:
     """
     folder = runs_root.absolute() / sweep.name / FOLDER
     code = package_digest()
-    found: dict[str, Wanted] = {}
+    found: dict[str, Wanted[T]] = {}
     for point in sweep.points:
         for name, label, spec in by_algorithm(point.spec):
             text = dump(spec)

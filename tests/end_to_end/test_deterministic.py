@@ -21,7 +21,7 @@ import yaml
 from testbed.experiment.load import load
 from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress
 
 pytestmark = [
     pytest.mark.real,
@@ -44,7 +44,7 @@ SPEC: dict[str, Any] = {
 class Nobody:
     """A watcher that ignores everything."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         pass
 
     def event(self, level: str, text: str) -> None:

@@ -32,7 +32,8 @@ def test_what_is_known_of_programs_is_exported(command: CommandLine) -> None:
     port = run.until(lambda: re.search(r"127\.0\.0\.1:(\d+)/metrics", run.said), "the address")[1]
 
     def scraped() -> str:
-        return urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+        text: bytes = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read()
+        return text.decode()
 
     labels = r'algorithm="talking"[^}]*'
     wire = re.compile(rf'testbed_ingress_bytes_total\{{{labels}layer="wire"[^}}]*\}} [1-9]')

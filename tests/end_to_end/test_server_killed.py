@@ -12,7 +12,7 @@ import pytest
 from testbed.execution import execute
 from testbed.experiment.load import load
 from testbed.results.reading.records import SERVER_KILLED
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
 pytestmark = [
@@ -128,7 +128,7 @@ def faults(directory: Path) -> list[dict[str, Any]]:
 class Nobody:
     """A watcher that ignores everything."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         pass
 
     def event(self, level: str, text: str) -> None:

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan, plan
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress
 from testbed.simulation.run import SimulatedRun
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
@@ -35,7 +35,7 @@ def planned(workers: int = 3, **sections: Any) -> Plan:
 class Nobody:
     """An observer of a run that ignores everything."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         pass
 
     def event(self, level: str, text: str) -> None:

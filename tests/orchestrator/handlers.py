@@ -18,7 +18,7 @@ from testbed.orchestrator.records import Records
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import RoleReports
 from testbed.orchestrator.setup_progress import SetupProgress
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress
 from testbed.telemetry.records import UPDATE
 from tests.metrics.running import planned
 
@@ -29,7 +29,7 @@ class Watcher:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         """Ignore the progress."""
 
     def event(self, level: str, text: str) -> None:

@@ -13,7 +13,7 @@ from testbed.experiment.load import load
 from testbed.nodes import control_group
 from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress, Progress
 from testbed.simulation.run import SimulatedRun
 
 SPEC = {
@@ -34,9 +34,9 @@ class Impatient:
     def __init__(self) -> None:
         self.agents: list[int] = []
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         self.agents += [child.pid for child in psutil.Process().children()]
-        if progress.updates >= 100:
+        if isinstance(progress, Progress) and progress.updates >= 100:
             raise KeyError("something of the testbed's own")
 
     def event(self, level: str, text: str) -> None:
@@ -92,7 +92,7 @@ WallServer.serve = serve
 class Slow:
     """A watcher that takes its time, so that messages wait for the orchestrator."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         time.sleep(0.1)
 
     def event(self, level: str, text: str) -> None:

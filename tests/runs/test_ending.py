@@ -12,7 +12,7 @@ from testbed.errors import InterruptedRunError
 from testbed.execution import execute
 from testbed.experiment.load import load
 from testbed.runs.ending import LateSignalError, signals
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress
 from testbed.simulation.run import SimulatedRun
 
 SPEC = """
@@ -54,7 +54,7 @@ def test_an_error_of_the_body_goes_before_a_signal() -> None:
 
 
 class Nobody:
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         pass
 
     def event(self, level: str, text: str) -> None:

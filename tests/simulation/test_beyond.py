@@ -9,9 +9,9 @@ import pytest
 from testbed import execution
 from testbed.clock.event_clock import LATEST
 from testbed.experiment.spec import Spec
-from testbed.planning.plan import Plan
+from testbed.planning.linked_plan import LinkedPlan
 from testbed.results.reading.run import Run
-from testbed.runs.watching import Progress
+from testbed.runs.watching import AnyProgress
 
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-wait"}
 
@@ -19,7 +19,7 @@ SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-wait"}
 class Nobody:
     """A watcher that ignores what it is shown."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: AnyProgress) -> None:
         pass
 
     def event(self, level: str, text: str) -> None:
@@ -30,7 +30,7 @@ def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
 
 
-def watch(_plan: Plan, _number: int, _count: int) -> Nobody:
+def watch(_plan: LinkedPlan, _number: int, _count: int) -> Nobody:
     return Nobody()
 
 
