@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from testbed.errors import HostError
 from testbed.nodes import linux
@@ -49,6 +49,29 @@ def open_capture() -> None:
 
     make_namespaces()
     Ring("lo", filters.everything(96), 96).close()
+
+
+def refused_sysctl(settings: Mapping[str, str]) -> str:
+    """Return the first setting of a network that the kernel refuses, and why; or an empty text.
+
+    Args:
+        settings: values by their full names.
+    """
+
+    def attempt() -> str:
+        make_namespaces()
+        for name, value in settings.items():
+            try:
+                linux.set_sysctl(name, value)
+            except FileNotFoundError:
+                return f"{name} = {value}: this kernel has no such setting in a network namespace"
+            except PermissionError:
+                return f"{name} = {value}: it may not be set in a network namespace"
+            except OSError as error:
+                return f"{name} = {value}: {error.strerror}"
+        return ""
+
+    return try_in_child(attempt)
 
 
 def missing_disciplines() -> dict[str, str]:

@@ -14,6 +14,7 @@ from testbed.doctor.attempts import (
     make_namespaces,
     missing_disciplines,
     open_capture,
+    refused_sysctl,
     try_in_child,
 )
 from testbed.errors import HostError
@@ -70,9 +71,17 @@ def _of_nodes(plans: Sequence[AnyPlan]) -> Iterator[HostError]:
         return  # the rest is looked for in namespaces
     if plans[0].spec.devices.runtime == "docker":
         yield from _raised_by(containers.check, plans)
+    yield from _raised_by(_check_sysctls, plans)
     yield from _raised_by(_check_links, plans)
     yield from _raised_by(_check_faults, plans)
     yield from _raised_by(_check_capture, plans)
+
+
+def _check_sysctls(plans: Sequence[AnyPlan]) -> None:
+    """Check that the settings of TCP are such as the kernel takes."""
+    wanted = plans[0].spec.network.tcp_settings({})
+    if wanted and (why := refused_sysctl(wanted)):
+        raise HostError(f"network.sysctls: {why}: take it out")
 
 
 def _check_links(plans: Sequence[AnyPlan]) -> None:

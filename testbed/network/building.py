@@ -23,7 +23,7 @@ from testbed.network.graph import Direction, Network
 from testbed.network.links import CORE, PREFIX_LENGTH, Link
 from testbed.network.netlink import Requests
 from testbed.network.shaping import count_egress, count_ingress, packed_egress
-from testbed.network.sysctls import OF_ROLES
+from testbed.network.sysctls import OF_ALL, OF_ROLES
 from testbed.nodes.linux import inside_network, own_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
@@ -277,13 +277,10 @@ def _prepare_router() -> None:
 
 
 def _set_up_stack(sysctls: Mapping[str, str]) -> None:
-    """Set the current network namespace's own settings, before it has an interface.
-
-    IPv6 is switched off: it would send solicitations and group reports of its own.
-    """
+    """Set the current network namespace's own settings, before it has an interface."""
     with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6 sends nothing
-        for interfaces in ("all", "default"):
-            set_sysctl(f"net.ipv6.conf.{interfaces}.disable_ipv6", "1")
+        for name, value in OF_ALL.items():
+            set_sysctl(name, value)
     for name, value in sysctls.items():
         set_sysctl(name, value)
 

@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+OF_ALL: Mapping[str, str] = MappingProxyType(
+    {"net.ipv6.conf.all.disable_ipv6": "1", "net.ipv6.conf.default.disable_ipv6": "1"}
+)
+"""What is set in every device: IPv6 would send solicitations and group reports of its own."""
 OF_ROLES: Mapping[str, str] = MappingProxyType(
     {
         "net.ipv4.tcp_rmem": "4096 4194304 8388608",

@@ -14,6 +14,7 @@ from testbed.code_digest import package_digest
 from testbed.ended import Ended, diverged_at, is_complete, not_finite_from
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.learning.exact import columns
+from testbed.network.sysctls import OF_ALL, OF_ROLES
 from testbed.planning import graph_source
 from testbed.planning.plan import Plan
 from testbed.runs import link_records
@@ -204,6 +205,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "classes": _classes(plan),
         "links": link_records.unprobed(plan),
         "network": _graph(plan),
+        **_sysctls(plan),
         **({"measure": _measure(one)} if (one := plan.settings.training.measure) else {}),
         **({"exact": exact} if (exact := _exact(plan)) else {}),
         "versions": versions(),
@@ -214,6 +216,13 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),
     }
+
+
+def _sysctls(plan: Plan) -> dict[str, Any]:
+    """Return the settings of an emulated run's devices that are not the kernel's own."""
+    if plan.spec.engine == "simulation":
+        return {}
+    return {"sysctls": {**OF_ALL, **plan.spec.network.tcp_settings(OF_ROLES)}}
 
 
 def _exact(plan: Plan) -> tuple[str, ...]:

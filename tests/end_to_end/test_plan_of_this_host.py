@@ -54,3 +54,9 @@ def test_a_host_that_has_everything_is_not_mentioned(command: CommandLine) -> No
     assert SAYS not in command.do("plan", spec).stdout
     told = json.loads(command.do("plan", spec, "--json").stdout)
     assert [one["host_lacks"] for one in told] == [[]]
+
+
+def test_a_setting_of_tcp_that_the_kernel_lacks_is_named(command: CommandLine) -> None:
+    spec = SMALL | {"network": {"sysctls": {"tcp_of_nothing": 1}}}
+    told = assert_one_sentence(command.do("run", command.spec(spec)), 1)
+    assert "network.sysctls: net.ipv4.tcp_of_nothing = 1: this kernel has no such setting" in told

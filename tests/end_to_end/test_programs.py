@@ -178,6 +178,8 @@ def test_a_program_finds_a_small_linux_host(anyone: CommandLine) -> None:
     home = run.run_directory / "nodes" / "worker-1" / "home"
     assert (home / "mine").stat().st_uid == run.run_directory.stat().st_uid
     assert run.record("manifest")["sysctls"] == {
+        "net.ipv6.conf.all.disable_ipv6": "1",
+        "net.ipv6.conf.default.disable_ipv6": "1",
         "net.ipv4.ip_unprivileged_port_start": "0",
         "net.ipv4.ping_group_range": "0 0",
     }

@@ -120,7 +120,7 @@ class NetworkSpec(Section):
         description="Settings of TCP in every device, by their names below net.ipv4. Default (null): "
         "for algorithms tcp_rmem, tcp_wmem and tcp_slow_start_after_idle, as docs/links.md "
         "says, and for programs the kernel's own. {}: the kernel's own.",
-        examples=[{"tcp_congestion_control": "cubic"}],
+        examples=[{"tcp_congestion_control": "reno"}],
     )
 
     server: SharedLinkSpec | None = Field(

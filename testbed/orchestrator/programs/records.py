@@ -20,6 +20,7 @@ from testbed.messages.programs import Measured
 from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
+from testbed.network.sysctls import OF_ALL
 from testbed.orchestrator.ingress import Ingress
 from testbed.planning import graph_source
 from testbed.planning.program_plan import ProgramPlan
@@ -335,7 +336,7 @@ def manifest(plan: ProgramPlan) -> dict[str, Any]:
         if graph is None
         else {"source": graph.source, "positions": dict(graph_source.read(graph).positions)},
         **_measure(plan),
-        "sysctls": plan.sysctls,
+        "sysctls": {**OF_ALL, **plan.sysctls},
         "versions": versions(),
         "code": package_digest(),
         "commit": commit(),
