@@ -21,8 +21,8 @@ _AT_ONCE = 1 << 20
 Devices = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[NODE...]",
-        help="Only the programs of these devices: server, worker-3; or NODE/PROGRAM. Default: all.",
+        metavar="[NAME...]",
+        help="Only these: a device (server, worker-3), a program, or NODE/PROGRAM. Default: all.",
     ),
 ]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")]
@@ -114,14 +114,13 @@ def _files(run: "Run", wanted: Sequence[str]) -> list[_Growing]:
             f"{run.directory / 'processes.log'}"
         )
     names = [f"{device}/{program}" for program, devices in programs.items() for device in devices]
-    devices = {name.partition("/")[0] for name in names}
+    called = {name: {name, *name.split("/")} for name in names}
+    known = sorted(set().union(*called.values()))
     for one in wanted:
-        if one not in names and one not in devices:
-            known = sorted([*devices, *names])
-            raise SpecError(f"{run.id} has no device or program '{one}'{did_you_mean(one, known)}")
-    chosen = [
-        name for name in names if not wanted or name in wanted or name.partition("/")[0] in wanted
-    ]
+        if one not in known:
+            hint = did_you_mean(one, known) or f": there are {', '.join([*programs][:8])}"
+            raise SpecError(f"{run.id} has no device or program '{one}'{hint}")
+    chosen = [name for name in names if not wanted or called[name] & set(wanted)]
     return [
         _Growing(run.directory / "nodes" / device / f"{program}.log", f"{device} {program}")
         for device, _, program in (name.partition("/") for name in chosen)

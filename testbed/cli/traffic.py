@@ -164,4 +164,4 @@ def _verdict(counted: dict[str, Any], first: str) -> str:
         case False:
             return "NOT reconciled:"
         case _:
-            return "not compared: the run did not finish"
+            return "not compared: the run has not come to its end"

@@ -140,10 +140,7 @@ class Keeper:
         self._selector.register(self._channel, selectors.EVENT_READ)
         self._selector.register(self._exits, selectors.EVENT_READ)
         while True:
-            if self._kill_at is not None and not self._processes():
-                self._take_exits()
-                for program in list(self._programs.values()):
-                    self._finish(program)
+            if self._kill_at is not None and not self._programs and not self._processes():
                 return
             for key, _ in self._selector.select(self._period()):
                 if key.fileobj is self._channel:
@@ -289,9 +286,10 @@ class Keeper:
         """Report a program whose first process has ended, once nothing of it is left."""
         assert program.ended is not None
         when, _ = program.ended
-        if self._kill_at is None and now < when + _LEFT_PATIENCE and any(self._left(program)):
-            return
-        self._finish(program)
+        # At the run's end what it has left has as long as the program itself.
+        waits = self._kill_at is not None or now < when + _LEFT_PATIENCE
+        if not (waits and any(self._left(program))):
+            self._finish(program)
 
     def _finish(self, program: _Program) -> None:
         """Report the end of a program, and kill what it has left in the background."""
@@ -306,7 +304,8 @@ class Keeper:
         self._take_measurements(program)
         program.output.close()
         del self._programs[name]
-        _, status = program.ended or (0.0, -signal.SIGKILL)
+        assert program.ended is not None
+        _, status = program.ended
         self._report(ProgramEnded(name, status, list(program.output.last), len(left)))
 
     def _left(self, program: _Program) -> Iterator[int]:

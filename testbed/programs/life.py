@@ -224,7 +224,8 @@ class Life:
             after = as_duration(self._limit)
             if waited := [name for name, one in self._rules.items() if one.ends_run]:
                 reason = f"the limit of {after} was reached before {waited[0]} had ended"
-                yield from self._end("failed", f"{reason}: raise limits.time")
+                way_out = "`testbed logs` shows what it waited for; or raise limits.time"
+                yield from self._end("failed", f"{reason}: {way_out}")
             else:
                 yield Tell("info", f"the limit of {after} is reached", None)
                 yield from self._end("completed", None)

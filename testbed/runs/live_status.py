@@ -78,6 +78,7 @@ class _Facts:
     value: float | None
     crashed: int
     faulted: int
+    round: int = 0
 
 
 class LiveStatus:
@@ -111,6 +112,8 @@ class LiveStatus:
         with whole(self._updates):
             self._read_updates()
         last = self._recent[-1]
+        if self._run.manifest.programs:  # their rounds are those of their measurements
+            last = replace(last, updates=facts.round)
         status = Status(
             run=self._run,
             phase=self._phase(),
@@ -211,4 +214,5 @@ def _facts(directory: Path) -> _Facts:
     )
     others = {EVALUATOR_NAME, COORDINATOR_NAME}
     workers = [one for one in crashed - others if not (is_server(one) or is_aggregator(one))]
-    return _Facts(phase, accuracy, quality, value, len(workers), len(faulted))
+    rounds = int(evaluations.iteration[-1]) if len(evaluations) else 0
+    return _Facts(phase, accuracy, quality, value, len(workers), len(faulted), rounds)

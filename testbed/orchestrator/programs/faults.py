@@ -5,7 +5,7 @@ decided by the run.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from testbed.faults.fault import Fault
@@ -39,17 +39,25 @@ class ProgramFaults:
     """The faults of one run."""
 
     def __init__(
-        self, plan: ProgramPlan, *, ask: Ask, event: Event, log: RunLog, clock: Clock
+        self,
+        plan: ProgramPlan,
+        *,
+        ask: Ask,
+        event: Event,
+        log: RunLog,
+        clock: Clock,
+        round_of: Callable[[], int],
     ) -> None:
         """Begin without any fault.
 
         Args:
+            round_of: returns the round of the last measurement; 0 before the first.
             ask: sends a request to the agent.
             event: records an event of the run.
             clock: returns the present in seconds of CLOCK_MONOTONIC.
         """
         self._names = {number: name for name, number in plan.numbers.items()}
-        self._ask, self._now = ask, clock
+        self._ask, self._now, self._round_of = ask, clock, round_of
         self._began = 0.0
         self._log = FaultLog(log, event, lambda: self.elapsed, Deduplication(), servers=1)
         self._agenda = Agenda(plan.schedule)
@@ -108,7 +116,7 @@ class ProgramFaults:
         devices = [number for number in devices if number not in self._gone]
         if not devices:
             return
-        self._log.write(fault.record("begin", devices, self.elapsed, 0))
+        self._log.write(fault.record("begin", devices, self.elapsed, self._round_of()))
         if fault.kind == "kill":
             for number in devices:
                 self._gone.add(number)
@@ -123,7 +131,7 @@ class ProgramFaults:
             self._agenda.end_at(self._now() + fault.duration, fault, kills)
 
     def _end(self, fault: Fault, devices: Sequence[int]) -> Iterator[Back]:
-        self._log.write(fault.record("end", devices, self.elapsed, 0))
+        self._log.write(fault.record("end", devices, self.elapsed, self._round_of()))
         if fault.kind != "kill":
             self._impairments.end(fault, devices)
             return

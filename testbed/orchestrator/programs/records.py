@@ -179,6 +179,11 @@ class ProgramRecords:
         self.progress.measured = _first_known(accuracy, own, loss)
         self.progress.measure = _first_name(accuracy, own, section.name)
 
+    @property
+    def round(self) -> int:
+        """The round of the last measurement; 0 before the first."""
+        return self._measured[-1]["iteration"] if self._measured else 0
+
     def _complement(self, accuracy: float, loss: float, own: float | None) -> bool:
         """Add to the last measurement what another line tells of the same round, if it lacks that."""
         row = self._measured[-1]
@@ -259,6 +264,7 @@ class ProgramRecords:
             running: the instances of each program that still ran.
         """
         self.write_complete(last=True)
+        self._warn_of_no_measurement()
         plan, log = self._plan, self.log
         seconds = (self.over or time.monotonic()) - self.began if self.began is not None else 0.0
         accuracies = [one["accuracy"] for one in self._measured]
@@ -294,6 +300,18 @@ class ProgramRecords:
         if self._metrics:
             self._metrics.ended(self.ended)
         return summary
+
+    def _warn_of_no_measurement(self) -> None:
+        """Warn if nothing was measured that was to be."""
+        section = self._plan.spec.measure
+        if section is None or self._measured or self.began is None:
+            return
+        where = f"no line of {section.from_} has matched the pattern"
+        if section.file is not None:
+            where = f"{section.from_} has written no such number to {section.file}"
+        device = self._plan.places(section.from_)[0]
+        see = f"`testbed logs {device}/{section.from_}` shows what it has said"
+        self.event("warning", f"measure: {where}, and there is no curve: {see}", None)
 
     def _own_measure(self) -> dict[str, Any]:
         section = self._plan.spec.measure

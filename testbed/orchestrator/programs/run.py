@@ -105,7 +105,7 @@ class ProgramRun:
         self._due_back: set[str] = set()
         self._killed: set[str] = set()
         self._kill_at: float | None = None
-        self._traffic_asked = self._traffic_complete = False
+        self._traffic_asked = self._traffic_complete = self._stopped = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             RunFailed: self._failed,
             ProcessExited: self._exited,
@@ -151,6 +151,7 @@ class ProgramRun:
             event=self._records.event,
             log=self._records.log,
             clock=time.monotonic,
+            round_of=lambda: self._records.round,
         )
         self._carry_out(home)
         try:
@@ -233,13 +234,30 @@ class ProgramRun:
                     if not events & selectors.EVENT_READ:
                         continue  # there is room for requests to the agent again
                     if key.fileobj == wake_up:
-                        raise stopped_by(os.read(wake_up, 1)[0])
+                        self._stop(stopped_by(os.read(wake_up, 1)[0]))
                     if key.fileobj is agent.control:
                         self._handle(EVENTS.receive(agent.control))
                 self._hear()
                 self._turn()
                 wanted = selectors.EVENT_READ | agent.send_waiting() * selectors.EVENT_WRITE
                 selector.modify(agent.control, wanted)
+
+    def _stop(self, end: EndError) -> None:
+        """End the run because of a signal: programs are asked to end, and a second signal kills them.
+
+        Raises:
+            EndError: none runs, or they have been asked already.
+        """
+        records = self._records
+        if records.began is None or self._stopped:
+            raise end
+        self._stopped = True
+        records.ended, records.reason = end.ended, end.reason
+        seconds = self._plan.spec.limits.stop
+        text = f"the programs are asked to end, within {seconds:g} s; a second signal kills them"
+        records.event("warning", text, None)
+        if not self._is_ending:
+            self._end_programs()
 
     def _turn(self) -> None:
         """Do what is due in every turn of the loop.

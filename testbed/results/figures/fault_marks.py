@@ -80,7 +80,9 @@ class _Positions:
 
     def __init__(self, curve: Curve) -> None:
         mean = curve.mean
-        self._iteration = mean.iteration
+        # Programs of users have no updates at which a fault could be said to strike.
+        self._by_time = curve.of_programs
+        self._known = mean.time if self._by_time else mean.iteration
         self._bytes = {measure: getattr(mean, f"{measure}_bytes") for measure in MEASURES}
 
     def __call__(self, moment: RunTime) -> dict[str, float]:
@@ -90,10 +92,8 @@ class _Positions:
             "host_time": moment.host_time,
         }
         for measure, sizes in self._bytes.items():
-            known = len(self._iteration)
-            found[measure] = (
-                float(np.interp(moment.iteration, self._iteration, sizes)) if known else 0
-            )
+            at = moment.time if self._by_time else moment.iteration
+            found[measure] = float(np.interp(at, self._known, sizes)) if len(self._known) else 0
         return found
 
 

@@ -43,8 +43,9 @@ def write_figures(runs: Sequence[Run], directory: Path, goal: float | None = Non
         ),
         "ingress-over-time": lambda figure: traffic_figures.draw_over_time(figure, curves, ingress),
         "ingress-by-worker": lambda figure: traffic_figures.draw_by_worker(figure, curves, ingress),
-        "staleness": lambda figure: traffic_figures.draw_staleness(figure, curves),
     }
+    if not all(curve.of_programs for curve in curves):
+        drawings["staleness"] = lambda figure: traffic_figures.draw_staleness(figure, curves)
     if diagnostics_figure.declared(curves):
         drawings["diagnostics"] = lambda figure: diagnostics_figure.draw(figure, curves)
     written = []

@@ -55,7 +55,8 @@ def draw(
     quality = curves[0].quality
     axes.set_ylabel(f"test {quality.axis}")
     if against == "iteration":
-        panels.lowest.set_xlabel("iteration (updates applied)")
+        rounds = all(curve.of_programs for curve in curves)
+        panels.lowest.set_xlabel("round" if rounds else "iteration (updates applied)")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     else:
         panels.lowest.set_xlabel(f"PS ingress, {against} bytes")
@@ -77,7 +78,8 @@ def draw(
         _stars(axes, reaching(curves, goal), against)
     else:
         axes.set_ylim(0, 100)
-        style.nothing_to_draw(axes, "no evaluation yet")
+        over = all(run.ended != "running" for curve in curves for run in curve.runs)
+        style.nothing_to_draw(axes, "no evaluation" if over else "no evaluation yet")
     # After the axis has its scale and its limits, which no fault may widen.
     kinds, names = fault_strip.draw(panels, curves, against) if drawn else ([], [])
     style.legend_above(figure, [*handles, *kinds], [*labels, *names])
@@ -90,7 +92,7 @@ def _line(axes: "Axes", i: int, curve: Curve, against: Against, linear: bool) ->
     # up; a value that is not a number is not drawn at all.
     shown = np.isfinite(mean.value)
     if against != "iteration" and not linear:
-        shown &= mean.iteration > 0
+        shown &= (x > 0) if curve.of_programs else (mean.iteration > 0)
     every = max(1, int(shown.sum()) // _MARKED)
     if len(curve.runs) > 1:
         band = mean.low[shown], mean.high[shown]

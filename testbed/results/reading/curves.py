@@ -68,6 +68,11 @@ class Curve:
     quality: Quality
 
     @property
+    def of_programs(self) -> bool:
+        """True if programs of users made its runs: they told of rounds, and there are no updates."""
+        return all(run.manifest.programs for run in self.runs)
+
+    @property
     def label(self) -> str:
         """The algorithm's label, the same for all its runs."""
         return self.runs[0].algorithm

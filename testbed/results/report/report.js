@@ -256,7 +256,7 @@
   function iteration() {
     const traces = curves((curve) => curve.iteration, (point) => point.iteration,
       "iteration %{x:,}, %{customdata[1]:.1f} s");
-    const x = { title: "iteration (updates applied)", tickformat: ",d", rangemode: "tozero" };
+    const x = { title: data.rounds ? "round" : "iteration (updates applied)", tickformat: ",d", rangemode: "tozero" };
     const chart = faults(goal(layout(x, upright(traces))), (of) => of.iteration, traces);
     Plotly.react("chart-iteration", traces, chart, config);
   }
@@ -340,7 +340,7 @@
     if (evaluated) { ingress(); iteration(); reachTable(); }
     overTime();
     byWorker();
-    staleness();
+    if (document.getElementById("chart-staleness")) staleness();
   }
 
   form.hidden = !evaluated;

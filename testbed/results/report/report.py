@@ -110,6 +110,7 @@ def _page(runs: Sequence[Run], goal: float | None, baseline: str | None) -> str:
         plotly=Markup(plotly),
         script=Markup(script),
         data=Markup(_data(curves, ingress, reached)),
+        rounds=all(curve.of_programs for curve in curves),
         reached=reached,
         quality=reached.quality,
         by_accuracy=reached.quality == ACCURACY,
@@ -222,6 +223,7 @@ def _data(curves: Sequence[Curve], ingress: Sequence[Ingress], reached: Reaching
     kinds = in_order({mark["kind"] for chart in charts for mark in chart["faults"]})
     content = {
         "curves": charts,
+        "rounds": all(curve.of_programs for curve in curves),
         "fault_kinds": {kind: colour_of(kind) for kind in kinds},
         "kinds": {kind: [KINDS[kind], KIND_COLOURS[kind]] for kind in KINDS},
         "baseline": next(i for i, c in enumerate(curves) if c.name == reached.baseline),
