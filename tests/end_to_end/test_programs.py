@@ -333,6 +333,89 @@ def test_programs_are_followed_live(command: CommandLine) -> None:
     )
 
 
+TIDY = "sh -c 'trap \"sleep 0.7; echo tidied; exit 0\" TERM; echo up; while :; do sleep 0.1; done'"
+STUBBORN = "sh -c 'trap \"\" TERM; echo up; while :; do sleep 0.1; done'"
+ASKED = "the programs are asked to end, within 9 s; a second signal kills them"
+
+
+def _one_program(run: str) -> dict[str, Any]:
+    it = {"on": ["worker-0"], "run": run, "ready": {"output": "up"}}
+    return SLEEP | {"programs": {"it": it}, "limits": {"stop": "9s"}}
+
+
+def _until_ready(run: Started) -> None:
+    run.until(lambda: list(run.out.glob("*/*/*/events.jsonl")), "its events")
+    run.until(lambda: "it is ready" in texts(run, "info"), "its sign")
+
+
+def test_a_signal_asks_programs_to_end(command: CommandLine) -> None:
+    run = command.start_run(_one_program(TIDY))
+    _until_ready(run)
+    run.interrupt()
+    assert run.wait() == 130
+    assert log(run, "worker-0", "it")[-1] == "tidied"
+    assert texts(run) == [ASKED]
+    summary = run.record("summary")
+    assert summary["programs"] == {"it": {"worker-0": {"status": 0}}}
+    assert summary["traffic"]["reconciled"] is True
+
+
+def test_a_second_signal_kills_programs(command: CommandLine) -> None:
+    run = command.start_run(_one_program(STUBBORN))
+    _until_ready(run)
+    traces = run.traces()
+    began = time.monotonic()
+    run.interrupt()
+    run.until(lambda: ASKED in texts(run), "the first signal to be heard")
+    run.interrupt()
+    assert run.wait() == 130
+    assert time.monotonic() - began < 8
+    assert run.record("summary")["reason"] == "stopped by SIGINT"
+    traces.assert_gone()
+
+
+def test_a_pattern_that_never_matches_is_told_of(command: CommandLine) -> None:
+    silent = {
+        "name": "silent",
+        "programs": {"job": {"on": "server", "run": "echo accuracy is 0.9", "ends": "run"}},
+        "measure": {"from": "job", "pattern": "acc=(?P<accuracy>[0-9.]+)"},
+        "devices": {"workers": 1},
+    }
+    run = command.start_run(silent, report=True)
+    assert run.wait() == 0, run.said
+    assert texts(run) == [
+        "measure: no line of job has matched the pattern, and there is no curve: "
+        "`testbed logs server/job` shows what it has said"
+    ]
+
+
+def test_a_fault_is_marked_where_its_time_lies_between_measurements(command: CommandLine) -> None:
+    struck = {
+        "name": "marked",
+        "programs": {
+            "job": {
+                "on": "server",
+                "ends": "run",
+                "run": "sh -c 'for i in 3 4; do sleep 2; echo round $i accuracy=0.$i; done; sleep 1'",
+            },
+            "tick": {"on": "workers", "run": TICK},
+        },
+        "measure": WEB["measure"],
+        "devices": {"workers": 1},
+        "faults": [
+            {
+                "who": {"devices": ["worker-0"]},
+                "when": {"time": "3s"},
+                "how": "freeze",
+                "lasting": "500ms",
+            }
+        ],
+    }
+    run = command.start_run(struck)
+    assert run.wait() == 0, run.said
+    assert [one["iteration"] for one in _faults(run)] == [3, 3]
+
+
 def test_a_full_disk_ends_the_run_in_a_sentence(command: CommandLine, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")

@@ -226,6 +226,39 @@ def test_a_program_that_ignores_sigterm_is_killed(kept: Callable[..., Kept]) -> 
     assert time.monotonic() - began < 10
 
 
+def test_what_a_program_has_left_has_its_time_at_the_end(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    child = "(trap 'sleep 0.5; echo saved; exit 0' TERM; echo begun; while :; do sleep 0.1; done)"
+    one.start("sh", "-c", f"{child} & trap 'exit 5' TERM; wait", ready={"output": "begun"})
+    one.until(ProgramReady)
+    one.end(patience=5.0)
+    ended = one.until(ProgramEnded)
+    assert (ended.status, ended.lines[-1], ended.left) == (5, "saved", 0)
+    assert not one.of(ProgramWarned)
+    assert not one.hear()
+
+
+THREADS = """
+import threading, time
+for _ in range(30):
+    threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
+print("begun", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_program_of_many_threads_has_the_status_of_its_signal(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    for i in range(8):
+        one.start(PYTHON, "-c", THREADS, ready={"output": "begun"}, program=f"p{i}")
+    while len(one.of(ProgramReady)) < 8:
+        assert one.hear()
+    one.end(patience=10.0)
+    while one.hear():
+        pass
+    assert [ended.status for ended in one.of(ProgramEnded)] == [-15] * 8
+
+
 def test_a_program_that_fills_its_output_goes_on(kept: Callable[..., Kept]) -> None:
     one = kept(output=10_000)
     one.start("sh", "-c", "yes | head -c 3000000; echo the end")
