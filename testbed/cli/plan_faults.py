@@ -1,15 +1,14 @@
 """The faults in ``testbed plan``: each rule's devices, effect, times and expected strikes."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, struck_name
 from testbed.experiment.units import format_percentage, format_rate
+from testbed.planning.plan import Plan
+from testbed.planning.plans import AnyPlan
 from testbed.quantities import as_number
-
-if TYPE_CHECKING:
-    from testbed.planning.plan import Plan
 
 _OPTIONS: dict[str, Callable[[Any], str]] = {
     "factor": lambda value: f"{value:g}",
@@ -21,31 +20,49 @@ _OPTIONS: dict[str, Callable[[Any], str]] = {
 """The options that a fault may have, each with its formatter."""
 
 
-def describe(plan: "Plan") -> list[str]:
+class _Struck(NamedTuple):
+    """The run that faults strike.
+
+    Attributes:
+        updates: the last update of training; None for programs, which have none.
+    """
+
+    workers: int
+    servers: int
+    updates: int | None
+
+
+def describe(plan: AnyPlan) -> list[str]:
     """Return a heading and a line for each rule; no lines without rules."""
-    rules = [one for one in plan.settings.faults.rules if not one["fault"].get("away")]
-    lines = [f"  {i}. {_rule(rule, plan)}" for i, rule in enumerate(rules)]
+    if isinstance(plan, Plan):
+        settings = plan.settings
+        of = _Struck(settings.workers, settings.servers, settings.training.updates)
+        of_all: Sequence[Mapping[str, Any]] = settings.faults.rules
+    else:
+        of, of_all = _Struck(plan.spec.devices.workers, servers=1, updates=None), plan.rules
+    rules = [one for one in of_all if not one["fault"].get("away")]
+    lines = [f"  {i}. {_rule(rule, of)}" for i, rule in enumerate(rules)]
     return [f"faults: {as_number(len(rules), 'rule')}", *lines] if lines else []
 
 
-def _rule(rule: Mapping[str, Any], plan: "Plan") -> str:
+def _rule(rule: Mapping[str, Any], of: _Struck) -> str:
     fault, devices = rule["fault"], rule["devices"]
     if "trace" in rule:
-        return _of_trace(rule, plan)
+        return _of_trace(rule, of)
     if devices and devices[0] <= SERVER_NUMBER:
-        names = [struck_name(device, plan.settings.servers) for device in devices]
+        names = [struck_name(device, of.servers) for device in devices]
         target = ", ".join("the server" if name == SERVER_NAME else name for name in names)
-    elif len(devices) == plan.settings.workers:
+    elif len(devices) == of.workers:
         target = "each worker"
     else:
-        target = f"{len(devices)} of {plan.settings.workers} workers"
+        target = f"{len(devices)} of {of.workers} workers"
     options = [f"{key} {_OPTIONS[key](fault[key])}" for key in _OPTIONS if key in fault]
     how = " ".join([fault["kind"], *options])
     lasting = "for good" if fault["duration"] is None else f"for {fault['duration']:g} s"
-    return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, plan)}{_never(rule, plan)}"
+    return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, of)}{_never(rule, of)}"
 
 
-def _of_trace(rule: Mapping[str, Any], plan: "Plan") -> str:
+def _of_trace(rule: Mapping[str, Any], of: _Struck) -> str:
     """Return the text of a trace: its devices, kinds of fault and durations."""
     rows = rule["trace"]
     count = len({device for _, _, device, _ in rows})
@@ -56,11 +73,9 @@ def _of_trace(rule: Mapping[str, Any], plan: "Plan") -> str:
     lasting += [f"for {known[0]:g} s"] if len(known) == 1 else []
     lasting += ["for good"] if None in durations else []
     how = ", ".join(f"{kind} {as_number(times, 'time')}" for kind, times in kinds.items())
-    updates = plan.settings.training.updates
-    late = sum(iteration is not None and iteration > updates for _, iteration, _, _ in rows)
-    never = f"; {late} never: training ends with update {updates:,}" if late else ""
-    of = f"{count} of {plan.settings.workers} workers"
-    return f"{of}: from a trace, {how}, {' or '.join(lasting)}{never}"
+    late = sum(iteration is not None and _is_late(iteration, of) for _, iteration, _, _ in rows)
+    never = f"; {late} never: training ends with update {of.updates:,}" if late else ""
+    return f"{count} of {of.workers} workers: from a trace, {how}, {' or '.join(lasting)}{never}"
 
 
 def _when(rule: Mapping[str, Any]) -> str:
@@ -73,19 +88,22 @@ def _when(rule: Mapping[str, Any]) -> str:
     return f"every {rule['mean_time']:g} s on average, exponential"
 
 
-def _never(rule: Mapping[str, Any], plan: "Plan") -> str:
+def _never(rule: Mapping[str, Any], of: _Struck) -> str:
     """Return why a rule at an iteration never strikes, as text; empty for others."""
-    updates = plan.settings.training.updates
-    late = rule.get("iteration", 0) > updates
-    return f"; never: training ends with update {updates:,}" if late else ""
+    late = _is_late(rule.get("iteration", 0), of)
+    return f"; never: training ends with update {of.updates:,}" if late else ""
 
 
-def _expected(rule: Mapping[str, Any], plan: "Plan") -> str:
+def _is_late(iteration: int, of: _Struck) -> bool:
+    return of.updates is not None and iteration > of.updates
+
+
+def _expected(rule: Mapping[str, Any], of: _Struck) -> str:
     """Return the expected number of strikes of a rule with a probability, as text; empty for others."""
-    if "probability" not in rule:
+    if "probability" not in rule or of.updates is None:
         return ""
-    settings, count = plan.settings, len(rule["devices"])
-    strikes = rule["probability"] * settings.training.updates * count / settings.workers
+    count = len(rule["devices"])
+    strikes = rule["probability"] * of.updates * count / of.workers
     if rule["fault"]["duration"] is not None:
         return f"; about {strikes:,.0f} times by the end"
     if strikes >= count:

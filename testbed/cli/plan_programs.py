@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from testbed.cli import plan_links
+from testbed.cli import plan_faults, plan_links
 from testbed.device_names import SERVER_NAME
 from testbed.experiment.device_links import DeviceLink
 from testbed.network.links import CORE, Link
@@ -71,6 +71,8 @@ def describe(plan: ProgramPlan) -> list[str]:
         f"  {count:<{width}}  {workers[0].address} to "
         f"{workers[-1].address}  {' or '.join(sorted(links))}",
         *background.describe(plan.background),
+        *plan_faults.describe(plan),
+        *_measure(plan),
         *(f"{name} = {value}" for name, value in plan.sysctls.items()),
         f"{plan.open_files} open files; the memory that programs need is not known",
     ]
@@ -101,6 +103,16 @@ def _words(link: DeviceLink) -> str:
         if value != plan_links.NO_VALUE
     ]
     return ", ".join(found) or "link not shaped"
+
+
+def _measure(plan: ProgramPlan) -> list[str]:
+    section = plan.spec.measure
+    if section is None:
+        return ["nothing is measured, and there is no curve: see `measure`"]
+    where = f"what {section.from_} on {plan.places(section.from_)[0]}"
+    if section.pattern is None:
+        return [f"the curve: {where} writes to {section.file}"]
+    return [f"the curve: {where} says that matches {section.pattern}"]
 
 
 def _program(plan: ProgramPlan, name: str) -> str:

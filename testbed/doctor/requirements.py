@@ -21,7 +21,7 @@ from testbed.errors import HostError
 from testbed.planning import capacity
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
-from testbed.planning.program_plan import ProgramPlan, missing_program
+from testbed.planning.program_plan import ProgramPlan, missing_programs
 
 DISK_PER_UPDATE = 120
 """The most bytes that an update takes in the run directory, journal and Parquet together."""
@@ -39,7 +39,7 @@ def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError]:
     """
     first = plans[0]
     if isinstance(first, ProgramPlan):
-        yield from _raised_by(_check_programs, first)
+        yield from map(HostError, missing_programs(first.spec))
     if first.spec.engine == "emulation":
         yield from _of_nodes(plans)
     elif isinstance(first, Plan) and first.spec.simulation.device == "cuda":
@@ -53,12 +53,6 @@ def _raised_by(check: Callable[..., None], *arguments: Any) -> Iterator[HostErro
         check(*arguments)
     except HostError as error:
         yield error
-
-
-def _check_programs(plan: ProgramPlan) -> None:
-    """Check that the programs are there."""
-    if missing := missing_program(plan.spec):
-        raise HostError(missing)
 
 
 def _of_nodes(plans: Sequence[AnyPlan]) -> Iterator[HostError]:

@@ -290,13 +290,13 @@ def plan_programs(spec: ProgramsSpec) -> list[ProgramPlan]:
     return [found]
 
 
-def missing_program(spec: ProgramsSpec) -> str | None:
-    """Return a sentence on the first program that this host does not have; None if it has all.
+def missing_programs(spec: ProgramsSpec) -> Iterator[str]:
+    """Yield a sentence on each program that this host does not have.
 
     Those of containers are in their images.
     """
     if spec.devices.runtime == "docker":
-        return None
+        return
     for name, section in spec.programs.items():
         program, path = shlex.split(section.run or "")[0], search_path(section.python)
         if PLACEHOLDER.search(program):
@@ -307,8 +307,7 @@ def missing_program(spec: ProgramsSpec) -> str | None:
             continue
         if shutil.which(program, path=path) is None:
             where = f"in {section.python}, nor in PATH" if section.python else "in PATH"
-            return (
+            yield (
                 f"programs.{name}.run: there is no program '{program}' {where}: install it, or name "
                 "the virtual environment that has it by `python`"
             )
-    return None

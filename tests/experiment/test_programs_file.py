@@ -7,12 +7,13 @@ import jsonschema
 import pytest
 import yaml
 
+from testbed.cli import plan_programs as plan_text
 from testbed.containers.image import default_image
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema_of_any, load, load_any, load_any_resolved
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.planning import program_nodes
-from testbed.planning.program_plan import plan_programs
+from testbed.planning.program_plan import missing_programs, plan_programs
 
 REPOSITORY = Path(__file__).parents[2]
 SLEEP: dict[str, Any] = {
@@ -67,6 +68,29 @@ def test_a_program_in_a_container_has_the_environment_of_its_image(tmp_path: Pat
     nodes = program_nodes.network(plan, tmp_path)["devices"]
     assert nodes[0] == {"name": "server"}
     assert nodes[1] == {"name": "worker-0", "cpus": 0.5, "memory": 50 << 20}
+
+
+def test_a_plan_tells_of_faults_of_the_curve_and_of_every_program_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "spec.yaml"
+    programs = {
+        "a": {"on": "server", "run": "no-such-one 1"},
+        "b": {"on": "workers", "run": "no-such-two"},
+        "c": {"on": "workers", "run": "sh -c true"},
+    }
+    frozen = {"who": {"number": 1}, "when": {"time": "2s"}, "how": "freeze", "lasting": "1s"}
+    measure = {"from": "b", "file": "rounds.jsonl"}
+    content = SLEEP | {"programs": programs, "faults": [frozen], "measure": measure}
+    path.write_text(yaml.safe_dump(content))
+    spec = load_any(path)
+    assert isinstance(spec, ProgramsSpec)
+    (plan,) = plan_programs(spec)
+    lines = plan_text.describe(plan)
+    assert "  0. 1 of 2 workers: freeze, at 2 s, for 1 s" in lines
+    assert "the curve: what b on worker-0 writes to rounds.jsonl" in lines
+    missing = [line.partition(":")[0] for line in missing_programs(spec)]
+    assert missing == ["programs.a.run", "programs.b.run"]
 
 
 def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def draw(
         linear: True for a linear axis of bytes.
         goal: the points where curves first reach it are marked; as for ``reaching.goal_of``.
     """
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     panels = fault_strip.make_panels(figure, curves)
     axes = panels.main
@@ -57,6 +57,7 @@ def draw(
     if against == "iteration":
         rounds = all(curve.of_programs for curve in curves)
         panels.lowest.set_xlabel("round" if rounds else "iteration (updates applied)")
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     else:
         panels.lowest.set_xlabel(f"PS ingress, {against} bytes")

@@ -234,9 +234,9 @@
   function ingress() {
     const measure = chosen("measure");
     const log = chosen("scale") === "log";
-    // A log axis has no place for the evaluation before any update.
+    // A log axis has no place for the evaluation before any update; programs have no updates.
     const counted = (curve) => curve[measure].map(
-      (n, k) => (log && (n <= 0 || curve.iteration[k] === 0) ? null : n));
+      (n, k) => (log && (n <= 0 || (curve.iteration[k] === 0 && !data.rounds)) ? null : n));
     const all = data.curves.flatMap(counted).filter((n) => n > 0);
     const most = all.reduce((a, b) => Math.max(a, b), 1);
     const least = all.reduce((a, b) => Math.min(a, b), most);
@@ -256,7 +256,10 @@
   function iteration() {
     const traces = curves((curve) => curve.iteration, (point) => point.iteration,
       "iteration %{x:,}, %{customdata[1]:.1f} s");
-    const x = { title: data.rounds ? "round" : "iteration (updates applied)", tickformat: ",d", rangemode: "tozero" };
+    const title = data.rounds ? "round" : "iteration (updates applied)";
+    const x = { title, tickformat: ",d", rangemode: "tozero" };
+    // Between whole numbers there is nothing to mark.
+    if (data.curves.every((curve) => curve.iteration.every((n) => n <= 10))) x.dtick = 1;
     const chart = faults(goal(layout(x, upright(traces))), (of) => of.iteration, traces);
     Plotly.react("chart-iteration", traces, chart, config);
   }
