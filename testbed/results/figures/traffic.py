@@ -56,7 +56,8 @@ def draw_over_time(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[
     for axes in panels[len(curves) :]:
         axes.remove()
     for axes in panels[max(0, len(curves) - columns) : len(curves)]:
-        axes.set_xlabel("seconds since training began")
+        what = "the programs" if all(curve.of_programs for curve in curves) else "training"
+        axes.set_xlabel(f"seconds since {what} began")
     kinds = [kind for kind in KINDS if any(kind in own.rates for own in ingress)]
     handles = [Patch(color=KIND_COLOURS[kind]) for kind in kinds]
     marks, names = fault_strip.legend(faults)

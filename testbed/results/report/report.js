@@ -296,7 +296,7 @@
           hovertemplate: "%{text}<extra></extra>",
           marker: { symbol: "line-ns", size: 11, line: { color: data.fault_kinds[kind], width: 1.5 } } });
       }
-      const chart = layout({ title: "seconds since training began" },
+      const chart = layout({ title: `seconds since ${data.rounds ? "the programs" : "training"} began` },
         { title: "PS ingress", tickformat: "~s", ticksuffix: "B/s", rangemode: "tozero" });
       if (curve.faults.length) {
         chart.yaxis.domain = [0, 0.9];

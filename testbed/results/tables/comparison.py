@@ -4,8 +4,9 @@
 form. No rendering ever cuts content: a narrow terminal gets the table turned on its side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from testbed import quantities as q
@@ -110,21 +111,43 @@ class Comparison:
     @property
     def headings(self) -> tuple[str, ...]:
         """The columns' headings."""
-        return (
-            "run",
-            "seed",
-            "state",
-            "updates",
-            *(["crashed"] if self._any_crashed else ()),
-            *(f"{which} {own.heading}" for own in self._qualities for which in ("best", "final")),
-            "payload",
-            "message",
-            "wire",
-            f"wire ÷ {self.baseline}",
-            "updates/s",
-            "staleness",
-            f"wire to {self.quality.with_unit(self.goal)}",
-        )
+        return tuple(heading for heading, _ in self._columns)
+
+    @property
+    def _columns(self) -> list[tuple[str, Callable[[Row], str]]]:
+        """Each column's heading, and what gives its cell.
+
+        Programs of users have rounds instead of updates, and of their bytes only those on the wire
+        are known: where there is nothing else, so are the columns.
+        """
+        programs = all(row.payload_bytes is None for row in self.rows)
+        columns: list[tuple[str, Callable[[Row], str]]] = [
+            ("run", lambda row: row.name),
+            ("seed", lambda row: str(row.seed)),
+            ("state", lambda row: row.ended),
+            ("rounds" if programs else "updates", lambda row: q.as_count(row.updates)),
+        ]
+        if any(row.crashed for row in self.rows):
+            columns.append(("crashed", lambda row: q.as_count(row.crashed)))
+        for own in self._qualities:
+            for i, which in enumerate(("best", "final")):
+                columns.append((f"{which} {own.heading}", partial(_best_or_final, own, i)))
+        if not programs:
+            columns += [
+                ("payload", lambda row: q.as_bytes(row.payload_bytes)),
+                ("message", lambda row: q.as_bytes(row.message_bytes)),
+            ]
+        columns += [
+            ("wire", lambda row: q.as_bytes(row.wire_bytes)),
+            (f"wire ÷ {self.baseline}", lambda row: q.as_fraction(row.wire_ratio)),
+        ]
+        if not programs:
+            columns += [
+                ("updates/s", lambda row: q.as_decimal(row.updates_per_second, 1)),
+                ("staleness", lambda row: q.as_decimal(row.staleness_mean, 1)),
+            ]
+        goal = self.quality.with_unit(self.goal)
+        return [*columns, (f"wire to {goal}", lambda row: q.as_bytes(row.wire_bytes_to_goal))]
 
     @property
     def _qualities(self) -> list[Quality]:
@@ -133,30 +156,10 @@ class Comparison:
         return list(own | dict.fromkeys([ACCURACY] if self.quality == ACCURACY else []))
 
     @property
-    def _any_crashed(self) -> bool:
-        return any(row.crashed for row in self.rows)
-
-    @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The rows as text, a cell for each heading."""
-        return tuple(
-            (
-                row.name,
-                str(row.seed),
-                row.ended,
-                q.as_count(row.updates),
-                *([q.as_count(row.crashed)] if self._any_crashed else ()),
-                *(cell for own in self._qualities for cell in row.best_and_final(own)),
-                q.as_bytes(row.payload_bytes),
-                q.as_bytes(row.message_bytes),
-                q.as_bytes(row.wire_bytes),
-                q.as_fraction(row.wire_ratio),
-                q.as_decimal(row.updates_per_second, 1),
-                q.as_decimal(row.staleness_mean, 1),
-                q.as_bytes(row.wire_bytes_to_goal),
-            )
-            for row in self.rows
-        )
+        columns = self._columns
+        return tuple(tuple(cell(row) for _, cell in columns) for row in self.rows)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -167,6 +170,10 @@ class Comparison:
             if row.ended != "completed"
         )
         return ended + self.warnings
+
+
+def _best_or_final(quality: Quality, which: int, row: Row) -> str:
+    return row.best_and_final(quality)[which]
 
 
 def compare(
