@@ -232,7 +232,7 @@ def test_output_waits_for_a_pipe_that_does_not_block(printed: Printed) -> None:
     )
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as text:
-        assert json.load(text)["type"] == "object"  # more than the pipe holds
+        assert "$defs" in json.load(text)  # more than the pipe holds
     assert schema.wait(SECONDS) == 0
 
 

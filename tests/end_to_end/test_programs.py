@@ -316,7 +316,16 @@ def test_programs_are_followed_live(command: CommandLine) -> None:
     until(lambda: list(run.out.glob("*/*/*/nodes/worker-0/tick.log")), "output")
     following = command.start("logs", "worker-0", "--follow", "--runs", command.out)
     following.until(lambda: following.output.read_text().count("\n") > 8, "lines as they come")
-    inside = command.do("exec", "worker-0", "--", "sh", "-c", "cat /proc/1/comm; hostname")
+    inside = command.do(
+        "exec",
+        "--run",
+        run.run_directory,
+        "worker-0",
+        "--",
+        "sh",
+        "-c",
+        "cat /proc/1/comm; hostname",
+    )
     assert inside.stdout.endswith("worker-0\n"), inside.stderr
     top = command.do("top", "--once")
     assert "running" in top.stdout and "programs" in top.stdout, top.stdout
