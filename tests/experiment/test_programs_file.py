@@ -11,6 +11,7 @@ from testbed.cli import plan_programs as plan_text
 from testbed.containers.image import default_image
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema_of_any, load, load_any, load_any_resolved
+from testbed.experiment.model_conflicts import described
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.planning import program_nodes
 from testbed.planning.program_plan import missing_programs, plan_programs
@@ -34,6 +35,11 @@ def test_an_example_reads_as_it_is_written(path: Path, tmp_path: Path) -> None:
     assert load_any_resolved(written) == spec
     (plan,) = plan_programs(spec)
     assert plan.instances(tmp_path, "run")
+
+
+def test_what_is_run_beside_flower_has_the_network_of_its_app() -> None:
+    spec = load(REPOSITORY / "examples" / "programs" / "flower" / "beside" / "sync-sgd.yaml")
+    assert described(spec).parameters == 64 * 32 + 32 + 32 * 10 + 10
 
 
 def test_a_file_of_programs_is_none_of_algorithms(tmp_path: Path) -> None:
