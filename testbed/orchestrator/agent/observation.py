@@ -5,7 +5,7 @@ a netlink socket in every device's namespace.
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,12 +202,7 @@ class Observation:
         background = self._background.received() if self._background else None
         return self.read_ingress()["frames"], background
 
-    def stop(self, egress: dict[str, float] | None) -> TrafficStopped:
-        """Wait until the link is quiet and stop; return what the capture and the counters counted.
-
-        Args:
-            egress: the servers', to go with it.
-        """
+    def _wait_until_quiet(self) -> None:
         before = self._passed()
         deadline = time.monotonic() + QUIET_TIMEOUT
         while time.monotonic() < deadline:
@@ -216,6 +211,21 @@ class Observation:
             if now == before:
                 break
             before = now
+
+    def stop(
+        self, egress: dict[str, float] | None, cut: Callable[[], None] | None = None
+    ) -> TrafficStopped:
+        """Wait until the link is quiet and stop; return what the capture and the counters counted.
+
+        Args:
+            egress: the servers', to go with it.
+            cut: cuts all others off from the counted devices: nothing passes between the capture's
+                end and the last reading of the counters.
+        """
+        self._wait_until_quiet()
+        if cut is not None:
+            cut()
+            self._wait_until_quiet()
         captures = {device: capture.stop() for device, capture in self._captures.items()}
         first, *others = self._captured
         readings, background = self._read_both()
