@@ -13,8 +13,8 @@ from testbed.experiment.sections.faults import (
     ClassFaultSpec,
     CorruptFault,
     FaultSpec,
+    OfClass,
     SlowFault,
-    WhoByClass,
     WhoByDevices,
     WhoByNumber,
 )
@@ -100,7 +100,7 @@ def _unknown_devices(contents: Deployment, fault: FaultSpec) -> list[Conflict]:
     match fault.who:
         case WhoByNumber(number=number) if number > workers:
             return [(("who", "number"), f"there are only {workers} workers: use a smaller number")]
-        case WhoByClass(class_=name):
+        case OfClass(class_=name):
             classes = [one.name for one in contents.devices.classes]
             if name not in classes:
                 known = f"the classes are {', '.join(classes)}"

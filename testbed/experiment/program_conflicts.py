@@ -13,9 +13,10 @@ from testbed.experiment.sections.faults import (
     AfterPushes,
     AtIteration,
     ClassFaultSpec,
+    OfClass,
     SlowFault,
 )
-from testbed.experiment.sections.programs import SERVER, WORKERS, OnClass, OnSpec, ProgramSpec
+from testbed.experiment.sections.programs import SERVER, WORKERS, OnSpec, ProgramSpec
 from testbed.experiment.sections.section import Conflict
 from testbed.experiment.traffic_conflicts import of_traffic_between
 
@@ -114,7 +115,7 @@ def _kind(spec: ProgramContents, program: ProgramSpec) -> Iterator[tuple[str, st
 
 
 def _place(spec: ProgramContents, on: OnSpec, devices: tuple[str, ...]) -> Iterator[Conflict]:
-    if isinstance(on, OnClass):
+    if isinstance(on, OfClass):
         classes = [one.name for one in spec.devices.classes]
         if on.class_ not in classes:
             known = f"the classes are {', '.join(classes)}" if classes else "there are no classes"

@@ -18,8 +18,8 @@ from testbed.experiment.sections.faults import (
     ByTrace,
     ClassFaultSpec,
     FaultSpec,
+    OfClass,
     PlainFault,
-    WhoByClass,
     WhoByDevices,
     WhoByName,
     WhoByNumber,
@@ -84,7 +84,7 @@ def _devices(
             return [SERVER_NUMBER]
         case WhoByName():
             return list(range(workers))
-        case WhoByClass(class_=name):
+        case OfClass(class_=name):
             return members[name]
         case WhoByDevices(devices=names) if fault.of_server:
             return [server_number(index) for index in sorted(set(map(server_place, names)))]

@@ -15,7 +15,8 @@ from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices
 from testbed.experiment.programs_spec import ProgramsSpec
-from testbed.experiment.sections.programs import WORKERS, OnClass
+from testbed.experiment.sections.faults import OfClass
+from testbed.experiment.sections.programs import WORKERS
 from testbed.faults.schedule import Schedule
 from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Network
@@ -164,7 +165,7 @@ class ProgramPlan:
         """Return the devices of a program, in the order of its instances' numbers."""
         on = self.spec.programs[program].on
         workers = [worker_name(i) for i in range(self.spec.devices.workers)]
-        if isinstance(on, OnClass):
+        if isinstance(on, OfClass):
             classes = [one.name for one in self.spec.devices.classes]
             own = classes.index(on.class_)
             return tuple(

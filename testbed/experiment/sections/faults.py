@@ -47,7 +47,7 @@ class WhoByShare(Section):
     share: Share = Field(description="The share of the workers.", examples=["10%"])
 
 
-class WhoByClass(Section):
+class OfClass(Section):
     """The workers of a device class."""
 
     class_: str = Field(
@@ -73,7 +73,7 @@ class WhoByDevices(Section):
 
 
 WhoSpec: TypeAlias = Annotated[
-    WhoByName | WhoByNumber | WhoByShare | WhoByClass | WhoByDevices,
+    WhoByName | WhoByNumber | WhoByShare | OfClass | WhoByDevices,
     ChosenByKey(
         "must be each, server, or one of number, share, class and devices; for example "
         "`who: {share: 10%}`"

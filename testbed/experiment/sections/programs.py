@@ -17,6 +17,7 @@ from pydantic import (
 
 from testbed.device_names import may_be_a_device
 from testbed.experiment.alternatives import ChosenByKey
+from testbed.experiment.sections.faults import OfClass
 from testbed.experiment.sections.section import Section, as_tuple, check_name, path_in
 from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.sections.timing import TRACES
@@ -85,23 +86,8 @@ class OnDevices(Section):
         return self.devices[0] if len(self.devices) == 1 else list(self.devices)
 
 
-class OnClass(Section):
-    """The workers of a device class."""
-
-    class_: str = Field(
-        alias="class",
-        min_length=1,
-        description="The name of a class of devices.classes.",
-        examples=["slow"],
-    )
-
-    @model_serializer
-    def _by_alias(self) -> dict[str, str]:
-        return {"class": self.class_}
-
-
 OnSpec: TypeAlias = Annotated[
-    OnDevices | OnClass,
+    OnDevices | OfClass,
     ChosenByKey("must be server, workers, a list of devices, or `{class: NAME}`"),
     BeforeValidator(_places),
     WithJsonSchema(
