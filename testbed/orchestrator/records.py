@@ -1,8 +1,6 @@
 """The records of one run: its log and journals, and the outcome and progress that they add up to."""
 
-import contextlib
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,13 @@ import numpy as np
 
 from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import server_names
-from testbed.errors import TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.reports import EvaluationDue, ServerFinished
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
 from testbed.orchestrator.processor_times import ProcessorWindow
+from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.servers import Servers
 from testbed.planning.plan import Plan
 from testbed.runs.background_bytes import BackgroundBytes
@@ -26,21 +24,18 @@ from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
-from testbed.runs.watching import Watcher, progress_of
+from testbed.runs.watching import Progress, Watcher, progress_of
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.texts import TRAINING
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.slices import slices_of
 
 
-class Records:
+class Records(RunNotes[Progress]):
     """The records of one run, which everything that handles a message adds to.
 
     Attributes:
-        log: the run directory.
-        processes_log: the file with the output of the run's processes.
         outcome: how the run ended, and what it came to so far.
-        progress: what watchers are shown.
         background: the bytes of background traffic.
         ledgers: of the traffic: those of each server and aggregator by its index, or those of the
             observed peer.
@@ -78,19 +73,17 @@ class Records:
             OSError: the directory cannot be made or written to.
         """
         settings = plan.settings
-        self._watcher = watcher
-        self._began = began
         self._metrics = metrics
         if resumption is not None:
             resumption.put_traffic_aside(directory)
-        self.log = RunLog(
+        log = RunLog(
             directory,
             dump(plan.spec),
             manifest(plan),
             kept=resumption.kept if resumption else None,
             on_fault=metrics.fault if metrics else None,
         )
-        self.processes_log = directory / "processes.log"
+        super().__init__(log, directory, watcher, began)
         self.outcome = Outcome()
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1
@@ -123,18 +116,6 @@ class Records:
         if resumption is not None:
             self.event("info", resumption.told, None)
 
-    def note(self, level: str, text: str, device: str | None = None) -> None:
-        """Log an event."""
-        self.log.event(time.monotonic() - self._began, level, text, device)
-
-    def event(self, level: str, text: str, device: str | None) -> None:
-        """Log an event, and show it to watchers unless its level is info."""
-        self.note(level, text, device)
-        if level != "info":
-            self._watcher.event(
-                level, text if device is None or device in text else f"{device}: {text}"
-            )
-
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
         self._watcher.progress(self.progress)
@@ -143,15 +124,7 @@ class Records:
 
     def fail(self, error: Exception) -> None:
         """Note that the run failed by an error of the testbed itself, and keep its traceback."""
-        self.trace(error)
-        what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
-        self.outcome.ended = "failed"
-        self.outcome.reason = f"the orchestrator: {what}; see {self.processes_log}"
-
-    def trace(self, error: Exception) -> None:
-        """Keep the traceback of an error in the log of processes."""
-        with contextlib.suppress(OSError), self.processes_log.open("a", encoding="utf-8") as log:
-            traceback.print_exception(error, file=log)
+        self.outcome.ended, self.outcome.reason = "failed", self.failure(error)
 
     def begin_training(self, when: float, hub: str) -> None:
         """Note that training has begun, at a moment of CLOCK_MONOTONIC, as ``hub`` has reported."""
@@ -174,7 +147,7 @@ class Records:
         outcome = self.outcome
         if outcome.first_update is None:
             assert self.training is not None
-            outcome.first_update = self.training + float(rows["host_time"][0]) - self._began
+            outcome.first_update = self.training + float(rows["host_time"][0]) - self._command_began
         outcome.took_in(rows, version)
         if self._just_restored is not None and (rows["server"] == self._just_restored).any():
             name = server_names(self.servers.count)[self._just_restored]

@@ -7,18 +7,15 @@ that says how the run ended.
 """
 
 import contextlib
-import os
-import selectors
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from testbed.channel import InvalidMessageError
 from testbed.ended import Ended
 from testbed.errors import RunError
-from testbed.messages.events import EVENTS
 from testbed.messages.requests import BuildNetwork, LoadRoles, StopTraffic
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.agent.process import AgentProcess
@@ -34,19 +31,14 @@ from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
 from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.orchestrator.turns import removed_at_end, turns
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
 from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL
-from testbed.runs.ending import EndError, explain, signals, stopped_by
+from testbed.runs.ending import EndError, explain, signals
 from testbed.runs.left_out import ranges
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
-from testbed.telemetry.texts import REMOVED
-
-TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
-"""Seconds that the agent has to remove everything, by runtime."""
-TURN = 0.25
-"""The longest time in seconds between two turns of the loop."""
 
 
 class Run:
@@ -188,7 +180,10 @@ class Run:
             wake_up = opened.enter_context(signals())
             records.save_ledgers()  # for a run that is killed
             handed = (*spills, *shared.values(), *models, *self._store.descriptors)
-            with self._agent_process(handed) as agent:
+            # The roles inherit from the agent what it is handed.
+            agent = AgentProcess(records.processes_log, handed, ReportChannels())
+            self._devices.agent = agent
+            with removed_at_end(agent, self._plan.spec.devices.runtime, records):
                 self._ask_for_set_up({SPILL: spills, MODELS: models, **shared})
                 self._loop(agent, wake_up)
         except EndError as end:
@@ -219,33 +214,6 @@ class Run:
 
     # -- the agent
 
-    @contextlib.contextmanager
-    def _agent_process(self, handed: tuple[int, ...]) -> Iterator[AgentProcess[ReportChannels]]:
-        """Start the agent, and at the end wait until it has removed everything.
-
-        Args:
-            handed: descriptors that the roles inherit from the agent.
-        """
-        agent = self._devices.agent = AgentProcess(
-            self._records.processes_log, handed, ReportChannels()
-        )
-        try:
-            yield agent
-        finally:
-            self._records.progress.phase = "finishing"
-            try:
-                self._records.show_progress()
-            finally:
-                self._end_agent(agent)
-
-    def _end_agent(self, agent: AgentProcess[ReportChannels]) -> None:
-        began, event = time.monotonic(), self._records.event
-        left = list(agent.end(began + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]))
-        for what in left:
-            event("error", f"not all was removed: {what}", None)
-        if not left:
-            event("info", f"{REMOVED}{time.monotonic() - began:.2f} s", None)
-
     def _ask_for_set_up(self, shared: Mapping[str, Any]) -> None:
         """Ask the agent to load what roles need, and to make the nodes and the network."""
         plan = self._plan
@@ -265,23 +233,19 @@ class Run:
 
     def _loop(self, agent: AgentProcess[ReportChannels], wake_up: int) -> None:
         """Serve channels and signals until the run ends, by an ``EndError`` in any case."""
-        with selectors.DefaultSelector() as selector:
-            for source in (agent.control, agent.reports, wake_up):
-                selector.register(source, selectors.EVENT_READ)
-            while True:
-                patience = 0.0 if agent.reports.late else min(TURN, self._injection.patience)
-                for key, events in selector.select(patience):
-                    if not events & selectors.EVENT_READ:
-                        continue  # there is room for requests to the agent again
-                    if key.fileobj == wake_up:
-                        raise stopped_by(os.read(wake_up, 1)[0])
-                    if key.fileobj is agent.control:
-                        self._agent_events.handle(EVENTS.receive(agent.control))
-                self._take_reports()
-                self._injection.turn()
-                wanted = selectors.EVENT_READ | agent.send_waiting() * selectors.EVENT_WRITE
-                selector.modify(agent.control, wanted)
-                self._look_after()
+        for _ in turns(
+            agent,
+            wake_up,
+            patience=lambda: 0.0 if agent.reports.late else self._injection.patience,
+            signalled=self._stop,
+            handle=self._agent_events.handle,
+        ):
+            self._take_reports()
+            self._injection.turn()
+            self._look_after()
+
+    def _stop(self, end: EndError) -> NoReturn:
+        raise end
 
     def _take_reports(self) -> None:
         """Take in the roles' reports that have arrived.

@@ -1,9 +1,7 @@
 """The records of a run of programs: its log, its curve, its ledgers, and its summary."""
 
-import contextlib
 import math
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import numpy as np
 from testbed.code_digest import package_digest
 from testbed.device_names import SERVER_NAME
 from testbed.ended import Ended
-from testbed.errors import TestbedError
 from testbed.experiment.load import dump
 from testbed.messages.events import IngressRead, SocketsCounted, TrafficStopped
 from testbed.messages.programs import Measured
@@ -22,6 +19,7 @@ from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
 from testbed.network.sysctls import OF_ALL
 from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.run_notes import RunNotes
 from testbed.planning import graph_source
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
@@ -38,13 +36,10 @@ from traffic.counters import COUNTS
 from traffic.sockets import Forgotten, Socket
 
 
-class ProgramRecords:
+class ProgramRecords(RunNotes[ProgramProgress]):
     """The records of one run.
 
     Attributes:
-        log: the run directory.
-        processes_log: the file with the output of the run's own processes.
-        progress: what watchers are shown.
         ended, reason: how the run has ended, and why it is not ``completed``.
         began: when the programs began, in seconds of CLOCK_MONOTONIC; None before.
         lost: the devices that died otherwise than by a fault.
@@ -66,10 +61,9 @@ class ProgramRecords:
         Raises:
             OSError: it cannot be made or written to.
         """
-        self._plan, self._watcher, self._command_began = plan, watcher, command_began
-        self._metrics = metrics
-        self.log = RunLog(directory, dump(plan.spec), manifest(plan))
-        self.processes_log = directory / "processes.log"
+        log = RunLog(directory, dump(plan.spec), manifest(plan))
+        super().__init__(log, directory, watcher, command_began)
+        self._plan, self._metrics = plan, metrics
         self.progress = ProgramProgress("loading", len(plan.devices))
         self.ended: Ended = "failed"
         self.reason: str | None = None
@@ -96,18 +90,6 @@ class ProgramRecords:
         ]
         self._sampled = 0
 
-    def note(self, level: str, text: str, device: str | None = None) -> None:
-        """Log an event."""
-        self.log.event(time.monotonic() - self._command_began, level, text, device)
-
-    def event(self, level: str, text: str, device: str | None) -> None:
-        """Log an event, and show it to watchers unless its level is info."""
-        self.note(level, text, device)
-        if level != "info":
-            self._watcher.event(
-                level, text if device is None or device in text else f"{device}: {text}"
-            )
-
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
         self._watcher.progress(self.progress)
@@ -123,11 +105,7 @@ class ProgramRecords:
 
     def fail(self, error: Exception) -> None:
         """Note that the run failed by an error of the testbed itself, and keep its traceback."""
-        with contextlib.suppress(OSError), self.processes_log.open("a", encoding="utf-8") as log:
-            traceback.print_exception(error, file=log)
-        what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
-        self.ended = "failed"
-        self.reason = f"the orchestrator: {what}; see {self.processes_log}"
+        self.ended, self.reason = "failed", self.failure(error)
 
     def opened(self, program: str, device: str, tcp: Sequence[int], udp: Sequence[int]) -> None:
         """Note the ports at which a program can be reached."""

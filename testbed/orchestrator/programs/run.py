@@ -5,19 +5,15 @@ of the testbed's own algorithms. Every end takes the same path: programs are ask
 of them is killed, the traffic comes to rest, and the run directory says how the run ended.
 """
 
-import contextlib
-import os
-import selectors
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from testbed.channel import InvalidMessageError
 from testbed.errors import RunError
 from testbed.messages.events import (
-    EVENTS,
     CountersSampled,
     Event,
     IngressRead,
@@ -60,14 +56,14 @@ from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.programs.faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.keepers import Keepers
 from testbed.orchestrator.programs.records import ProgramRecords
-from testbed.orchestrator.run import TAKE_DOWN_TIMEOUT, TURN
+from testbed.orchestrator.turns import removed_at_end, turns
 from testbed.planning import program_nodes
 from testbed.planning.program_plan import ProgramPlan
 from testbed.programs.instance import Instance
 from testbed.programs.life import Action, End, Life, Start, Tell
-from testbed.runs.ending import EndError, explain, signals, stopped_by
+from testbed.runs.ending import EndError, explain, signals
 from testbed.runs.watching import Watcher
-from testbed.telemetry.texts import BUILT, DIED, MADE, PROGRAMS, REMOVED
+from testbed.telemetry.texts import BUILT, DIED, MADE, PROGRAMS
 
 NODES = "nodes"
 """The folder of a run directory with a folder for each device."""
@@ -165,15 +161,12 @@ class ProgramRun:
         try:
             with signals() as wake_up:
                 self._make_homes(home)
-                with self._agent_process() as agent:
-                    written = str(home)
-                    agent.ask(
-                        LoadRoles(
-                            program_nodes.load(self._plan),
-                            program_nodes.chosen(self._plan, written),
-                        )
-                    )
-                    agent.ask(BuildNetwork(program_nodes.network(self._plan, records.log.traffic)))
+                plan, runtime = self._plan, self._plan.spec.devices.runtime
+                agent = self._agent = AgentProcess(records.processes_log, (), Keepers())
+                with removed_at_end(agent, runtime, records):
+                    chosen = program_nodes.chosen(plan, str(home))
+                    agent.ask(LoadRoles(program_nodes.load(plan), chosen))
+                    agent.ask(BuildNetwork(program_nodes.network(plan, records.log.traffic)))
                     self._loop(wake_up)
         except EndError as end:
             records.ended, records.reason = end.ended, end.reason
@@ -198,49 +191,24 @@ class ProgramRun:
                 else:
                     shutil.copy2(file, own / file.name)
 
-    @contextlib.contextmanager
-    def _agent_process(self) -> Iterator[AgentProcess[Keepers]]:
-        """Start the agent, and at the end wait until it has removed everything."""
-        self._agent = AgentProcess(self._records.processes_log, (), Keepers())
-        try:
-            yield self._agent
-        finally:
-            self._records.progress.phase = "finishing"
-            try:
-                self._records.show_progress()
-            finally:
-                self._end_agent()
-
-    def _end_agent(self) -> None:
-        began, event = time.monotonic(), self._records.event
-        left = list(self._agent.end(began + TAKE_DOWN_TIMEOUT[self._plan.spec.devices.runtime]))
-        for what in left:
-            event("error", f"not all was removed: {what}", None)
-        if not left:
-            event("info", f"{REMOVED}{time.monotonic() - began:.2f} s", None)
-
     # -- the loop
 
     def _loop(self, wake_up: int) -> None:
         """Serve channels and signals until the run ends, by an ``EndError`` in any case."""
-        agent = self._agent
-        with selectors.DefaultSelector() as selector:
-            for source in (agent.control, agent.reports, wake_up):
-                selector.register(source, selectors.EVENT_READ)
-            while True:
-                due = min(self._faults.due, self._life.due, self._kill_at or float("inf"))
-                patience = max(0.0, min(TURN, due - time.monotonic()))
-                for key, events in selector.select(patience):
-                    if not events & selectors.EVENT_READ:
-                        continue  # there is room for requests to the agent again
-                    if key.fileobj == wake_up:
-                        self._stop(stopped_by(os.read(wake_up, 1)[0]))
-                    if key.fileobj is agent.control:
-                        self._handle(EVENTS.receive(agent.control))
-                self._hear()
-                self._turn()
-                wanted = selectors.EVENT_READ | agent.send_waiting() * selectors.EVENT_WRITE
-                selector.modify(agent.control, wanted)
+        for _ in turns(
+            self._agent,
+            wake_up,
+            patience=lambda: self._due - time.monotonic(),
+            signalled=self._stop,
+            handle=self._handle,
+        ):
+            self._hear()
+            self._turn()
+
+    @property
+    def _due(self) -> float:
+        """When a turn has something to do, in seconds of CLOCK_MONOTONIC; infinite if never."""
+        return min(self._faults.due, self._life.due, self._kill_at or float("inf"))
 
     def _stop(self, end: EndError) -> None:
         """End the run because of a signal: programs are asked to end, and a second signal kills them.

@@ -1,0 +1,65 @@
+"""What every run notes while it is carried out: its events, and the errors of the testbed itself."""
+
+import contextlib
+import time
+import traceback
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from testbed.errors import TestbedError
+from testbed.runs.watching import ProgramProgress, Progress, Watcher
+from testbed.telemetry.run_log import RunLog
+
+P = TypeVar("P", Progress, ProgramProgress)
+
+
+class RunNotes(ABC, Generic[P]):
+    """The events of one run; the records of a run of algorithms or of programs add what it yields.
+
+    Attributes:
+        log: the run directory.
+        processes_log: the file with the output of the run's own processes.
+        progress: what watchers are shown.
+    """
+
+    progress: P
+
+    def __init__(
+        self, log: RunLog, directory: Path, watcher: Watcher, command_began: float
+    ) -> None:
+        """Begin without an event.
+
+        Args:
+            command_began: when the command began, in seconds of CLOCK_MONOTONIC.
+        """
+        self.log = log
+        self.processes_log = directory / "processes.log"
+        self._watcher, self._command_began = watcher, command_began
+
+    @abstractmethod
+    def show_progress(self) -> None:
+        """Show the progress to watchers and metrics."""
+
+    def note(self, level: str, text: str, device: str | None = None) -> None:
+        """Log an event."""
+        self.log.event(time.monotonic() - self._command_began, level, text, device)
+
+    def event(self, level: str, text: str, device: str | None) -> None:
+        """Log an event, and show it to watchers unless its level is info."""
+        self.note(level, text, device)
+        if level != "info":
+            self._watcher.event(
+                level, text if device is None or device in text else f"{device}: {text}"
+            )
+
+    def failure(self, error: Exception) -> str:
+        """Keep the traceback of an error of the testbed itself; return the reason that it is."""
+        self.trace(error)
+        what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
+        return f"the orchestrator: {what}; see {self.processes_log}"
+
+    def trace(self, error: Exception) -> None:
+        """Keep the traceback of an error in the log of processes."""
+        with contextlib.suppress(OSError), self.processes_log.open("a", encoding="utf-8") as log:
+            traceback.print_exception(error, file=log)
