@@ -13,7 +13,7 @@ from testbed.experiment.units import (
     format_rate,
     format_size,
 )
-from testbed.network.links import Shape
+from testbed.network.links import Link, Shape
 from testbed.rate_trace import RateTrace
 
 NO_VALUE = "-"
@@ -48,6 +48,18 @@ def _sections(spec: Spec) -> list[tuple[str, LinkKeys]]:
     found += [(f"class {one.name}", one) for one in spec.devices.classes]
     found += [("server", network.server)] if network.server is not None else []
     return found + [(f"cluster {one.name}", one) for one in network.clusters]
+
+
+def record(link: Link) -> dict[str, Any]:
+    """Return a device's link as JSON values, for scripts; rates in bit/s."""
+    return {
+        "name": link.node,
+        "address": link.address,
+        "router": link.router,
+        "router_address": link.router_address,
+        "uplink": link.uplink.rate,
+        "downlink": link.downlink.rate,
+    }
 
 
 def shape_text(shape: Shape) -> str:

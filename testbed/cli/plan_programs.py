@@ -15,8 +15,10 @@ def as_json(plan: ProgramPlan) -> dict[str, Any]:
     """Return a run's plan as JSON values, for scripts."""
     return {
         "label": plan.label,
-        "devices": [_device(plan.network.link(device)) for device in plan.devices],
-        "routers": [_device(link) for link in plan.links if link.node in plan.network.routers],
+        "devices": [plan_links.record(plan.network.link(device)) for device in plan.devices],
+        "routers": [
+            plan_links.record(link) for link in plan.links if link.node in plan.network.routers
+        ],
         "programs": {
             name: {
                 "devices": list(plan.places(name)),
@@ -32,17 +34,6 @@ def as_json(plan: ProgramPlan) -> dict[str, Any]:
         "sysctls": plan.sysctls,
         "memory_bytes": plan.memory,
         "open_files": plan.open_files,
-    }
-
-
-def _device(link: Link) -> dict[str, Any]:
-    return {
-        "name": link.node,
-        "address": link.address,
-        "router": link.router,
-        "router_address": link.router_address,
-        "uplink": link.uplink.rate,
-        "downlink": link.downlink.rate,
     }
 
 

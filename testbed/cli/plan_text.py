@@ -34,15 +34,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
     return {
         "label": plan.label,
         "devices": [
-            {
-                "name": link.node,
-                "address": link.address,
-                "router": link.router,
-                "router_address": link.router_address,
-                "uplink": link.uplink.rate,
-                "downlink": link.downlink.rate,
-            }
-            for link in map(plan.network.link, plan.network.devices)
+            plan_links.record(plan.network.link(device)) for device in plan.network.devices
         ],
         "routers": [
             {

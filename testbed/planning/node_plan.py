@@ -7,7 +7,7 @@ from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.learning.data import catalogue
 from testbed.network.sysctls import OF_ROLES
-from testbed.planning import background, probed_links
+from testbed.planning import agent_network
 from testbed.planning.plan import Plan
 
 DATA = "/data"
@@ -58,18 +58,7 @@ def devices(plan: Plan) -> list[dict[str, Any]]:
     names = list(plan.network.devices)
     # The coordinator is not in the network and has no link.
     names += [COORDINATOR_NAME] if plan.coordinated else []
-    numbers = plan.workers
-    section, class_of = plan.spec.devices, plan.settings.class_of
-    found: list[dict[str, Any]] = []
-    for name in names:
-        device: dict[str, Any] = {"name": name}
-        if name in numbers:
-            own = section.classes[class_of[numbers[name]]] if class_of else None
-            for key in ("cpus", "memory"):
-                general = getattr(section, key)
-                device[key] = own.of(key, general) if own else general
-        found.append(device)
-    return found
+    return agent_network.limited(names, plan.workers, plan.spec.devices, plan.settings.class_of)
 
 
 def network(plan: Plan, directory: Path) -> dict[str, Any]:
@@ -78,7 +67,6 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
     Args:
         directory: the folder for the capture's files.
     """
-
     return {
         "devices": devices(plan),
         "captured": plan.serving or (plan.observed,),
@@ -90,16 +78,11 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         # It takes a few percent more of the processors, which the wall clock would show.
         "sysctls": plan.spec.network.tcp_settings(OF_ROLES),
         "in_order": plan.settings.timing.clock == "virtual",
-        "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
-        "routers": plan.network.routers,
-        "delays": plan.network.delays,
-        "links": [link.to_json() for link in plan.links],
         "shared": [
             {"link": index, "up": up, "pairs": pairs} for (index, up), pairs in plan.shared.items()
         ],
         "measured": [*plan.workers, *plan.serving],
-        "probe": [link.to_json() for link in probed_links.sample(plan)],
-        **background.for_agent(plan.spec, plan.background),
+        **agent_network.links(plan, plan.background, directory),
     }
 
 

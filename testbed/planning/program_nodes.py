@@ -4,9 +4,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from testbed.device_names import SERVER_NAME, SERVER_NUMBER
+from testbed.device_names import SERVER_NAME, worker_name
 from testbed.experiment.program_conflicts import PLACEHOLDERS
-from testbed.planning import background, probed_links
+from testbed.planning import agent_network
 from testbed.planning.program_plan import ProgramPlan, filled, shown_paths
 from testbed.programs.instance import Instance
 
@@ -37,44 +37,24 @@ def chosen(plan: ProgramPlan, written: str) -> dict[str, Any]:
     }
 
 
-def _devices(plan: ProgramPlan) -> list[dict[str, Any]]:
-    """Return the name of each node, and the limits of those of workers."""
-    section = plan.spec.devices
-    found: list[dict[str, Any]] = []
-    for name in plan.devices:
-        device: dict[str, Any] = {"name": name}
-        number = plan.numbers.get(name, SERVER_NUMBER)
-        if number != SERVER_NUMBER:
-            own = section.classes[plan.class_of[number]] if plan.class_of else None
-            for key in ("cpus", "memory"):
-                general = getattr(section, key)
-                device[key] = own.of(key, general) if own else general
-        found.append(device)
-    return found
-
-
 def network(plan: ProgramPlan, directory: Path) -> dict[str, Any]:
     """Return the network for the agent to build, with what is counted, captured and probed in it.
 
     Args:
         directory: the folder for the capture's files.
     """
+    workers = {worker_name(i): i for i in range(plan.spec.devices.workers)}
     return {
-        "devices": _devices(plan),
+        "devices": agent_network.limited(plan.devices, workers, plan.spec.devices, plan.class_of),
         "captured": [SERVER_NAME],
         "cut_from": [SERVER_NAME],
         "counted": [SERVER_NAME],
         "uncounted": [],
         "sockets": [SERVER_NAME],
         "sysctls": plan.sysctls,
-        "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
-        "routers": plan.network.routers,
-        "delays": plan.network.delays,
-        "links": [link.to_json() for link in plan.links],
         "shared": [],
         "measured": [],
-        "probe": [link.to_json() for link in probed_links.sample(plan)],
-        **background.for_agent(plan.spec, plan.background),
+        **agent_network.links(plan, plan.background, directory),
     }
 
 

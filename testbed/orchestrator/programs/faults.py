@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from testbed.faults.fault import Fault
+from testbed.faults.fault import KINDS, Fault
 from testbed.faults.schedule import TimedFault
 from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.agenda import Agenda
@@ -56,6 +56,7 @@ class ProgramFaults:
             event: records an event of the run.
             clock: returns the present in seconds of CLOCK_MONOTONIC.
         """
+        self._numbers = plan.numbers
         self._names = {number: name for name, number in plan.numbers.items()}
         self._ask, self._now, self._round_of = ask, clock, round_of
         self._began = 0.0
@@ -99,18 +100,15 @@ class ProgramFaults:
 
     def lose(self, device: str) -> None:
         """Note that a device's keeper has died otherwise than by a fault: no fault strikes it again."""
-        for number, name in self._names.items():
-            if name == device:
-                self._gone.add(number)
+        if device in self._numbers:
+            self._gone.add(self._numbers[device])
 
     def release(self) -> None:
         """Undo every fault: the run ends."""
         self._agenda.clear()
         self._rates.release()
         for number in self._names:
-            self._impairments.forget(
-                number, ("freeze", "stop-network", "partition", "slow", "corrupt")
-            )
+            self._impairments.forget(number, KINDS)
 
     def _begin(self, fault: Fault, devices: Sequence[int]) -> Iterator[Gone]:
         devices = [number for number in devices if number not in self._gone]

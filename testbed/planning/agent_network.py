@@ -1,0 +1,48 @@
+"""What the agent is told of every network that it builds, as JSON values, whatever its devices do."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.experiment.sections.devices import DevicesSpec
+from testbed.network.background import BackgroundFlow
+from testbed.planning import background, probed_links
+from testbed.planning.linked_plan import LinkedPlan
+
+
+def limited(
+    names: Sequence[str], numbers: Mapping[str, int], section: DevicesSpec, class_of: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Return the name of each node, and the limits of those of workers or peers.
+
+    Args:
+        numbers: the workers' or peers' numbers, by name.
+        class_of: the class of each, by number; empty without classes.
+    """
+    found: list[dict[str, Any]] = []
+    for name in names:
+        device: dict[str, Any] = {"name": name}
+        if name in numbers:
+            own = section.classes[class_of[numbers[name]]] if class_of else None
+            for key in ("cpus", "memory"):
+                general = getattr(section, key)
+                device[key] = own.of(key, general) if own else general
+        found.append(device)
+    return found
+
+
+def links(plan: LinkedPlan, flows: tuple[BackgroundFlow, ...], directory: Path) -> dict[str, Any]:
+    """Return the links and routers to make, what of them is probed, and what is captured to where.
+
+    Args:
+        flows: the background traffic.
+        directory: the folder for the capture's files.
+    """
+    return {
+        "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
+        "routers": plan.network.routers,
+        "delays": plan.network.delays,
+        "links": [link.to_json() for link in plan.links],
+        "probe": [link.to_json() for link in probed_links.sample(plan)],
+        **background.for_agent(plan.spec, flows),
+    }
