@@ -14,7 +14,7 @@ from testbed.results.reading.run import Run
 from testbed.runs.outcome import Outcome
 from tests.end_to_end.conftest import ENGINES, SMALL, CommandLine
 
-HOT = {"name": "asgd", "label": "hot", "learning_rate": 50}
+HOT = {"name": "asgd", "label": "hot", "learning_rate": 1e30}
 MILD = {"name": "asgd", "label": "mild", "learning_rate": 0.05}
 SPEC: dict[str, Any] = SMALL | {
     "training": {"updates": 60, "batch_size": 8},
@@ -92,7 +92,7 @@ def test_a_sweep_keeps_a_run_that_diverged_and_says_so_each_time(command: Comman
     spec = command.spec(
         SPEC
         | {"engine": "simulation", "clock": "virtual", "algorithms": ["asgd"]}
-        | {"sweep": {"training.learning_rate": [0.05, 50]}}
+        | {"sweep": {"training.learning_rate": [0.05, 1e30]}}
     )
     for complete in (0, 2):
         done = command.do("sweep", spec)

@@ -103,7 +103,7 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_a_server_whose_run_diverges_says_so_and_ends_with_its_status(tmp_path: Path) -> None:
-    process = start(tmp_path, 60, learning_rate=50)
+    process = start(tmp_path, 60, learning_rate=1e30)
     said, _ = process.communicate(timeout=240)
     assert process.returncode == 3, said
     assert "update 60 of 60: loss nan, ingress" in said
