@@ -5,7 +5,7 @@ SERVER_NAME = "server"
 EVALUATOR_NAME = "evaluator"
 COORDINATOR_NAME = "coordinator"
 BACKGROUND_NAME = "background"
-"""What background traffic is called in tables of devices and of programs."""
+"""The row of background traffic in tables of devices and of programs."""
 SERVER_NUMBER = -1
 """The number of the (first) parameter server where devices are given by number.
 

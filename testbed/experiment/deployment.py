@@ -1,4 +1,4 @@
-"""What every kind of experiment file has: machines, their links, and what happens to these.
+"""The sections that both kinds of experiment files have: devices, their links, and faults.
 
 Planning reads only this, whether the machines run the testbed's own algorithms or programs of users.
 """

@@ -29,7 +29,7 @@ _LARGEST = 1 << 20
 
 
 AnySpec: TypeAlias = Spec | ProgramsSpec
-"""What an experiment file says: algorithms of the testbed, or programs of users."""
+"""The content of an experiment file: algorithms of the testbed, or programs of users."""
 
 
 def load(

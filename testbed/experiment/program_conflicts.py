@@ -21,7 +21,7 @@ from testbed.experiment.sections.section import Conflict
 from testbed.experiment.traffic_conflicts import of_traffic_between
 
 PLACEHOLDERS = ("name", "index", "count", "server", "address", "run", "seed")
-"""What is replaced in commands and environment variables."""
+"""The names that braces can hold in commands and environment variables."""
 PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)\}")
 """A placeholder; ``${name}`` is a shell's, and braces around anything else are left as they are."""
 REAL = (

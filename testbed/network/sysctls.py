@@ -6,7 +6,7 @@ from types import MappingProxyType
 OF_ALL: Mapping[str, str] = MappingProxyType(
     {"net.ipv6.conf.all.disable_ipv6": "1", "net.ipv6.conf.default.disable_ipv6": "1"}
 )
-"""What is set in every device: IPv6 would send solicitations and group reports of its own."""
+"""Settings of every device; IPv6 would send solicitations and group reports of its own."""
 OF_ROLES: Mapping[str, str] = MappingProxyType(
     {
         "net.ipv4.tcp_rmem": "4096 4194304 8388608",
@@ -24,4 +24,4 @@ turns on two processors are idle most of the time.
 OF_PROGRAMS: Mapping[str, str] = MappingProxyType(
     {"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 0"}
 )
-"""What stands in for the capabilities that programs of users lack: low ports, and `ping`."""
+"""Settings of programs' devices: low ports and `ping` need no capability, and programs have none."""

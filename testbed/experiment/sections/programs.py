@@ -219,7 +219,7 @@ class ProgramSpec(Section):
 
 
 class MeasuredSpec(Section):
-    """What the programs measure, from which comes the curve."""
+    """Where the numbers of the curve are: in a program's output, or in a file that it writes."""
 
     from_: str = Field(
         alias="from",
