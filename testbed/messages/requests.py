@@ -132,9 +132,6 @@ class ReadProcessors:
 class StopTraffic:
     """Wait until the link is quiet, end the capture, and report the last counters."""
 
-    cut: bool = False
-    """Cut all devices but the server off once the link is quiet, before the capture ends."""
-
 
 ImpairmentRequest: TypeAlias = (
     SetLink | SetPartition | SetRates | SetTracedRates | SetCorruption | LimitProcessors

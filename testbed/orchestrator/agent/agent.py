@@ -104,7 +104,7 @@ class Agent:
             SendBackground: self._send_background,
             ReadIngress: lambda _: self._read_counter(),
             ReadProcessors: lambda _: self._read_processors(),
-            StopTraffic: self._stop_traffic,
+            StopTraffic: lambda _: self._stop_traffic(),
         }
 
     def serve(self) -> None:
@@ -207,11 +207,10 @@ class Agent:
         if self._background:
             (self._background.begin if request.begin else self._background.end)()
 
-    def _stop_traffic(self, request: StopTraffic) -> None:
+    def _stop_traffic(self) -> None:
         if self._background:
             self._background.end()
-        cut = self._device_faults.cut_off if request.cut else None
-        self._report(self._observation.stop(self._egress(), cut))
+        self._report(self._observation.stop(self._egress(), self._device_faults.isolate))
         for counted in self._socket_counts.read():
             self._report(counted)
         for rows in self._link_counters.read():

@@ -117,12 +117,14 @@ class DeviceFaults:
                 change(self._links[device], mark)
                 marked ^= {device}
 
-    def cut_off(self) -> None:
-        """Take the links of all devices but the servers down, for good."""
-        others = [
-            device for device, link in self._links.items() if link.address not in self._servers
-        ]
-        self._mark(self._down, others, True, self._set_link)
+    def isolate(self, devices: Sequence[str]) -> None:
+        """Let nothing reach devices any more, for good."""
+        for device in devices:
+            if (device, False) not in self._silent:
+                self._silent.add((device, False))
+                link = self._links[device]
+                with inside_network(self._networks[link.router]):
+                    outages.set_silent(link.address, up=False, silent=True)
 
     def _set_link(self, link: Link, down: bool) -> None:
         with inside_network(self._networks[link.router]):

@@ -213,19 +213,19 @@ class Observation:
             before = now
 
     def stop(
-        self, egress: dict[str, float] | None, cut: Callable[[], None] | None = None
+        self, egress: dict[str, float] | None, isolate: Callable[[Sequence[str]], None]
     ) -> TrafficStopped:
         """Wait until the link is quiet and stop; return what the capture and the counters counted.
 
         Args:
             egress: the servers', to go with it.
-            cut: cuts all others off from the counted devices: nothing passes between the capture's
-                end and the last reading of the counters.
+            isolate: lets nothing reach devices any more.
         """
         self._wait_until_quiet()
-        if cut is not None:
-            cut()
-            self._wait_until_quiet()
+        # Kernels still send for the sockets of killed processes, at ever longer intervals: what came
+        # between the capture's end and the reading of the counters would be in one of them only.
+        isolate(self._captured)
+        self._wait_until_quiet()
         captures = {device: capture.stop() for device, capture in self._captures.items()}
         first, *others = self._captured
         readings, background = self._read_both()

@@ -444,7 +444,6 @@ class ProgramRun:
             self._kill_at = now + END_PATIENCE
         if not self._keeping and not self._traffic_asked:
             self._traffic_asked = True
-            # The kernel still sends for the sockets that killed programs have left.
-            self._agent.ask(StopTraffic(cut=True))
+            self._agent.ask(StopTraffic())
         if self._traffic_complete:
             raise EndError(self._records.ended, self._records.reason)

@@ -369,6 +369,24 @@ def test_metrics_have_samples_of_their_own(agent: Harness, tmp_path: Path) -> No
     assert seen.egress["frames"] == rows["frames"].sum()
 
 
+def test_what_is_still_sent_at_the_end_is_in_both_counts_or_in_none(
+    agent: Harness, tmp_path: Path
+) -> None:
+    agent.network("server", "evaluator", "worker-0", capture=tmp_path)
+    agent.start("server", what="gather")
+    agent.until(agent.report, lambda m: "listening" in m.fields)
+    agent.start("worker-0", what="pump", to="10.77.0.1")
+    agent.until(agent.report, lambda m: m.fields.get("bytes", 0) > 1000)
+    agent.ask(StopTraffic())
+    seen = agent.event(TrafficStopped)
+    assert seen.capture is not None and seen.capture["dropped"] == 0
+    found = account([tmp_path / name for name in seen.capture["files"]])
+    inward = [i for i, pair in enumerate(found.pairs) if pair[1] == "10.77.0.1"]
+    rows = found.seconds[np.isin(found.seconds["pair"], inward)]
+    assert seen.counter["frames"] == rows["frames"].sum() > 100
+    assert seen.counter["bytes"] == rows["wire_bytes"].sum()
+
+
 def test_without_metrics_there_are_no_samples_for_them(agent: Harness) -> None:
     agent.network("server", "evaluator")
     agent.start("server", what="tick")
