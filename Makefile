@@ -210,6 +210,13 @@ fuzz-readers: install ## give mutated input to readers of files and messages, wh
 mixtures: install ## simulate random faults that overlap, emulate half of them, and compare to the bit: MIXTURES=1-2000
 	$(BIN)/python -m bench.mixtures --seeds $(MIXTURES)
 
+.PHONY: golden golden-write
+golden: install ## simulate the experiments of bench/golden.jsonl, and compare their results to the bit: GOLDEN="--only star-"
+	$(BIN)/python -m bench.golden $(GOLDEN)
+
+golden-write: install ## write bench/golden.jsonl anew, after a change that alters results on purpose
+	$(BIN)/python -m bench.golden --write
+
 resumptions: install ## end emulations at random moments, resume them, and compare with the simulator: RESUMPTIONS=1-30
 	$(BIN)/python -m bench.resumptions --seeds $(RESUMPTIONS)
 

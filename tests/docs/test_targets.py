@@ -20,6 +20,8 @@ IN_CI = {
     "docs": "tests/docs/test_site.py",
     "fuzz": "tests/experiment/test_generated.py",
     "fuzz-readers": "tests/bench/test_fuzz.py",
+    "golden": "tests/bench/test_golden.py",
+    "golden-write": "tests/bench/test_golden.py",
     "images": "tests/images/test_build.py",
     "kernels": "tests/kernels/test_booted.py",
     "mixtures": "tests/end_to_end/test_mixtures.py",
