@@ -335,14 +335,15 @@ class WorkerConditions(Stateful):
         condition.lost = until == inf
         if not condition.lost:
             condition.away = (state.up, state.down, state.begun + 1)
-        for service in self._services_of(worker):
-            service.leave(worker)
+        for server, service in self._services_of(worker).items():
+            self._stage.record(server, service.leave(worker))
         self._stage.killed(worker)
 
-    def _services_of(self, worker: int) -> list[ParameterService]:
-        """Return the services that a worker talks to."""
+    def _services_of(self, worker: int) -> dict[int, ParameterService]:
+        """Return the services that a worker talks to, by their servers."""
         numbers = self._clock.conversations
-        return [self._services[numbers.server(number)] for number in numbers.of_worker(worker)]
+        servers = [numbers.server(number) for number in numbers.of_worker(worker)]
+        return {server: self._services[server] for server in servers}
 
     def link_up(self, worker: int) -> float:
         """Return the time at which the link of a killed worker is up, in seconds."""
@@ -363,12 +364,12 @@ class WorkerConditions(Stateful):
         up.forget(self._clock.now)
         down.forget(self._clock.now)
         services = self._services_of(worker)
-        for service in services:
+        for service in services.values():
             service.join(worker, self._clock.now)
             for size in sizes:
                 service.count(worker, size)
         self._clock.come_back(worker, begun, up, down)
         self._set_rates(worker)
         if self._clock.workers[worker].protocol.asks:
-            for service in services:
-                service.asked(worker, self._clock.now)
+            for server, service in services.items():
+                self._stage.record(server, service.asked(worker, self._clock.now))

@@ -127,7 +127,7 @@ class MeshClock(EventClock):
         self._silence = PeerSilence(self._all, patience, service)
 
     def _begin(self) -> None:
-        self._service.begin()
+        self._stage.record(self._service.begin())
         if self.strikes is not None:
             self.strikes.begin()
         for peer in range(self._computing):
@@ -183,7 +183,7 @@ class MeshClock(EventClock):
         """
         self._service.returned(peer, others)
         self.peers[peer] = TimedPeer(up, down)
-        self._silence.returned(peer, self.now)
+        self._stage.record(self._silence.returned(peer, self.now))
         if peer < self._computing:
             self._add(self.now, BEGIN, peer)
 
@@ -266,7 +266,7 @@ class MeshClock(EventClock):
             self._add(self.peers[peer].down.send(time, size), ARRIVED, peer, sender)
         elif rank in (WAITED, ARRIVED):
             self._send(peer, self._stage.arrive(peer, sender))
-            self._silence.heard(peer, sender, self.now)
+            self._stage.record(self._silence.heard(peer, sender, self.now))
             self._ask_again(peer)
         elif rank == FINISHED:
             self.computing.finish(peer)
@@ -303,6 +303,7 @@ class MeshClock(EventClock):
         self._silence.looks(peer)
         if peer in self._blocked:
             for other in self._silence.overdue(peer, self.now):
+                self._stage.record(self._silence.suspect(peer, other, self.now))
                 self._stage.suspect(peer, other)
         self._ask_again(peer)
 
@@ -334,7 +335,8 @@ class MeshClock(EventClock):
         one.up.marks[0] = one.up.free
         if not is_held:
             self._add(begin, BEGIN, peer)
-        self._service.stepped(peer, step, self.now, self._stage.host_time())
+        stepped = self._service.stepped(peer, step, self.now, self._stage.host_time())
+        self._stage.record(stepped)
         if self.strikes is not None:
             self.strikes.stepped()
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from testbed.training.entries import Entry
 from testbed.training.exchange import Message, Step
 
 
@@ -29,6 +30,9 @@ class MeshStage(Protocol):
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Record what the service has returned."""
 
 
 class MeshFaultStage(MeshStage, Protocol):

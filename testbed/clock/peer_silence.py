@@ -7,6 +7,7 @@ limit it suspects them, which waits for them no longer (``PeerHalf.suspect``), u
 import math
 from collections.abc import Collection
 
+from testbed.training.entries import Entry
 from testbed.training.exchange import ExchangeService
 from testbed.training.silence import Silence
 
@@ -20,7 +21,7 @@ class PeerSilence:
         Args:
             peers: the number of peers.
             patience: the seconds for which a peer that is waited for may be silent; None: no limit.
-            service: records suspicions.
+            service: the run's, to which suspicions are told.
         """
         self._service = service
         self._patience = patience
@@ -52,37 +53,41 @@ class PeerSilence:
         self._looks[peer] = look
         return look
 
-    def heard(self, peer: int, sender: int, now: float) -> None:
+    def heard(self, peer: int, sender: int, now: float) -> list[Entry]:
         """Note that a message has come."""
         silence = self._silence[peer]
         silence.ends(sender)
         if (peer, sender) in self._suspects:
             self._suspects.remove((peer, sender))
             silence.was_slow(sender)
-            self._service.heard(sender, peer, now)
-        else:
-            silence.was_in_time(sender)
+            return self._service.heard(sender, peer, now)
+        silence.was_in_time(sender)
+        return []
 
-    def returned(self, peer: int, now: float) -> None:
+    def returned(self, peer: int, now: float) -> list[Entry]:
         """Note that a peer that was killed is back: it suspects none, and is suspected by none."""
         self._silence[peer] = Silence(self._patience)
         for silence in self._silence:
             silence.ends(peer)
             silence.was_in_time(peer)
+        found: list[Entry] = []
         for by, other in sorted(one for one in self._suspects if peer in one):
             self._suspects.remove((by, other))
-            self._service.heard(other, by, now)
+            found += self._service.heard(other, by, now)
+        return found
 
     def looks(self, peer: int) -> None:
         """Note that the time is there that ``time`` returned last."""
         self._looks[peer] = math.inf
 
     def overdue(self, peer: int, now: float) -> list[int]:
-        """Return those that a peer has waited for too long for, which it suspects from now on."""
+        """Return those that a peer has waited for too long for; ``suspect`` each of them."""
+        return self._silence[peer].overdue(now)
+
+    def suspect(self, peer: int, other: int, now: float) -> list[Entry]:
+        """Let a peer suspect another one from now on."""
         silence = self._silence[peer]
-        found = silence.overdue(now)
-        for other in found:
-            self._suspects.add((peer, other))
-            self._service.suspected(other, peer, silence.lasts(other, now), now)
-            silence.ends(other)
-        return found
+        self._suspects.add((peer, other))
+        silent = silence.lasts(other, now)
+        silence.ends(other)
+        return self._service.suspected(other, peer, silent, now)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
 
 
@@ -84,6 +85,9 @@ class Stage(Protocol):
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""
+
+    def record(self, server: int, entries: Sequence[Entry]) -> None:
+        """Record what a server's, or an aggregator's, service has returned."""
 
     def refuse(self, conversation: int, error: ValueError) -> None:
         """Handle a worker that sent an invalid message, and is no part of the run any more."""

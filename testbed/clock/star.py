@@ -97,8 +97,8 @@ class StarClock(EventClock):
         if not self._services[0].begun:
             if self.strikes is not None:
                 self.strikes.begin()
-            for service in self._services:
-                service.begin()
+            for server, service in enumerate(self._services):
+                self._stage.record(server, service.begin())
             self.send_due()
 
     @property
@@ -211,7 +211,7 @@ class StarClock(EventClock):
     def _ask_or_free(self, worker: int, server: int, rank: int) -> None:
         """Let a worker ask for parameters, or its link have room again."""
         if rank == ASKED and not self._stopped[server]:
-            self._services[server].asked(worker, self.now)
+            self._stage.record(server, self._services[server].asked(worker, self.now))
         elif rank == FREE and self.conditions is not None:
             self.conditions.freed(worker)
         self.send_due()
@@ -332,11 +332,12 @@ class StarClock(EventClock):
         service.count(worker, arrived.sizes[0])
         if push is not None:
             try:
-                service.pushed(worker, push, self.now, self._stage.host_time())
+                entries = service.pushed(worker, push, self.now, self._stage.host_time())
             except ValueError as error:
                 self._stage.refuse(number, error)
                 self.remove(worker)
                 return
+            self._stage.record(server, entries)
         for size in arrived.sizes[1:]:
             service.count(worker, size)
         has_update = push is not None and push.update is not None
@@ -397,7 +398,7 @@ class StarClock(EventClock):
             return
         if self._stopped[server]:
             return
-        self._services[server].suspect(worker, self.now)
+        self._stage.record(server, self._services[server].suspect(worker, self.now))
         self.send_due()  # others may have waited for the suspected worker
 
     def clear_ahead(self, state: TimedWorker) -> None:
@@ -418,7 +419,7 @@ class StarClock(EventClock):
             place = self.conversations.place(number)
             for arrived in state.waiting[place]:  # sent, but too late to be an update
                 self.count_late(number, arrived)
-            self._services[server].leave(worker)
+            self._stage.record(server, self._services[server].leave(worker))
         self.send_due()
 
     def retire(self, worker: int, state: TimedWorker) -> None:

@@ -23,6 +23,7 @@ from testbed.simulation.system import Evaluated
 from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
 from testbed.training.computation import Drawn
+from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WorkerProtocol
@@ -59,6 +60,7 @@ class SimulatedDevices(Stateful):
             "_server",
             "_slice",
             "_on_fault",
+            "record",
             "_deals",
             "server_kills",
         }
@@ -73,6 +75,7 @@ class SimulatedDevices(Stateful):
         protocol: type[WorkerProtocol],
         settings: Settings,
         on_fault: Callable[[dict[str, Any]], None],
+        record: Callable[[int, Sequence[Entry]], None],
     ) -> None:
         """Connect all workers to their services, and have them ask if that is the protocol.
 
@@ -81,11 +84,13 @@ class SimulatedDevices(Stateful):
             computing: computes the workers' gradients.
             protocol: how workers get parameters.
             on_fault: called with every fault's record.
+            record: called with what a service has returned, and its index.
         """
         self._services = list(services)
         self._compute = computing
         self._aggregators = aggregators
         self._on_fault = on_fault
+        self.record = record
         self.server_kills = 0
         self._lost: set[int] = set()
         self._connected: set[int] = set()

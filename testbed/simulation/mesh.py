@@ -12,6 +12,7 @@ import numpy as np
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.learning.learner import Learner
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+from testbed.training.entries import Entry
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.peer_computation import PeerComputation, Sending
 from testbed.updates import FloatVector, Update
@@ -38,6 +39,7 @@ class SimulatedPeers:
         neighbours: Sequence[Sequence[int]],
         learner: Learner,
         on_fault: Callable[[dict[str, Any]], None],
+        record: Callable[[Sequence[Entry]], None],
         made_again: Callable[[int, int], PeerComputation],
     ) -> None:
         """Connect the peers.
@@ -47,6 +49,7 @@ class SimulatedPeers:
             neighbours: the peers that each peer talks to, by the peers' numbers.
             learner: computes all gradients.
             on_fault: writes the record of a fault down.
+            record: records what the service has returned.
             made_again: makes the computation of a peer that comes back; called with its number and how
                 often it was killed.
         """
@@ -62,6 +65,7 @@ class SimulatedPeers:
         }
         self._acknowledgements: dict[tuple[int, int], Acknowledgements] = {}
         self._on_fault = on_fault
+        self.record = record
         self._made_again = made_again
         self._neighbours = neighbours
         self._kills = [0] * len(neighbours)

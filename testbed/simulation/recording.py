@@ -28,6 +28,7 @@ from testbed.simulation.system import System
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
 from testbed.telemetry.texts import begins_with
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
 from testbed.updates import FloatVector
 
 _ROWS = 1500
@@ -154,7 +155,22 @@ class Recording:
 
     # -- what happens
 
-    def row(self, row: UpdateRow, version: int) -> None:
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Record entries of the run, in their order."""
+        for entry in entries:
+            match entry:
+                case Row(row, version):
+                    self._row(row, version)
+                case Diagnosed(values, version):
+                    self._diagnosed(values, version)
+                case EvaluationDue():
+                    self._evaluate_now()
+                case Suspected(worker, silent, time, _):
+                    self._suspected(worker, silent, time)
+                case Welcomed(worker, time, _):
+                    self._welcomed(worker, time)
+
+    def _row(self, row: UpdateRow, version: int) -> None:
         """Record a push that was taken in, and that led to ``version``."""
         self._version = version
         if not self._deduplication.is_new("updates"):
@@ -166,7 +182,7 @@ class Recording:
         if self._count == _ROWS:
             self.flush()
 
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
+    def _diagnosed(self, values: Sequence[float], version: int) -> None:
         """Record the algorithm's diagnostics at the update that made ``version``."""
         self._diagnoses.append(values)
         self._diagnosed_version = version
@@ -181,7 +197,7 @@ class Recording:
         """Record that a killed peer is back, with parameters of a version of its own."""
         self.event("info", begins_with(version), self._name(peer))
 
-    def evaluation_due(self) -> None:
+    def _evaluate_now(self) -> None:
         """Evaluate the current version."""
         if not self._deduplication.is_new("evaluations"):
             return
@@ -201,7 +217,7 @@ class Recording:
             self._metrics.evaluated(row)
         self.outcome.evaluated(row)
 
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
+    def _suspected(self, worker: int, silent: float, time: float) -> None:
         """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""
         if not self._deduplication.is_new("suspicions"):
             return
@@ -212,7 +228,7 @@ class Recording:
         if self._metrics:
             self._metrics.suspect(worker, suspected=True)
 
-    def welcomed(self, worker: int, time: float, version: int) -> None:
+    def _welcomed(self, worker: int, time: float) -> None:
         """Record that a suspected worker has sent something, and takes part again."""
         if not self._deduplication.is_new("suspicions"):
             return

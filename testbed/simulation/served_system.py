@@ -27,10 +27,10 @@ from testbed.simulation.computing import Computing
 from testbed.simulation.devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
 from testbed.simulation.system import Evaluated, System, Witness, batches_of_all
-from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Computation
+from testbed.training.entries import Entry
 from testbed.training.objective import objective
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
@@ -53,7 +53,7 @@ class ServedSystem(System):
         dataset: datasets.Dataset,
         learner: Learner,
         initial: FloatVector,
-        observer: Witness,
+        witness: Witness,
     ) -> None:
         layout, servers = learner.layout, settings.servers
         self._settings = settings
@@ -68,15 +68,10 @@ class ServedSystem(System):
             )
             for one in self._cut
         ]
-        self._evaluations = SlicedEvaluations(self._halves, self._cut, self._ledger, observer)
-        self._services: list[ParameterService] = [
-            ParameterService(
-                half,
-                one.layout,
-                settings,
-                observer if servers == 1 else self._evaluations.observer_of(index),
-                index=index,
-            )
+        self._witness = witness
+        self._evaluations = SlicedEvaluations(self._halves, self._cut, self._ledger)
+        self._services = [
+            ParameterService(half, one.layout, settings, index=index)
             for index, (half, one) in enumerate(zip(self._halves, self._cut, strict=True))
         ]
         self._combining = [
@@ -84,7 +79,7 @@ class ServedSystem(System):
             for index in range(settings.aggregators)
         ]
         self._aggregators = [
-            AggregatorService(half, layout, settings, _OfAggregator(observer), index=index)
+            AggregatorService(half, layout, settings, index=index)
             for index, half in enumerate(self._combining, servers)
         ]
         choice = EncodingChoice.model_validate(settings.training.encoding)
@@ -121,7 +116,8 @@ class ServedSystem(System):
             SimulatedAggregators(self._aggregators, conversations(settings), codec),
             protocol=protocol,
             settings=settings,
-            on_fault=observer.fault,
+            on_fault=witness.fault,
+            record=self._record,
         )
         self._busy = Times.of(settings).busy()
         self.clock = star_clock(
@@ -132,6 +128,12 @@ class ServedSystem(System):
         )
         if self._aggregators:
             self.clock.aggregators = TimedAggregators(self.clock, self._aggregators, self._devices)
+
+    def _record(self, server: int, entries: Sequence[Entry]) -> None:
+        """Record what a server's service has returned; of several, as entries of the run."""
+        if server < len(self._halves) > 1:
+            entries = self._evaluations.of_run(server, entries)
+        self._witness.record(entries)
 
     @property
     def version(self) -> int:
@@ -237,28 +239,3 @@ class ServedSystem(System):
                 for index, half in enumerate(self._combining)
             }
         return summary
-
-
-class _OfAggregator:
-    """The observer of an aggregator's service: its updates are none of the server's.
-
-    A worker that is suspected or welcomed by its aggregator is reported like one of the server.
-    """
-
-    def __init__(self, observer: Witness) -> None:
-        self._observer = observer
-
-    def row(self, row: UpdateRow, version: int) -> None:
-        pass
-
-    def evaluation_due(self) -> None:
-        pass
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        pass
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        self._observer.suspected(worker, silent, time, version)
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        self._observer.welcomed(worker, time, version)

@@ -1,7 +1,7 @@
 """A system that is simulated: devices and their clock."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ from testbed.clock.event_clock import EventClock
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.training import computation
-from testbed.training.parameter_service import ServerObserver
+from testbed.training.entries import Entry
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
@@ -29,8 +29,11 @@ class Evaluated:
     ledger: dict[str, int]
 
 
-class Witness(ServerObserver, Protocol):
-    """An observer that also writes down the faults of a simulation."""
+class Witness(Protocol):
+    """The record of a simulation."""
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Record entries of the run, in their order."""
 
     def fault(self, record: dict[str, Any]) -> None:
         """Record that a fault begins or ends, as ``testbed.faults.fault.Fault.record`` describes it."""
@@ -72,7 +75,7 @@ class System(ABC):
 
     @property
     def evaluated(self) -> Evaluated:
-        """What is to be evaluated, while the observer is told that an evaluation is due."""
+        """What is to be evaluated, while an evaluation is recorded as due."""
         return Evaluated(self.version, self.parameters, self.ledger())
 
     @abstractmethod

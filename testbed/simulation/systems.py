@@ -33,14 +33,14 @@ class MeshSystem(System):
         dataset: datasets.Dataset,
         learner: Learner,
         initial: FloatVector,
-        observer: Witness,
+        witness: Witness,
     ) -> None:
         self._settings = settings
         self._dataset, self._layout, self._initial = dataset, learner.layout, initial
-        self._observer = observer
+        self._witness = witness
         self._goal, self._told = objective(settings), computation.diagnostics(settings)
         self._neighbours = neighbours = computation.neighbours(settings)
-        self._service = ExchangeService(settings, neighbours, observer)
+        self._service = ExchangeService(settings, neighbours)
         self._codecs = codecs(settings.training.encoding, learner.layout.sizes)
         computing = computation.computing(settings)
         self._batches = list(batches_of_all(settings, dataset))
@@ -51,7 +51,8 @@ class MeshSystem(System):
             [self._computation(number, (0, initial)) for number in range(settings.workers)],
             neighbours,
             learner,
-            observer.fault,
+            witness.fault,
+            witness.record,
             self._made_again,
         )
         self._mesh = self.clock = mesh_clock(
@@ -97,7 +98,7 @@ class MeshSystem(System):
                 incarnation=incarnation,
             )
         begins = self._kept.get(number, (0, self._initial))
-        self._observer.returned(number, begins[0])
+        self._witness.returned(number, begins[0])
         return self._computation(number, begins)
 
     @property

@@ -1,14 +1,10 @@
 """The decisions of an aggregator: a parameter service whose versions come from a server above it."""
 
 import math
+from typing import ClassVar
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
-from testbed.training.parameter_service import (
-    Apply,
-    ParameterService,
-    ServerObserver,
-    apply_update,
-)
+from testbed.training.parameter_service import Apply, ParameterService, apply_update
 from testbed.training.settings import Settings
 from testbed.training.worker_states import State
 from testbed.updates import FloatVector, Layout
@@ -17,13 +13,13 @@ from testbed.updates import FloatVector, Layout
 class AggregatorService(ParameterService):
     """Decides for one aggregator what its workers are sent, and when.
 
-    A row of it is an update that the aggregator has taken into a combination, or dropped; its iteration
-    is the server's version that the combination leads to. It evaluates nothing.
+    Its updates are none of the run's: of its workers, only suspicions are recorded.
 
     Attributes:
         half: decides about the combinations.
     """
 
+    makes_updates: ClassVar[bool] = False
     half: CombiningHalf
 
     def __init__(
@@ -31,7 +27,6 @@ class AggregatorService(ParameterService):
         half: CombiningHalf,
         layout: Layout,
         settings: Settings,
-        observer: ServerObserver,
         apply: Apply = apply_update,
         *,
         index: int,
@@ -42,7 +37,7 @@ class AggregatorService(ParameterService):
             apply: gives an update to the half.
             index: the aggregator's, as a server; from 1.
         """
-        super().__init__(half, layout, settings, observer, apply, index=index)
+        super().__init__(half, layout, settings, apply, index=index)
         self._is_stopped = False
 
     @property

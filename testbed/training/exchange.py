@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from testbed.telemetry.records import UpdateRow
-from testbed.training.parameter_service import ServerObserver, as_loss
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
+from testbed.training.parameter_service import as_loss
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
@@ -53,9 +54,7 @@ class ExchangeService:
         payload_bytes, message_bytes: the bytes sent to each peer.
     """
 
-    def __init__(
-        self, settings: Settings, neighbours: Sequence[Sequence[int]], observer: ServerObserver
-    ) -> None:
+    def __init__(self, settings: Settings, neighbours: Sequence[Sequence[int]]) -> None:
         """Begin without updates.
 
         Args:
@@ -67,7 +66,6 @@ class ExchangeService:
         self.message_bytes = [0] * settings.workers
         self._all_updates = settings.training.updates
         self._evaluate_every = settings.training.evaluate_every
-        self._observer = observer
         self._gone: set[int] = set()
         self._suspected_by: dict[int, set[int]] = {}
 
@@ -76,29 +74,32 @@ class ExchangeService:
         """True if the run's updates are complete."""
         return self.updates >= self._all_updates
 
-    def begin(self) -> None:
+    def begin(self) -> list[Entry]:
         """Begin training: the peers have connected, and the initial model is evaluated."""
         for caller, others in enumerate(self._neighbours):
             for called in others:
                 if called < caller:
                     self.message_bytes[called] += HEADER.size + SECRET_SIZE
                     self.message_bytes[caller] += HEADER.size
-        self._observer.evaluation_due()
+        return [self._evaluation()]
 
-    def suspected(self, peer: int, by: int, silent: float, time: float) -> None:
+    def _evaluation(self) -> EvaluationDue:
+        ledger = (sum(self.payload_bytes), sum(self.message_bytes), 0, 0)
+        return EvaluationDue(self.updates, ledger, self.finished)
+
+    def suspected(self, peer: int, by: int, silent: float, time: float) -> list[Entry]:
         """Record that a peer, silent for ``silent`` seconds, is not waited for by another one."""
         others = self._suspected_by.setdefault(peer, set())
         others.add(by)
-        if others == {by}:
-            self._observer.suspected(peer, silent, time, self.updates)
+        return [Suspected(peer, silent, time, self.updates)] if others == {by} else []
 
-    def heard(self, peer: int, by: int, time: float) -> None:
+    def heard(self, peer: int, by: int, time: float) -> list[Entry]:
         """Record that a suspected peer has sent another one something."""
         others = self._suspected_by.get(peer, set())
-        if by in others:
-            others.remove(by)
-            if not others:
-                self._observer.welcomed(peer, time, self.updates)
+        if by not in others:
+            return []
+        others.remove(by)
+        return [] if others else [Welcomed(peer, time, self.updates)]
 
     def part(self) -> None:
         """End training: every peer tells those that it talks to that it has stopped."""
@@ -122,7 +123,7 @@ class ExchangeService:
         self.payload_bytes[peer] += message.payload
         self.message_bytes[peer] += message.size
 
-    def stepped(self, peer: int, step: Step, time: float, host_time: float) -> None:
+    def stepped(self, peer: int, step: Step, time: float, host_time: float) -> list[Entry]:
         """Record a step that a peer has taken.
 
         Args:
@@ -130,24 +131,23 @@ class ExchangeService:
             host_time: the same by the host's clock.
         """
         if self.finished:
-            return
+            return []
         self.updates += 1
-        self._observer.row(
-            UpdateRow(
-                iteration=self.updates,
-                worker=peer,
-                base_version=step.base_version,
-                staleness=step.staleness,
-                payload_bytes=sum(message.payload for message in step.messages),
-                message_bytes=sum(message.size for message in step.messages),
-                loss=as_loss(step.loss),
-                time=time,
-                host_time=host_time,
-                applied=True,
-            ),
-            self.updates,
+        row = UpdateRow(
+            iteration=self.updates,
+            worker=peer,
+            base_version=step.base_version,
+            staleness=step.staleness,
+            payload_bytes=sum(message.payload for message in step.messages),
+            message_bytes=sum(message.size for message in step.messages),
+            loss=as_loss(step.loss),
+            time=time,
+            host_time=host_time,
+            applied=True,
         )
+        found: list[Entry] = [Row(row, self.updates)]
         if step.diagnostics:
-            self._observer.diagnosed(step.diagnostics, self.updates)
+            found.append(Diagnosed(step.diagnostics, self.updates))
         if self.updates % self._evaluate_every == 0 or self.finished:
-            self._observer.evaluation_due()
+            found.append(self._evaluation())
+        return found

@@ -1,13 +1,13 @@
 """The decisions of a parameter server: no socket, no clock, no thread.
 
 The server's loop, the virtual clock and the simulator all drive this one object: they tell it which
-workers asked and pushed, in the order in which that happened by their clock, and ask it which workers
-are to be sent parameters now, and which.
+workers asked and pushed, in the order in which that happened by their clock, record the entries that it
+returns, and ask it which workers are to be sent parameters now, and which.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.errors import RunError
 from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
 from testbed.training.expected_pushes import ExpectedPushes
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
@@ -25,32 +26,6 @@ from testbed.training.staleness_bound import StalenessBound
 from testbed.training.worker_states import Event, State, WorkerStates
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
-
-
-class Observer(Protocol):
-    """An observer that records what a service does."""
-
-    def row(self, row: UpdateRow, version: int) -> None:
-        """Record a push that was taken in, and that led to ``version``."""
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        """Record the algorithm's diagnostics, in their order, at the update that made ``version``."""
-
-    def evaluation_due(self) -> None:
-        """Have the current version evaluated."""
-
-
-class ServerObserver(Observer, Protocol):
-    """An observer that records what a parameter server's service does.
-
-    Times are the run's; ``version`` is the one at that moment.
-    """
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        """Record that a suspected worker has sent something, and takes part again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +89,8 @@ class ParameterService(Stateful):
     waits for it and it is sent nothing. What it sends after all is counted and dropped, and with that
     it is *welcomed*: it takes part again, from the newest parameters.
 
+    What happens is returned, as entries, in its order.
+
     Attributes:
         half: the server's half of the algorithm.
         index: the server's, of several.
@@ -124,6 +101,8 @@ class ParameterService(Stateful):
         finished: True if the run's updates are complete.
     """
 
+    makes_updates: ClassVar[bool] = True
+    """True if its updates are those of the run, which are recorded and evaluated."""
     not_saved = frozenset(
         {
             "half",
@@ -133,7 +112,6 @@ class ParameterService(Stateful):
             "_diagnostics",
             "_updates",
             "_evaluate_every",
-            "_observer",
             "_exact",
             "_broadcasts",
             "_deals",
@@ -145,7 +123,6 @@ class ParameterService(Stateful):
         half: ServerHalf,
         layout: Layout,
         settings: Settings,
-        observer: ServerObserver,
         apply: Apply = apply_update,
         *,
         index: int = 0,
@@ -166,7 +143,6 @@ class ParameterService(Stateful):
         self._diagnostics = [one.name for one in declared]
         self._updates = settings.training.updates
         self._evaluate_every = settings.training.evaluate_every
-        self._observer = observer
         self._exact = Codec(EncodingChoice(), layout.sizes)
         if settings.training.pulls == "changed":
             half.track_changes()
@@ -213,39 +189,39 @@ class ParameterService(Stateful):
         if self._begun:
             self._expect(worker, time)
 
-    def leave(self, worker: int) -> None:
+    def leave(self, worker: int) -> list[Entry]:
         """Remove a worker that is gone."""
         if self._states.handle(Event.LEAVE, worker) is State.GONE:
-            return
+            return []
         del self._sent[worker]
         self._expected.gone(worker)
         self._silence.was_in_time(worker)
-        self._forget(worker)
+        return self._forget(worker)
 
-    def suspect(self, worker: int, time: float) -> None:
+    def suspect(self, worker: int, time: float) -> list[Entry]:
         """Suspect a worker that has been silent for too long."""
         self._states.handle(Event.SUSPECT, worker)
         silent = self._silence.lasts(worker, time)
-        self._observer.suspected(worker, silent, time, self.half.version)
-        self._forget(worker)
+        return [Suspected(worker, silent, time, self.half.version), *self._forget(worker)]
 
-    def _forget(self, worker: int) -> None:
+    def _forget(self, worker: int) -> list[Entry]:
         """Go on without a worker: nothing waits for it any more."""
         before = self.half.version
         self._silence.ends(worker)
         if self.finished:
-            return  # there will be no other update
+            return []  # there will be no other update
         self._bound.forget(worker)
         self.half.forget(worker)
         self._states.release()  # workers that waited for this one may go on
-        self._advanced(before)
+        return self._advanced(before)
 
-    def _welcome(self, worker: int, time: float) -> None:
+    def _welcome(self, worker: int, time: float) -> list[Entry]:
         """Let a suspected worker, which has sent something, take part again."""
         self._silence.was_slow(worker)
-        self._observer.welcomed(worker, time, self.half.version)
+        welcomed = Welcomed(worker, time, self.half.version)
         self._bound.joined(worker)
         self.half.joined(worker)
+        return [welcomed]
 
     def _expect(self, worker: int, time: float) -> None:
         """Let a worker take part from now on: send it parameters, or expect it to ask for them."""
@@ -266,16 +242,16 @@ class ParameterService(Stateful):
         """Return the workers that are to be suspected now."""
         return [] if self.finished else self._silence.overdue(now)
 
-    def begin(self) -> None:
+    def begin(self) -> list[Entry]:
         """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers.
 
         Workers that have asked before, which all did at the run's time 0, are sent it by number.
         """
         self._begun = True
         self._states.line_up()
-        self._observer.evaluation_due()
         for worker in self._states:
             self._expect(worker, 0.0)
+        return self._evaluation()
 
     def go_on(
         self, payload_bytes: int, message_bytes: int, local_payload: int = 0, local_message: int = 0
@@ -314,7 +290,7 @@ class ParameterService(Stateful):
         local = self.local_payload_bytes, self.local_message_bytes
         return self.payload_bytes, self.message_bytes, *local
 
-    def asked(self, worker: int, time: float = 0.0) -> None:
+    def asked(self, worker: int, time: float = 0.0) -> list[Entry]:
         """Note that a worker asks for parameters.
 
         Raises:
@@ -322,8 +298,7 @@ class ParameterService(Stateful):
         """
         before = self._states.handle(Event.ASK, worker)
         self._silence.ends(worker)
-        if before is State.SUSPECTED:
-            self._welcome(worker, time)
+        return self._welcome(worker, time) if before is State.SUSPECTED else []
 
     @property
     def stalled(self) -> bool:
@@ -334,7 +309,7 @@ class ParameterService(Stateful):
         """Return True if the worker has asked for parameters and was not sent any yet."""
         return self._states[worker] in (State.ASKING, State.BLOCKED)
 
-    def pushed(self, worker: int, push: Pushed, time: float, host_time: float) -> None:
+    def pushed(self, worker: int, push: Pushed, time: float, host_time: float) -> list[Entry]:
         """Take a push in, or a late worker's report.
 
         Args:
@@ -347,7 +322,7 @@ class ParameterService(Stateful):
         half, before = self.half, self.half.version
         self.count_late(worker, 0, push.payload_bytes)
         if self.finished:
-            return
+            return []
         again = self._states.handle(Event.PUSH, worker) is State.SUSPECTED
         self._expected.pushed(worker, push.base_version, reported=push.update is None)
         if again or push.update is None:
@@ -357,27 +332,26 @@ class ParameterService(Stateful):
         else:
             delay = self._apply(half, worker, push, time)
             self._bound.pushed(worker)
-        self._observer.row(
-            UpdateRow(
-                iteration=before + (delay is not None),
-                worker=worker,
-                base_version=push.base_version,
-                staleness=before - push.base_version if delay is None else delay,
-                payload_bytes=push.payload_bytes,
-                message_bytes=self._bytes[worker],
-                loss=push.loss,
-                time=time,
-                host_time=host_time,
-                applied=delay is not None,
-                server=self.index,
-            ),
-            half.version,
+        row = UpdateRow(
+            iteration=before + (delay is not None),
+            worker=worker,
+            base_version=push.base_version,
+            staleness=before - push.base_version if delay is None else delay,
+            payload_bytes=push.payload_bytes,
+            message_bytes=self._bytes[worker],
+            loss=push.loss,
+            time=time,
+            host_time=host_time,
+            applied=delay is not None,
+            server=self.index,
         )
+        found: list[Entry] = [Row(row, half.version)] if self.makes_updates else []
         self._bytes[worker] = 0
-        self._heard(worker, push.base_version, time, again=again)
-        self._advanced(before)
+        found += self._heard(worker, push.base_version, time, again=again)
+        found += self._advanced(before)
+        return found
 
-    def _heard(self, worker: int, base_version: int, time: float, *, again: bool) -> None:
+    def _heard(self, worker: int, base_version: int, time: float, *, again: bool) -> list[Entry]:
         """Note that a worker has pushed or reported, and what is expected of it next.
 
         Args:
@@ -385,30 +359,40 @@ class ParameterService(Stateful):
         """
         self._silence.ends(worker)
         has_more = self._sent[worker] != base_version
+        found: list[Entry] = []
         if not again:
             self._silence.was_in_time(worker)
         else:
-            self._welcome(worker, time)
+            found = self._welcome(worker, time)
             # A worker that was sent the newest version and has yet to push for it is not sent it again.
             if not (has_more and self._sent[worker] == self.half.version):
                 self._expect(worker, time)
-                return
+                return found
         # A worker that asks does so now; one that was sent a newer version has that to compute at.
         if not self._broadcasts or has_more:
             self._silence.begins(worker, time)
+        return found
 
-    def _advanced(self, before: int) -> None:
+    def _advanced(self, before: int) -> list[Entry]:
         """Do what is due if the version has changed."""
         version = self.half.version
         if version == before:
-            return
-        if self._diagnostics:
-            self._observer.diagnosed(self._diagnose(), version)
+            return []
+        found: list[Entry] = []
+        if self._diagnostics and self.makes_updates:
+            found.append(Diagnosed(self._diagnose(), version))
         self._states.release()
         if version % self._evaluate_every == 0 or self.finished:
-            self._observer.evaluation_due()
+            found += self._evaluation()
         if self._broadcasts and not self.finished:
             self._states.offer()
+        return found
+
+    def _evaluation(self) -> list[Entry]:
+        """Have the current version evaluated, if it is one of the run's."""
+        if not self.makes_updates:
+            return []
+        return [EvaluationDue(self.half.version, self.ledger, self.finished)]
 
     def _diagnose(self) -> list[float]:
         values = self.half.diagnose()

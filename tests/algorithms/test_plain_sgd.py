@@ -21,35 +21,30 @@ from testbed.learning.models import MODELS, initialise
 from testbed.planning.plan import plan
 from testbed.simulation.systems import system
 from testbed.streams import stream
-from testbed.telemetry.records import UpdateRow
+from testbed.training.entries import Diagnosed, Entry, Row, Suspected, Welcomed
 
 UPDATES = 30
 SEED = 11
 
 
 class Losses:
-    """An observer that records the losses."""
+    """A record of the losses."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
 
-    def row(self, row: UpdateRow, version: int) -> None:
-        assert row.iteration == version == len(self.losses) + 1
-        assert row.staleness == 0, "one device alone has no staleness"
-        assert row.applied
-        self.losses.append(row.loss)
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        raise AssertionError(f"worker {worker} is not silent")
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        raise AssertionError(f"worker {worker} was not suspected")
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        assert version == len(self.losses)
-
-    def evaluation_due(self) -> None:
-        pass
+    def record(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            match entry:
+                case Row(row, version):
+                    assert row.iteration == version == len(self.losses) + 1
+                    assert row.staleness == 0, "one device alone has no staleness"
+                    assert row.applied
+                    self.losses.append(row.loss)
+                case Suspected() | Welcomed():
+                    raise AssertionError(f"worker {entry.worker} is not silent")
+                case Diagnosed():
+                    assert entry.version == len(self.losses)
 
     def fault(self, record: dict[str, Any]) -> None:
         raise AssertionError("nothing goes wrong here")
@@ -128,13 +123,13 @@ def test_one_device_alone_equals_torch_s_sgd(
         "compute": {"distribution": "exponential", "mean": "50ms"},
     }
     settings = plan(Spec.model_validate(spec | CONDITIONS[conditions]))[0].settings
-    observer = Losses()
+    record = Losses()
     make = system(settings)
-    one = make(settings, dataset, Learner("mlp", 10), initial.copy(), observer)
+    one = make(settings, dataset, Learner("mlp", 10), initial.copy(), record)
     one.clock.run()
     expected, losses = by_torch
     assert one.version == UPDATES
-    assert observer.losses == pytest.approx(losses, rel=1e-4)
+    assert record.losses == pytest.approx(losses, rel=1e-4)
     way = float(np.linalg.norm(expected - initial))
     assert way > 0.1
     assert float(np.linalg.norm(one.parameters - expected)) < 1e-5 * way

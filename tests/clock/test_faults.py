@@ -27,7 +27,7 @@ from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
 from testbed.planning.plan import plan
-from testbed.telemetry.records import UpdateRow
+from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
@@ -74,7 +74,7 @@ class Played:
         half: ServerHalf = StalenessDivided(parameters, 0.1)
         if wait_for is not None:
             half = SynchronousServer(parameters, 0.1, wait_for, protocol)
-        self.service = ParameterService(half, layout, self.settings, self)
+        self.service = ParameterService(half, layout, self.settings)
         self.draw = np.random.default_rng(5)
         self.clock = star_clock(
             [self.service],
@@ -150,20 +150,8 @@ class Played:
     def returned(self, worker: int, incarnation: int) -> Sequence[int]:
         return [64, 32] if self.protocol == "pull" else [64]
 
-    def row(self, row: UpdateRow, version: int) -> None:
-        """Ignore the row; rows are tested elsewhere."""
-
-    def evaluation_due(self) -> None:
-        """Do nothing at an evaluation point."""
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """Do nothing; without a patience, no worker is suspected."""
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        """Do nothing; without a patience, no worker is suspected."""
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        """Do nothing; values are tested elsewhere."""
+    def record(self, server: int, entries: Sequence[Entry]) -> None:
+        """Ignore the entries; they are tested elsewhere."""
 
     def of(self, worker: int) -> list[float]:
         """Return the times at which parameters arrived at a worker."""

@@ -18,10 +18,10 @@ from testbed.clock.mesh import MeshClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.telemetry.records import UpdateRow
+from testbed.training.entries import Entry, Row
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
-from tests.clock.observer import QuietObserver
+from tests.clock.quiet import QuietRecord
 
 
 def run_settings(peers: int, updates: int) -> Settings:
@@ -70,14 +70,14 @@ class Case:
         return self.bound is None or all(steps - one <= self.bound for one in got)
 
 
-class Played(QuietObserver):
-    """The clock under test; this object is its stage and the observer of its service."""
+class Played(QuietRecord):
+    """The clock under test; this object is its stage."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
         count = case.peers
         others = [[other for other in range(count) if other != peer] for peer in range(count)]
-        self.service = ExchangeService(run_settings(count, case.updates), others, self)
+        self.service = ExchangeService(run_settings(count, case.updates), others)
         self.steps = [0] * count
         self.begun = [0] * count
         self.got: list[dict[int, int]] = [
@@ -131,9 +131,12 @@ class Played(QuietObserver):
     def host_time(self) -> float:
         return 0.0
 
-    def row(self, row: UpdateRow, version: int) -> None:
-        assert row.iteration == version == len(self.rows) + 1
-        self.rows.append((row.time, row.worker))
+    def record(self, entries: Sequence[Entry]) -> None:
+        super().record(entries)
+        for entry in entries:
+            if isinstance(entry, Row):
+                assert entry.row.iteration == entry.version == len(self.rows) + 1
+                self.rows.append((entry.row.time, entry.row.worker))
 
 
 @dataclass

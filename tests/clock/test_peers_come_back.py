@@ -22,7 +22,6 @@ from testbed.training.peer_computation import PeerComputation, Sending, codecs
 from testbed.training.settings import FaultSettings
 from testbed.updates import FloatVector, Update
 from tests.algorithms.test_ako import LAYOUT, MOST, SIZE, Unit, added, powers
-from tests.clock.observer import QuietObserver
 from tests.clock.test_mesh import run_settings
 
 
@@ -45,8 +44,8 @@ class Counting(PeerComputation):
         return super().receive(sender, update)
 
 
-class Played(QuietObserver):
-    """A run of counting peers with faults; the observer of its service."""
+class Played:
+    """A run of counting peers with faults."""
 
     def __init__(
         self,
@@ -62,12 +61,13 @@ class Played(QuietObserver):
         self.p, self.tau = p, tau
         self.faults: list[dict[str, Any]] = []
         told = replace(run_settings(len(p), MOST), faults=FaultSettings(rules))
-        self.service = ExchangeService(told, self.neighbours, self)
+        self.service = ExchangeService(told, self.neighbours)
         self.peers = [self.made(peer) for peer in count]
         learner = cast("Learner", self)  # of which only the layout is used
         self.stage = SimulatedPeers(
             *(self.service, list(self.peers), self.neighbours, learner),
             self.faults.append,
+            lambda entries: None,
             self.made_again,
         )
         self.clock = MeshClock(
@@ -113,12 +113,6 @@ class Played(QuietObserver):
                 for coordinate in rest:
                     assert coordinate == int(coordinate) >= 0
                     assert int(coordinate) & ~due == 0
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        pass
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        pass
 
 
 @st.composite

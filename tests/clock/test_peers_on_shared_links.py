@@ -22,7 +22,7 @@ from testbed.planning.plan import plan
 from testbed.training import computation
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
-from tests.clock.observer import QuietObserver
+from tests.clock.quiet import QuietRecord
 from tests.clock.test_flows import NaiveFlows
 
 
@@ -94,8 +94,8 @@ Coming = tuple[float, int, int, int, int]
 """When a message arrives, its receiver, its sender, its bytes, and 1 if it is a part of a step."""
 
 
-class Played(QuietObserver):
-    """The clock under test; this object is its stage and the observer of its service."""
+class Played(QuietRecord):
+    """The clock under test; this object is its stage."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -107,7 +107,7 @@ class Played(QuietObserver):
         self.arrivals: Arrivals = {}
         self.clock = mesh_clock(
             run,
-            ExchangeService(run, neighbours, self),
+            ExchangeService(run, neighbours),
             self,
             neighbours=neighbours,
             computing=case.peers,

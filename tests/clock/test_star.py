@@ -27,7 +27,7 @@ from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.telemetry.records import UpdateRow
+from testbed.training.entries import Diagnosed, Entry, Row, Suspected, Welcomed
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
@@ -92,7 +92,7 @@ class Case:
 
 
 class Played:
-    """The clock under test; this object is its stage and the observer of its service."""
+    """The clock under test; this object is its stage."""
 
     def __init__(self, case: Case, order: Sequence[int] | None = None) -> None:
         """Prepare a run whose workers join in ``order``."""
@@ -106,7 +106,7 @@ class Played:
         settings = with_changes(
             run_settings(case.workers, case.updates), suspect_after=case.suspect_after
         )
-        self.service = ParameterService(half, layout, settings, self)
+        self.service = ParameterService(half, layout, settings)
         self.rows: list[tuple[float, int, int, int, bool]] = []
         self.answers: list[tuple[float, int, int]] = []
         self.computations: list[tuple[float, int, int]] = []
@@ -192,22 +192,18 @@ class Played:
     def refuse(self, worker: int, error: ValueError) -> None:
         self.refused.append(f"{worker}: {error}")
 
-    # -- the observer
-
-    def row(self, row: UpdateRow, version: int) -> None:
-        self.rows.append((row.time, row.worker, row.base_version, row.staleness, row.applied))
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        self.noticed.append(("suspected", worker, silent, time, version))
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        self.noticed.append(("welcomed", worker, 0.0, time, version))
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        self.diagnoses.append((version, *values))
-
-    def evaluation_due(self) -> None:
-        pass
+    def record(self, server: int, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            match entry:
+                case Row(row):
+                    own = row.time, row.worker, row.base_version, row.staleness, row.applied
+                    self.rows.append(own)
+                case Suspected(worker, silent, time, version):
+                    self.noticed.append(("suspected", worker, silent, time, version))
+                case Welcomed(worker, time, version):
+                    self.noticed.append(("welcomed", worker, 0.0, time, version))
+                case Diagnosed(values, version):
+                    self.diagnoses.append((version, *values))
 
 
 # -- the naive simulation

@@ -20,6 +20,7 @@ from testbed.simulation.devices import STORED
 from testbed.simulation.served_system import ServedSystem
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
+from testbed.training.entries import Diagnosed, Entry, Row, Suspected, Welcomed
 from testbed.training.settings import Settings
 
 UPDATES = 50
@@ -235,7 +236,7 @@ def digits() -> datasets.Dataset:
 
 
 class Going:
-    """A system, and an observer that keeps the rows and the records of faults and suspicions."""
+    """A system, and a record that keeps the rows and the records of faults and suspicions."""
 
     def __init__(self, settings: Settings) -> None:
         self.rows: list[UpdateRow] = []
@@ -245,26 +246,24 @@ class Going:
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
         self.system = ServedSystem(settings, digits(), learner, initial, self)
 
-    def row(self, row: UpdateRow, version: int) -> None:
-        self.rows.append(row)
-
-    def evaluation_due(self) -> None:
-        pass
+    def record(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            match entry:
+                case Row(row):
+                    self.rows.append(row)
+                case Suspected(worker, silent, time):
+                    told = {"suspected": worker, "silent": silent, "time": time}
+                    self.faults.append(told)
+                case Welcomed(worker, time):
+                    self.faults.append({"welcomed": worker, "time": time})
+                case Diagnosed(values, version):
+                    self.diagnoses.append((version, *values))
 
     def fault(self, record: dict[str, Any]) -> None:
         self.faults.append(record)
 
     def returned(self, peer: int, version: int) -> None:
         raise AssertionError("there are no peers")
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        self.faults.append({"suspected": worker, "silent": silent, "time": time})
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        self.faults.append({"welcomed": worker, "time": time})
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        self.diagnoses.append((version, *values))
 
     def end(self, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Run to the end; return the parameters' digest, the devices' use, the ledgers and the time."""

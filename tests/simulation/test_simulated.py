@@ -30,6 +30,7 @@ from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.training import computation
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, FloatVector, Update
 
@@ -84,7 +85,7 @@ def _digits(seed: int) -> datasets.Dataset:
 
 
 class Simulated:
-    """One run, and the observer that keeps its rows and records."""
+    """One run, and its record."""
 
     def __init__(self, settings: Settings, between: Callable[[System], None] | None = None) -> None:
         self.settings = settings
@@ -115,23 +116,23 @@ class Simulated:
         rows["host_time"] = 0
         return rows
 
-    def row(self, row: UpdateRow, version: int) -> None:
-        assert version == self.system.version
-        self._rows.append(row)
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        self.noticed.append(("suspected", worker, silent, time, version))
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        self.noticed.append(("welcomed", worker, 0.0, time, version))
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        self.diagnoses.append((version, *values))
-
-    def evaluation_due(self) -> None:
-        evaluated = self.system.evaluated
-        digest = hashlib.sha256(evaluated.parameters.tobytes()).hexdigest()
-        self.checkpoints.append(Checkpoint(evaluated.version, evaluated.ledger, digest))
+    def record(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            match entry:
+                case Row(row, version):
+                    assert version == self.system.version
+                    self._rows.append(row)
+                case Suspected(worker, silent, time, version):
+                    self.noticed.append(("suspected", worker, silent, time, version))
+                case Welcomed(worker, time, version):
+                    self.noticed.append(("welcomed", worker, 0.0, time, version))
+                case Diagnosed(values, version):
+                    self.diagnoses.append((version, *values))
+                case EvaluationDue(version):
+                    evaluated = self.system.evaluated
+                    assert version == evaluated.version
+                    digest = hashlib.sha256(evaluated.parameters.tobytes()).hexdigest()
+                    self.checkpoints.append(Checkpoint(version, evaluated.ledger, digest))
 
     def fault(self, record: dict[str, Any]) -> None:
         self.faults.append(record)

@@ -15,6 +15,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.telemetry.records import UPDATE, UpdateRow
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire.encodings import DENSE, Codec
@@ -25,7 +26,7 @@ LAYOUT = Layout(("weight", "bias"), (SIZE - 10, 10))
 
 
 class Notes:
-    """An observer that keeps in lists what is reported to it."""
+    """Keeps in lists what a service returns."""
 
     def __init__(self) -> None:
         self.rows: list[UpdateRow] = []
@@ -33,28 +34,51 @@ class Notes:
         self.diagnoses: list[tuple[float, ...]] = []
         self.versions: list[int] = []
         self.checkpoints: list[int] = []
-        self.half: ServerHalf
 
-    def row(self, row: UpdateRow, version: int) -> None:
-        self.rows.append(row)
-        self.versions.append(version)
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        self.noticed.append(("suspected", worker, silent, time, version))
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        self.noticed.append(("welcomed", worker, 0.0, time, version))
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        self.diagnoses.append((version, *values))
-
-    def evaluation_due(self) -> None:
-        self.checkpoints.append(self.half.version)
+    def take(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            match entry:
+                case Row(row, version):
+                    self.rows.append(row)
+                    self.versions.append(version)
+                case Suspected(worker, silent, time, version):
+                    self.noticed.append(("suspected", worker, silent, time, version))
+                case Welcomed(worker, time, version):
+                    self.noticed.append(("welcomed", worker, 0.0, time, version))
+                case Diagnosed(values, version):
+                    self.diagnoses.append((version, *values))
+                case EvaluationDue(version):
+                    self.checkpoints.append(version)
 
     def column(self, name: str) -> list[Any]:
         """Return a column of the rows, with the values that the run's journal will hold."""
         column: list[Any] = np.array(self.rows, UPDATE)[name].tolist()
         return column
+
+
+class Noted(ParameterService):
+    """A service that keeps what it returns in ``notes``, too."""
+
+    notes: Notes
+
+    def begin(self) -> list[Entry]:
+        return self._kept(super().begin())
+
+    def leave(self, worker: int) -> list[Entry]:
+        return self._kept(super().leave(worker))
+
+    def suspect(self, worker: int, time: float) -> list[Entry]:
+        return self._kept(super().suspect(worker, time))
+
+    def asked(self, worker: int, time: float = 0.0) -> list[Entry]:
+        return self._kept(super().asked(worker, time))
+
+    def pushed(self, worker: int, push: Pushed, time: float, host_time: float) -> list[Entry]:
+        return self._kept(super().pushed(worker, push, time, host_time))
+
+    def _kept(self, entries: list[Entry]) -> list[Entry]:
+        self.notes.take(entries)
+        return entries
 
 
 def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Notes]:
@@ -70,10 +94,10 @@ def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterSe
         "compute": {"distribution": "constant", "mean": "1s"},
     }
     settings = with_changes(plan(Spec.model_validate(spec))[0].settings, **changes)
-    notes = Notes()
     half = half or StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
-    notes.half = half
-    return ParameterService(half, LAYOUT, settings, notes), notes
+    one = Noted(half, LAYOUT, settings)
+    one.notes = Notes()
+    return one, one.notes
 
 
 def synchronous(wait_for: int, protocol: Protocol = "pull") -> SynchronousServer:

@@ -23,8 +23,8 @@ from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.planning.plan import plan
 from testbed.simulation.systems import system
-from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
+from testbed.training import entries as of_services
 
 MEAN = 128.0
 """The paper's units of time per gradient; one is a millisecond here."""
@@ -38,25 +38,15 @@ _LAST = 400.0
 
 
 class Silent:
-    """An observer that remembers only when the last update was made."""
+    """A record that holds only when the last update was made."""
 
     time = 0.0
 
-    def row(self, row: UpdateRow, version: int) -> None:
+    def record(self, entries: Sequence[of_services.Entry]) -> None:
         """Note when an update was made."""
-        self.time = row.time
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """Do nothing: no worker is silent."""
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        """Do nothing."""
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        """Do nothing."""
-
-    def evaluation_due(self) -> None:
-        """Do nothing."""
+        for entry in entries:
+            if isinstance(entry, of_services.Row):
+                self.time = entry.row.time
 
     def fault(self, record: dict[str, Any]) -> None:
         """Do nothing: nothing fails."""
@@ -95,9 +85,9 @@ def rate(kind: str, workers: int, variation: float, tasks: int, seed: int) -> fl
     dataset = datasets.load("digits", "standardised", None, seed)
     learner = computation.learner(settings, dataset.inputs)
     initial = computation.initial(settings, dataset.inputs)
-    observer = Silent()
-    system(settings)(settings, dataset, learner, initial, observer).clock.run()
-    return tasks * workers / observer.time / 1000
+    record = Silent()
+    system(settings)(settings, dataset, learner, initial, record).clock.run()
+    return tasks * workers / record.time / 1000
 
 
 def _tasks(scale: Scale) -> list[dict[str, object]]:

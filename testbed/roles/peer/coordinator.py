@@ -14,24 +14,23 @@ from testbed.clock import device_use
 from testbed.clock.mesh import MeshClock, mesh_clock
 from testbed.clock.peer_faults import strike
 from testbed.faults.schedule import Schedule
+from testbed.messages.counted import no_reports
 from testbed.messages.reports import (
     DevicesConnected,
     FaultReported,
-    FaultVersionReached,
     PeerReturned,
     ServerListening,
     TrainingBegun,
     TrainingEnded,
-    WorkerSuspected,
-    WorkerWelcomed,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
 from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
 from testbed.roles.peer.parting import part
+from testbed.roles.recording import Recorder
 from testbed.roles.reporting import Report
 from testbed.telemetry.board import DeviceLine
-from testbed.telemetry.records import UpdateRow
+from testbed.training.entries import Entry, EvaluationDue
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -70,7 +69,7 @@ class Coordinator:
         self._settings = settings
         self._report = Report(channel)
         self._neighbours = neighbours
-        self._service = ExchangeService(settings, neighbours, self)
+        self._service = ExchangeService(settings, neighbours)
         self._computing = computing
         self._tells = tells
         self._line, self._paces = line, paces
@@ -93,7 +92,9 @@ class Coordinator:
         """The peers that the fault of the next record must not stop for real."""
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         at_wall = settings.timing.clock == "wall"
-        self._next_fault = self._schedule.next_iteration(0) if at_wall else None
+        self._recorder = Recorder(
+            self._report, no_reports(1), self._evaluate, self._schedule if at_wall else None
+        )
         self._started = 0.0
         self._last_report = 0.0
 
@@ -147,9 +148,10 @@ class Coordinator:
                 self._note(peer, told)
                 self._lose(told["lost"], told["incarnation"])
         elif "suspected" in told and self._clock is None:
-            self._service.suspected(told["suspected"], peer, told["silent"], self.host_time())
+            told_of = told["suspected"], peer, told["silent"], self.host_time()
+            self.record(self._service.suspected(*told_of))
         elif "heard" in told:
-            self._service.heard(told["heard"], peer, self.host_time())
+            self.record(self._service.heard(told["heard"], peer, self.host_time()))
         else:
             return False
         return True
@@ -167,7 +169,7 @@ class Coordinator:
     # -- by the wall clock
 
     def _by_wall_clock(self) -> None:
-        self._service.begin()
+        self.record(self._service.begin())
         for peer in range(len(self._channels)):
             self._channels.give(peer, OrderKind.BEGIN)
         while not self._service.finished and len(self._channels.gone) < self._settings.workers:
@@ -192,7 +194,7 @@ class Coordinator:
             self._service.count(message[0], Message(*message))
         if "base" in told:
             now = self.host_time()
-            self._service.stepped(peer, self._step(peer, told), now, now)
+            self.record(self._service.stepped(peer, self._step(peer, told), now, now))
 
     def _step(self, peer: int, told: dict[str, Any]) -> Step:
         self._note(peer, told)
@@ -333,36 +335,16 @@ class Coordinator:
         """Return the seconds of the host's clock since training began."""
         return time.monotonic() - self._started
 
-    # -- the service's observer
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Report what the service has returned."""
+        self._recorder.record(entries)
 
-    def row(self, row: UpdateRow, version: int) -> None:
-        """Record a step."""
-        self._report.row(row, version)
-        while self._next_fault is not None and version >= self._next_fault:
-            self._report.send(FaultVersionReached(self._next_fault))
-            self._next_fault = self._schedule.next_iteration(self._next_fault)
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        """Record a step's diagnostics."""
-        self._report.diagnosed(values, version)
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        """Report that a peer is not waited for."""
-        self._report.send(WorkerSuspected(worker, silent, time, version))
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        """Report that a suspected peer has sent something."""
-        self._report.send(WorkerWelcomed(worker, time, version))
-
-    def evaluation_due(self) -> None:
+    def _evaluate(self, due: EvaluationDue) -> None:
         """Report an evaluation point, and have the evaluated peer send its model to the evaluator."""
-        service = self._service
         now = self.host_time() if self._clock is None else self._clock.now
-        payload, message = sum(service.payload_bytes), sum(service.message_bytes)
-        self._report.evaluation_due(service.updates, now, payload, message)
-        self._channels.give(
-            self._settings.network.evaluated_peer, OrderKind.EVALUATE, service.updates
-        )
+        payload, message, *_ = due.ledger
+        self._report.evaluation_due(due.version, now, payload, message)
+        self._channels.give(self._settings.network.evaluated_peer, OrderKind.EVALUATE, due.version)
 
     def _look_after(self) -> None:
         now = time.monotonic()

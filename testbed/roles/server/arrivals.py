@@ -7,11 +7,11 @@ and uses this module for what it decodes and answers.
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from testbed.roles.recording import Recorder
 from testbed.roles.server.connections import Connections
 from testbed.roles.server.evaluator import Evaluator
 from testbed.roles.server.phase import Phase
 from testbed.roles.server.quorum import Quorum
-from testbed.roles.server.recording import Recorder
 from testbed.roles.transport.connection import BrokenConnectionError, Connection
 from testbed.telemetry.board import ServerLine
 from testbed.training.parameter_service import Answer, ParameterService, Pushed
@@ -132,14 +132,14 @@ class Arrivals:
         if frame.kind is Kind.PULL:
             if self._service.is_asking(number) or connection.pending:
                 raise WireError("a pull before the parameters of the last one were read")
-            self._service.asked(number, self._now())
+            self._recorder.record(self._service.asked(number, self._now()))
         else:
             connection.payload_bytes += len(frame.body)
             pushed = self.decode(frame)
             if self._phase.began is None:
                 raise WireError("a push before training began")
             now = self._phase.host_time()
-            self._service.pushed(number, pushed, now, now)
+            self._recorder.record(self._service.pushed(number, pushed, now, now))
             self._phase.over = self._phase.over or self._service.finished
         self.send_due()
 
@@ -201,12 +201,17 @@ class Arrivals:
         """Suspect workers that have been silent for too long; others may have waited for them."""
         now = self._now()
         for worker in self._service.overdue(now):
-            self._service.suspect(worker, now)
+            self._recorder.record(self._service.suspect(worker, now))
             self.go_on()
+
+    def leave(self, worker: int) -> None:
+        """Go on without a worker that is gone; others may have waited for it."""
+        self._recorder.record(self._service.leave(worker))
+        self.go_on()
 
     def go_on(self) -> None:
         """Go on with fewer workers, which may have led to an update."""
         if self._phase.began is not None:
-            self._recorder.tell_reached()
+            self._recorder.tell_reached(self._service.half.version)
             self._phase.over = self._service.finished
             self.send_due()

@@ -44,6 +44,7 @@ from testbed.roles.server.remote_servers import NOTHING, RemoteServer, UpdateEls
 from testbed.roles.server.restoration import Restart, cannot_be_written
 from testbed.roles.server.virtual_server import STOPPING
 from testbed.training import computation
+from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -339,6 +340,10 @@ class ClockOfServers:
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""
         return time.monotonic() - self._began
+
+    def record(self, server: int, entries: Sequence[Entry]) -> None:
+        """Report what the service of a server, or of an aggregator, has returned."""
+        self._roles.recorders[server].record(entries)
 
     def refuse(self, conversation: int, error: ValueError) -> None:
         """Close the connections of a worker that sent what it must not."""

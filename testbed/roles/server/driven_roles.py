@@ -1,6 +1,7 @@
-"""The servers and aggregators that one virtual clock drives, each with its service and its observer."""
+"""The servers and aggregators that one virtual clock drives, each with its service and its recorder."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,11 @@ from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.counted import no_reports
+from testbed.roles.recording import Recorder
 from testbed.roles.reporting import Report
-from testbed.roles.server.remote_servers import (
-    Observer,
-    ObserverOfAggregator,
-    RemoteAggregator,
-    RemoteServer,
-)
+from testbed.roles.server.remote_servers import RemoteAggregator, RemoteServer
 from testbed.training.aggregator_service import AggregatorService
+from testbed.training.entries import EvaluationDue
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of
@@ -31,6 +29,7 @@ class DrivenRoles:
         servers: as the clock's process sees them.
         services: what decides about their workers.
         aggregators: the services of the aggregators alone.
+        recorders: of what the services return.
         counts: of the reports so far.
     """
 
@@ -57,36 +56,39 @@ class DrivenRoles:
         self.services: list[ParameterService] = []
         self.aggregators: list[AggregatorService] = []
         self._settings = settings
-        self._observers: list[Observer] = []
+        self.recorders: list[Recorder] = []
+        self._now = now
         layouts = [one.layout for one in slices_of(settings, layout)]
         for index, (half, channel) in enumerate(zip(halves, channels, strict=True)):
             own = Report(report, index)
             server: RemoteServer
-            observer: Observer
             service: ParameterService
             if isinstance(half, CombiningHalf):
                 server = RemoteAggregator(channel, half.protocol, half.needed)
-                observer = ObserverOfAggregator(server, own, now, self.counts)
-                service = AggregatorService(server, layout, settings, observer, index=index)
+                service = AggregatorService(server, layout, settings, index=index)
                 self.aggregators.append(service)
             else:
                 server = RemoteServer(channel, half.protocol, half.needed)
-                observer = Observer(server, own, now, self.counts)
-                service = ParameterService(server, layouts[index], settings, observer, index=index)
-                observer.service = service
+                service = ParameterService(server, layouts[index], settings, index=index)
             self.servers.append(server)
             self.services.append(service)
-            self._observers.append(observer)
+            evaluate = partial(self._evaluate, server, own)
+            self.recorders.append(Recorder(own, self.counts, evaluate))
+
+    def _evaluate(self, server: RemoteServer, report: Report, due: EvaluationDue) -> None:
+        report.flush()  # no evaluation is on record before the updates that led to it
+        evaluate = driving.Evaluate(self._now(), due.ledger, due.last)
+        server.crowded = server.ask(evaluate)
 
     @property
     def report(self) -> Report:
         """To the orchestrator, as the first server."""
-        return self._observers[0].report
+        return self.recorders[0].report
 
     def flush(self) -> None:
         """Send the rows that were added to the reports."""
-        for observer in self._observers:
-            observer.report.flush()
+        for recorder in self.recorders:
+            recorder.report.flush()
 
     @property
     def version(self) -> int:

@@ -27,6 +27,7 @@ from testbed.roles.transport.connection import BrokenConnectionError, Connection
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.training import computation
+from testbed.training.entries import Entry
 from testbed.training.parameter_service import Answer
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
@@ -83,7 +84,7 @@ class EmulatedWorkers:
         self._service = parts.service
         self._connections = parts.connections
         self._arrivals = parts.arrivals
-        self._counts = parts.recorder.counts
+        self._recorder = parts.recorder
         self._channels = channels
         self._asks = asks
         self._now = now
@@ -345,6 +346,10 @@ class EmulatedWorkers:
         """Return the seconds of the host's clock since training began."""
         return self._phase.host_time()
 
+    def record(self, server: int, entries: Sequence[Entry]) -> None:
+        """Report what the service has returned."""
+        self._recorder.record(entries)
+
     def refuse(self, worker: int, error: ValueError) -> None:
         """Close the connection of a worker that sent what it must not."""
         connection = self._connections.workers.get(worker)
@@ -355,7 +360,7 @@ class EmulatedWorkers:
 
     def fault(self, record: dict[str, Any]) -> None:
         """Report the begin or end of a fault to the orchestrator, which carries it out."""
-        self._counts["faults"] += 1
+        self._recorder.counts["faults"] += 1
         self.active_faults.take(record)
         self._report.flush()
         self._report.send(FaultReported(record))

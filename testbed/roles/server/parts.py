@@ -9,8 +9,10 @@ from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.checkpoints.due import Checkpoints
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
+from testbed.messages.counted import no_reports
 from testbed.messages.reports import CheckpointBegun
-from testbed.roles.evaluation.pending import Evaluations
+from testbed.roles.evaluation.pending import Asked, Evaluations
+from testbed.roles.recording import Recorder
 from testbed.roles.reporting import Report
 from testbed.roles.server.arrivals import Arrivals
 from testbed.roles.server.connections import Connections, Driver
@@ -18,7 +20,6 @@ from testbed.roles.server.evaluator import Evaluator
 from testbed.roles.server.measuring import measured
 from testbed.roles.server.phase import Phase
 from testbed.roles.server.quorum import Quorum
-from testbed.roles.server.recording import Recorder, RecorderOfAggregator
 from testbed.roles.server.restoration import cannot_be_written
 from testbed.roles.server.serving import Serving
 from testbed.telemetry.board import (
@@ -30,8 +31,10 @@ from testbed.telemetry.board import (
     lines_of,
 )
 from testbed.training.aggregator_service import AggregatorService
+from testbed.training.entries import EvaluationDue
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
+from testbed.updates import as_bytes
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import Kind
 
@@ -110,18 +113,17 @@ class Parts:
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         # Of several servers, the first one's versions are those at which faults happen.
         at_versions = None if virtual or index else schedule
+
+        def evaluate(due: EvaluationDue) -> None:
+            asked = Asked(due.version, now(), *due.ledger)
+            evaluator.ask(asked, as_bytes(half.parameters), last=due.last)
+
+        recorder = Recorder(report, no_reports(1), evaluate, at_versions)
         service: ParameterService
         if isinstance(half, CombiningHalf):
-            recorder: Recorder = RecorderOfAggregator(report, evaluator, now, at_versions)
-            service = AggregatorService(
-                half, layout, settings, recorder, measured(line), index=index
-            )
+            service = AggregatorService(half, layout, settings, measured(line), index=index)
         else:
-            recorder = Recorder(report, evaluator, now, at_versions)
-            service = ParameterService(
-                half, layout, settings, recorder, measured(line), index=index
-            )
-        recorder.observe(service)
+            service = ParameterService(half, layout, settings, measured(line), index=index)
         quorum = Quorum(
             callers, schedule, connections, service, report=report, phase=phase, line=own_line
         )

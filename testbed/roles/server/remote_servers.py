@@ -1,8 +1,7 @@
 """Servers and aggregators in other processes, as the process of the virtual clock sees them."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,7 @@ from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.codec import send
-from testbed.messages.counted import counted
 from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request, Saved
-from testbed.messages.reports import WorkerSuspected, WorkerWelcomed
-from testbed.roles.reporting import Report
-from testbed.telemetry.records import UpdateRow
-from testbed.training.parameter_service import ParameterService
 from testbed.updates import DenseUpdate, FloatVector, Update
 
 NOTHING = np.empty(0, np.float32)
@@ -158,72 +152,3 @@ class RemoteAggregator(RemoteServer, CombiningHalf):
     def expire(self) -> None:
         self.deadline = None
         self.ask(driving.Expire())
-
-
-class Observer:
-    """The observer of one server's service.
-
-    Attributes:
-        report: to the orchestrator.
-        service: what is observed.
-    """
-
-    service: ParameterService
-
-    def __init__(
-        self,
-        server: RemoteServer,
-        report: Report,
-        now: Callable[[], float],
-        counts: Counter[str],
-    ) -> None:
-        """Begin with nothing observed.
-
-        Args:
-            now: returns the virtual seconds since training began.
-            counts: of the run's reports, in which this observer's are counted.
-        """
-        self._server = server
-        self.report = report
-        self._now = now
-        self._counts = counts
-
-    def _count(self, kind: str) -> None:
-        self._counts[counted(kind, self.report.server)] += 1
-
-    def row(self, row: UpdateRow, version: int) -> None:
-        self._count("updates")
-        self.report.row(row, version)
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        self.report.diagnosed(values, version)
-
-    def evaluation_due(self) -> None:
-        service = self.service
-        self._count("evaluations")
-        # No evaluation is on record before the updates that led to it.
-        self.report.flush()
-        self._server.crowded = self._server.ask(
-            driving.Evaluate(self._now(), service.ledger, service.finished)
-        )
-
-    def suspected(self, worker: int, silent: float, time: float, version: int) -> None:
-        self._count("suspicions")
-        self.report.send(WorkerSuspected(worker, silent, time, version))
-
-    def welcomed(self, worker: int, time: float, version: int) -> None:
-        self._count("suspicions")
-        self.report.send(WorkerWelcomed(worker, time, version))
-
-
-class ObserverOfAggregator(Observer):
-    """The observer of an aggregator's service: its updates are none of the server's."""
-
-    def row(self, row: UpdateRow, version: int) -> None:
-        pass
-
-    def diagnosed(self, values: Sequence[float], version: int) -> None:
-        pass
-
-    def evaluation_due(self) -> None:
-        pass

@@ -200,7 +200,7 @@ class VirtualServer:
         """
         self._quorum.departed()
         if self._clock is None:
-            self._service.leave(worker)
+            self._arrivals.leave(worker)
         else:
             self._workers.claims(worker)
 

@@ -99,7 +99,7 @@ class WallAggregator:
 
     def _start(self) -> None:
         self._phase.began = time.monotonic()
-        self._service.begin()
+        self.parts.recorder.record(self._service.begin())
         self._above.connect()
 
     # -- the connections' driver
@@ -135,5 +135,4 @@ class WallAggregator:
     def lost(self, worker: int) -> None:
         """Go on without a device; the combination may have waited for it."""
         self.parts.quorum.departed()
-        self._service.leave(worker)
-        self.parts.arrivals.send_due()
+        self.parts.arrivals.leave(worker)

@@ -95,7 +95,7 @@ class WallServer:
         if self._phase.began is not None:
             return
         self._phase.began = time.monotonic()
-        self._service.begin()
+        self.parts.recorder.record(self._service.begin())
         if self._checkpoints is not None:  # once training is reported, this server may be killed
             self._write_checkpoint()
         self._report.send(TrainingBegun(self._phase.began, self._report.server))
@@ -141,8 +141,7 @@ class WallServer:
     def lost(self, worker: int) -> None:
         """Go on without a worker; others may have waited for it."""
         self._quorum.departed()
-        self._service.leave(worker)
-        self._arrivals.go_on()
+        self._arrivals.leave(worker)
 
     # -- checkpoints
 

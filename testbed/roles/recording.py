@@ -1,0 +1,82 @@
+"""The reports of what the services of servers, aggregators and peers return."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from testbed.faults.schedule import Schedule
+from testbed.messages.counted import counted
+from testbed.messages.reports import FaultVersionReached, WorkerSuspected, WorkerWelcomed
+from testbed.roles.reporting import Report
+from testbed.training.entries import (
+    Diagnosed,
+    Entry,
+    EvaluationDue,
+    Row,
+    Suspected,
+    Welcomed,
+)
+
+
+class Recorder:
+    """Reports entries to the orchestrator, and has versions evaluated.
+
+    Attributes:
+        report: to the orchestrator.
+        counts: the number of reports so far, by the names of ``messages.counted``; several recorders
+            may share it.
+    """
+
+    def __init__(
+        self,
+        report: Report,
+        counts: Counter[str],
+        evaluate: Callable[[EvaluationDue], None],
+        schedule: Schedule | None = None,
+    ) -> None:
+        """Begin with nothing reported.
+
+        Args:
+            evaluate: has the current version evaluated, and the ledger's totals reported.
+            schedule: the faults at versions, which are reported when they are due; None: the virtual
+                clock makes them happen.
+        """
+        self.report = report
+        self.counts = counts
+        self._evaluate = evaluate
+        self._schedule = schedule
+        self._next_fault = schedule.next_iteration(0) if schedule else None
+
+    def go_on(self, version: int) -> None:
+        """Report only the faults that are due after ``version``."""
+        self._next_fault = self._schedule.next_iteration(version) if self._schedule else None
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Report entries, in their order."""
+        for entry in entries:
+            match entry:
+                case Row(row, version):
+                    self._count("updates")
+                    self.report.row(row, version)
+                    self.tell_reached(version)
+                case Diagnosed(values, version):
+                    self.report.diagnosed(values, version)
+                case EvaluationDue():
+                    self._count("evaluations")
+                    self._evaluate(entry)
+                case Suspected(worker, silent, time, version):
+                    self._count("suspicions")
+                    self.report.send(WorkerSuspected(worker, silent, time, version))
+                case Welcomed(worker, time, version):
+                    self._count("suspicions")
+                    self.report.send(WorkerWelcomed(worker, time, version))
+
+    def _count(self, kind: str) -> None:
+        self.counts[counted(kind, self.report.server)] += 1
+
+    def tell_reached(self, version: int) -> None:
+        """Report the versions reached at which faults are due."""
+        while self._next_fault is not None and version >= self._next_fault:
+            assert self._schedule is not None
+            self.report.flush()
+            self.report.send(FaultVersionReached(self._next_fault))
+            self._next_fault = self._schedule.next_iteration(self._next_fault)

@@ -1,0 +1,68 @@
+"""What the services of servers and peers return: entries for the record, in the order of what happened.
+
+A service knows nothing of who records them. Whoever calls it passes them on before it calls again:
+parameters that are to be evaluated are the service's own, and change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from testbed.telemetry.records import UpdateRow
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A push that was taken in, or a step of a peer, and the version that it led to."""
+
+    row: UpdateRow
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """The algorithm's diagnostics, in the order of their names, at the update that made ``version``."""
+
+    values: Sequence[float]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationDue:
+    """The parameters are to be evaluated as they are now.
+
+    Attributes:
+        ledger: payload and message bytes so far, and those of them that crossed no link.
+        last: True if the run's updates are complete.
+    """
+
+    version: int
+    ledger: tuple[int, int, int, int]
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """A worker, silent for ``silent`` seconds, is left out from now on.
+
+    Attributes:
+        time: seconds since training began, by the run's clock.
+        version: the version at that moment.
+    """
+
+    worker: int
+    silent: float
+    time: float
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Welcomed:
+    """A suspected worker has sent something, and takes part again; its attributes as there."""
+
+    worker: int
+    time: float
+    version: int
+
+
+Entry: TypeAlias = Row | Diagnosed | EvaluationDue | Suspected | Welcomed
