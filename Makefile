@@ -132,6 +132,18 @@ test: install lint ## run the linters and the whole test suite
 	$(BIN)/pytest -n 3 --dist loadscope || { [ $$? = 1 ] && echo "these tests failed; each runs once more, alone:" && \
 		$(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none; }
 
+# What an engineer runs every few minutes. A change that makes it longer than the limit moves tests out of it.
+QUICK := $(addprefix tests/,algorithms checkpoints clock durations drawing experiment faults learning messages metrics \
+	planning programs roles runs telemetry training wire) $(wildcard tests/test_*.py)
+CHECK_SECONDS ?= 120
+.PHONY: check quick
+check: install ## run the linters and the tests that need no namespace, container, kernel or training run: under two minutes
+	@timeout --foreground $(CHECK_SECONDS) $(MAKE) --no-print-directory lint quick || { status=$$?; [ $$status != 124 ] || \
+		echo "make check: longer than $(CHECK_SECONDS) s; 'make quick QUICK_OPTIONS=--durations=20' shows what is slow" >&2; exit $$status; }
+
+quick: install
+	$(BIN)/pytest -q -n logical -m 'not real and not exercises' --hypothesis-profile quick $(QUICK_OPTIONS) $(QUICK)
+
 .PHONY: test-ray
 test-ray: install ## run a sweep on a real Ray cluster of three nodes, and kill one; installs Ray (70 MB)
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[ray]'

@@ -23,6 +23,8 @@ REPOSITORY = Path(__file__).parents[1]
 # No deadline for an example: on a busy host its duration says nothing about the code.
 hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")
+# For `make check`, which engineers wait for.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
 BUILDING = 1800
 """Seconds that a test with the image may take: it may have to build the image and its base."""
 

@@ -14,6 +14,7 @@ IN_CI = {
     "architecture": "tests/docs/test_architecture.py",
     "base-image": "tests/images/test_base.py",
     "chaos": "tests/end_to_end/test_chaos.py",
+    "check": "tests/docs/test_quick_tests.py",
     "chaos-programs": "tests/end_to_end/test_program_examples.py",
     "clean": "tests/end_to_end/test_ended_early.py",
     "dashboards": "tests/dashboards/test_generated.py",
