@@ -60,6 +60,6 @@ def test_a_result_that_differs_and_an_experiment_that_fails_are_a_status(
     arguments = ["--file", str(path), "--processes", "1", "--only"]
     assert golden.main([*arguments, "star-asgd"]) == 1
     assert "star-asgd: updates 59 → 60" in capsys.readouterr().err
-    broken = {"name": "broken", "devices": {"workers": 0}}
+    broken = {"name": "broken", "devices": {"workers": 0}, "network": {}}
     (told,) = golden.carry_out_all([broken], 1)
     assert isinstance(told, str) and told.startswith("broken: ValidationError")
