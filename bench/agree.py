@@ -77,14 +77,13 @@ class Pair:
                 for key in (*_COUNTED, *_LOCAL)
                 if a[when].get(key) != b[when].get(key)
             ]
-        for kind in ("peers", "servers", "aggregators"):
-            for name, told in a.get(kind, {}).items():
-                other = b[kind][name]
-                found += [
-                    f"{name}, {key}: {told.get(key)} emulated, {other.get(key)} simulated"
-                    for key in ("parameters_sha256", *_COUNTED, *_LOCAL)
-                    if told.get(key) != other.get(key)
-                ]
+        of_b = of_parts(b)
+        for name, told in of_parts(a).items():
+            found += [
+                f"{name}, {key}: {told[key]} emulated, {of_b[name][key]} simulated"
+                for key in told
+                if told[key] != of_b[name][key]
+            ]
         if a["utilisation"] != b["utilisation"]:
             found.append(f"utilisation: {a['utilisation']} emulated, {b['utilisation']} simulated")
         if abs(self.wire_ratio - 1) > WIRE_TOLERANCE:
@@ -92,6 +91,15 @@ class Pair:
         if a["traffic"]["reconciled"] is not True:
             found.append(f"the emulation's own ledgers: {a['traffic']['differences']}")
         return found
+
+
+def of_parts(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the parameters and bytes of each peer, server and aggregator of a run, by name."""
+    return {
+        name: {key: told.get(key) for key in ("parameters_sha256", *_COUNTED, *_LOCAL)}
+        for kind in ("peers", "servers", "aggregators")
+        for name, told in summary.get(kind, {}).items()
+    }
 
 
 def carry_out(

@@ -28,11 +28,12 @@ from typing import Any
 
 import yaml
 
-from bench.agree import SPECS
+from bench.agree import SPECS, of_parts
 from bench.golden_cells import cells
 from bench.mixtures import SIMULATION_LIMIT, carry_out, mixture, records
 from bench.networks import Experiment, write_graph
 from bench.peer_mixtures import of_peers
+from testbed.experiment.labels import labels
 from testbed.experiment.spec import Spec
 
 FILE = Path(__file__).with_suffix(".jsonl")
@@ -44,7 +45,13 @@ _TELL_PERIOD = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What sums of floats depend on: the processor's model, the instructions that torch uses, torch."""
+    """A host, as far as sums of floats depend on it.
+
+    Attributes:
+        processor: its model.
+        instructions: the widest that torch uses on it.
+        torch: its version.
+    """
 
     processor: str
     instructions: str
@@ -82,11 +89,8 @@ def experiments() -> Iterator[Experiment]:
     """Yield the experiments, one run each, with the keys of an experiment file."""
     for path in SPECS:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        for entry in content["algorithms"]:
-            algorithm = {"name": entry} if isinstance(entry, str) else entry
-            label = algorithm.get("label") or "-".join(
-                algorithm[key] for key in ("name", "protocol") if key in algorithm
-            )
+        names = labels(Spec.model_validate(content).algorithms)
+        for label, algorithm in zip(names, content["algorithms"], strict=True):
             yield content | {"name": f"{path.stem}-{label}", "algorithms": [algorithm]}
     yield from cells()
     for seed in SEEDS:
@@ -106,11 +110,6 @@ def result(experiment: Experiment) -> Result:
         run = carry_out(Spec.model_validate(content), Path(folder), SIMULATION_LIMIT)
         struck = records(run.directory)
     summary = run.summary
-    parts = {
-        name: {key: told.get(key) for key in ("parameters_sha256", *_BYTES)}
-        for kind in ("peers", "servers", "aggregators")
-        for name, told in summary.get(kind, {}).items()
-    }
     return Result(
         run=experiment["name"],
         ended=summary["ended"],
@@ -120,12 +119,9 @@ def result(experiment: Experiment) -> Result:
         payload=summary["ingress"]["payload_bytes"],
         messages=summary["ingress"]["message_bytes"],
         drained=summary["ingress_after_drain"]["message_bytes"],
-        parts=_digest(parts),
+        parts=_digest(of_parts(summary)),
         faults=f"{len(struck)} {_digest(struck)}",
     )
-
-
-_BYTES = ("payload_bytes", "message_bytes", "local_payload_bytes", "local_message_bytes")
 
 
 def _digest(content: Any) -> str:
@@ -134,7 +130,7 @@ def _digest(content: Any) -> str:
 
 
 def this_host() -> Host:
-    """Return what sums of floats depend on here."""
+    """Return the host that this runs on."""
     import torch
 
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""What every run notes while it is carried out: its events, and the errors of the testbed itself."""
+"""The events of a run, and the errors of the testbed itself, as they are logged and shown."""
 
 import contextlib
 import time
@@ -54,7 +54,7 @@ class RunNotes(ABC, Generic[P]):
             )
 
     def failure(self, error: Exception) -> str:
-        """Keep the traceback of an error of the testbed itself; return the reason that it is."""
+        """Keep the traceback of an error of the testbed itself; return why the run has failed."""
         self.trace(error)
         what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
         return f"the orchestrator: {what}; see {self.processes_log}"

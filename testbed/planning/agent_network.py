@@ -1,4 +1,4 @@
-"""What the agent is told of every network that it builds, as JSON values, whatever its devices do."""
+"""The nodes, links and limits that the agent is to make, as JSON values, for both kinds of plans."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

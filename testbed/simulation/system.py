@@ -75,7 +75,7 @@ class System(ABC):
 
     @property
     def evaluated(self) -> Evaluated:
-        """What is to be evaluated, while an evaluation is recorded as due."""
+        """The version to evaluate; valid while an ``EvaluationDue`` is recorded."""
         return Evaluated(self.version, self.parameters, self.ledger())
 
     @abstractmethod

@@ -1,7 +1,7 @@
-"""What the services of servers and peers return: entries for the record, in the order of what happened.
+"""Entries: the events of a run that the services of servers and peers return, in their order.
 
-A service knows nothing of who records them. Whoever calls it passes them on before it calls again:
-parameters that are to be evaluated are the service's own, and change.
+A service does not know what records them. Its caller passes them on before it calls the service again,
+because the parameters to be evaluated are the service's own, and change.
 """
 
 from collections.abc import Sequence

@@ -25,10 +25,27 @@ raise SystemExit(readers.fuzz(Broken(), 1, range(200), readers.Path("kept")))
 """
 
 
+def constants() -> dict[tuple[str, str], object]:
+    """Return the numbers and texts that our modules hold as constants, by module and name.
+
+    A target that changed one would change what the tests after it see, in the same process.
+    """
+    return {
+        (module, name): value
+        for module, content in list(sys.modules.items())
+        if module.partition(".")[0] in ("testbed", "traffic")
+        for name, value in vars(content).items()
+        if name.isupper() and isinstance(value, int | float | str | bytes)
+    }
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_file_of_the_corpus_is_read(name: str) -> None:
     target = importlib.import_module(f"bench.fuzz.targets.{name}")
+    before = constants()
     assert all(target.check(data) for data in target.corpus())
+    after = constants()
+    assert {key: after[key] for key in before} == before
 
 
 def test_an_input_is_the_same_each_time() -> None:

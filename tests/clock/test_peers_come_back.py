@@ -22,6 +22,7 @@ from testbed.training.peer_computation import PeerComputation, Sending, codecs
 from testbed.training.settings import FaultSettings
 from testbed.updates import FloatVector, Update
 from tests.algorithms.test_ako import LAYOUT, MOST, SIZE, Unit, added, powers
+from tests.clock.quiet import Undiagnosed
 from tests.clock.test_mesh import run_settings
 
 
@@ -44,7 +45,7 @@ class Counting(PeerComputation):
         return super().receive(sender, update)
 
 
-class Played:
+class Played(Undiagnosed):
     """A run of counting peers with faults."""
 
     def __init__(
@@ -67,7 +68,7 @@ class Played:
         self.stage = SimulatedPeers(
             *(self.service, list(self.peers), self.neighbours, learner),
             self.faults.append,
-            lambda entries: None,
+            self.record,
             self.made_again,
         )
         self.clock = MeshClock(

@@ -27,12 +27,13 @@ from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.training.entries import Diagnosed, Entry, Row, Suspected, Welcomed
+from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 from testbed.wire.frames import HEADER
+from tests.notes import Notes
 from tests.settings import with_changes
 
 
@@ -107,11 +108,9 @@ class Played:
             run_settings(case.workers, case.updates), suspect_after=case.suspect_after
         )
         self.service = ParameterService(half, layout, settings)
-        self.rows: list[tuple[float, int, int, int, bool]] = []
+        self.notes = Notes()
         self.answers: list[tuple[float, int, int]] = []
         self.computations: list[tuple[float, int, int]] = []
-        self.noticed: list[tuple[str, int, float, float, int]] = []
-        self.diagnoses: list[tuple[float, ...]] = []
         self.reports = self.sent_bytes = self.sent_payload = 0
         self.asked = [0] * case.workers
         self.ends = [0.0] * case.workers
@@ -193,17 +192,14 @@ class Played:
         self.refused.append(f"{worker}: {error}")
 
     def record(self, server: int, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            match entry:
-                case Row(row):
-                    own = row.time, row.worker, row.base_version, row.staleness, row.applied
-                    self.rows.append(own)
-                case Suspected(worker, silent, time, version):
-                    self.noticed.append(("suspected", worker, silent, time, version))
-                case Welcomed(worker, time, version):
-                    self.noticed.append(("welcomed", worker, 0.0, time, version))
-                case Diagnosed(values, version):
-                    self.diagnoses.append((version, *values))
+        self.notes.take(entries)
+
+    @property
+    def rows(self) -> list[tuple[float, int, int, int, bool]]:
+        return [
+            (row.time, row.worker, row.base_version, row.staleness, row.applied)
+            for row in self.notes.rows
+        ]
 
 
 # -- the naive simulation
@@ -428,7 +424,7 @@ def compare(case: Case) -> Played:
     assert stage.rows == naive.rows
     assert sorted(stage.answers) == sorted(naive.answers)
     assert sorted(stage.computations) == sorted(naive.computations)
-    assert [(what, w, time, v) for what, w, _, time, v in stage.noticed] == naive.noticed
+    assert [(what, w, time, v) for what, w, _, time, v in stage.notes.noticed] == naive.noticed
     assert stage.service.finished == (naive.version >= case.updates)
     assert not stage.refused
     return stage
@@ -494,7 +490,7 @@ def test_a_silent_worker_is_left_out_and_welcomed_back(case: Case, quarters: int
     """However short the patience, the run reaches its end."""
     stage = compare(replace(case, suspect_after=quarters / 4))
     assert stage.service.finished
-    for what, _, silent, _, _ in stage.noticed:
+    for what, _, silent, _, _ in stage.notes.noticed:
         assert what == "welcomed" or silent >= quarters / 4
     stage.clock.drain()
     assert stage.service.message_bytes == stage.sent_bytes
@@ -658,7 +654,7 @@ def test_a_silent_worker_is_suspected_and_comes_back() -> None:
     case = plain(wait_for=2, durations=[[4], [4, 18, 4]], updates=8, suspect_after=1.5)
     stage = compare(case)
     # Both have version 1 at 1 s; worker 1 needs 4.5 s for its gradient, and is waited for until 2.5 s.
-    assert stage.noticed == [
+    assert stage.notes.noticed == [
         ("suspected", 1, 1.5, 2.5, 1),
         ("welcomed", 1, 0.0, 5.5, 5),
         ("suspected", 1, 1.5, 9, 7),

@@ -104,7 +104,7 @@ def test_nobody_waits_for_ever_for_a_worker_that_is_gone(how: str) -> None:
     algorithm = {"name": "asgd", "staleness_bound": 1}
     found = Simulated(settings("asgd", algorithms=[algorithm], faults=faults))
     assert found.system.version == UPDATES
-    assert [one[:2] for one in found.noticed] == [("suspected", 1)] * (how == "freeze")
+    assert [one[:2] for one in found.notes.noticed] == [("suspected", 1)] * (how == "freeze")
 
 
 def test_a_worker_that_comes_back_holds_nobody_up_by_what_it_missed() -> None:

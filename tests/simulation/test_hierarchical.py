@@ -105,7 +105,7 @@ def test_rows_and_diagnostics_are_those_of_the_servers_updates(
     assert rows["applied"].all()
     pushes = 1 if algorithm == "asynchronous" else 2
     assert rows["iteration"].tolist() == np.repeat(np.arange(1, UPDATES + 1), pushes).tolist()
-    combined = [count for _, count in one.diagnoses]
+    combined = [count for _, count in one.notes.diagnoses]
     assert len(combined) == UPDATES
     if algorithm == "within":
         # Over slow links nothing comes within the time, and each first update is pushed alone.
@@ -170,7 +170,7 @@ def test_ten_clusters_of_different_sizes() -> None:
     sizes = tuple(1 + i % 3 for i in range(10))
     one = hierarchical({}, sizes, "shared")
     assert one.system.version == UPDATES
-    assert {count for _, count in one.diagnoses} == {sum(sizes)}
+    assert {count for _, count in one.notes.diagnoses} == {sum(sizes)}
     assert len(one.rows) == 10 * UPDATES
 
 

@@ -59,7 +59,7 @@ def same_updates(tree: Simulated, star: Simulated, columns: tuple[str, ...]) -> 
     mine, theirs = ([one | {"iteration": 0} for one in run.faults] for run in (tree, star))
     assert mine[: len(theirs)] == theirs
     # An aggregator's version may be older than the server's.
-    assert [one[:-1] for one in tree.noticed] == [one[:-1] for one in star.noticed]
+    assert [one[:-1] for one in tree.notes.noticed] == [one[:-1] for one in star.notes.noticed]
     of_tree, of_star = (one.rows[one.rows["applied"]] for one in (tree, star))
     for column in columns:
         assert of_tree[column].tolist() == of_star[column].tolist()

@@ -72,9 +72,9 @@ def test_nobody_waits_for_a_dead_peer(algorithm: dict[str, Any], network: str) -
 
 def test_without_the_death_the_bound_lets_no_peer_run_away() -> None:
     found = run(BOUNDED, "own links")
-    lead = [values[2] for values in found.diagnoses]
+    lead = [values[2] for values in found.notes.diagnoses]
     assert 0 < max(lead) <= 3 + 1
-    assert [values[1] for values in found.diagnoses] == [3.0] * UPDATES
+    assert [values[1] for values in found.notes.diagnoses] == [3.0] * UPDATES
 
 
 def test_the_last_peer_trains_alone_and_the_dead_are_sent_nothing() -> None:

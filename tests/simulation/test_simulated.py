@@ -28,11 +28,12 @@ from testbed.simulation.systems import MeshSystem, system
 from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
-from testbed.telemetry.records import UPDATE, UpdateRow
+from testbed.telemetry.records import UPDATE
 from testbed.training import computation
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
+from testbed.training.entries import Entry, EvaluationDue, Row
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, FloatVector, Update
+from tests.notes import Notes
 
 UPDATES = 40
 WORKERS = 4
@@ -89,12 +90,10 @@ class Simulated:
 
     def __init__(self, settings: Settings, between: Callable[[System], None] | None = None) -> None:
         self.settings = settings
-        self._rows: list[UpdateRow] = []
+        self.notes = Notes()
         self.checkpoints: list[Checkpoint] = []
         self.faults: list[dict[str, Any]] = []
         self.returns: list[tuple[int, int]] = []
-        self.noticed: list[tuple[str, int, float, float, int]] = []
-        self.diagnoses: list[tuple[float, ...]] = []
         data = _digits(settings.seed)
         learner = computation.learner(settings, data.inputs)
         initial = computation.initial(settings, data.inputs)
@@ -112,27 +111,21 @@ class Simulated:
     @property
     def rows(self) -> npt.NDArray[np.void]:
         """The rows as the run's record has them, with the host's time set to 0."""
-        rows = np.array(self._rows, UPDATE)
+        rows = np.array(self.notes.rows, UPDATE)
         rows["host_time"] = 0
         return rows
 
     def record(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             match entry:
-                case Row(row, version):
+                case Row(_, version):
                     assert version == self.system.version
-                    self._rows.append(row)
-                case Suspected(worker, silent, time, version):
-                    self.noticed.append(("suspected", worker, silent, time, version))
-                case Welcomed(worker, time, version):
-                    self.noticed.append(("welcomed", worker, 0.0, time, version))
-                case Diagnosed(values, version):
-                    self.diagnoses.append((version, *values))
                 case EvaluationDue(version):
                     evaluated = self.system.evaluated
                     assert version == evaluated.version
                     digest = hashlib.sha256(evaluated.parameters.tobytes()).hexdigest()
                     self.checkpoints.append(Checkpoint(version, evaluated.ledger, digest))
+        self.notes.take(entries)
 
     def fault(self, record: dict[str, Any]) -> None:
         self.faults.append(record)
@@ -174,11 +167,11 @@ def test_suspicions_are_reproducible(algorithm: str, network: str) -> None:
     }
     one, two = (Simulated(settings(algorithm, **how)) for _ in range(2))
     assert one.system.version == UPDATES
-    assert {what for what, *_ in one.noticed} == {"suspected", "welcomed"}
-    assert one.noticed == two.noticed
+    assert {what for what, *_ in one.notes.noticed} == {"suspected", "welcomed"}
+    assert one.notes.noticed == two.notes.noticed
     assert one.rows.tobytes() == two.rows.tobytes()
     assert (one.digest, one.after) == (two.digest, two.after)
-    returned = [what for what, *_ in one.noticed].count("welcomed")
+    returned = [what for what, *_ in one.notes.noticed].count("welcomed")
     assert returned <= int((~one.rows["applied"]).sum())
 
 

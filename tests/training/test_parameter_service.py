@@ -1,7 +1,6 @@
-"""The decisions of a parameter server, with the algorithms' own halves and an observer of lists."""
+"""The decisions of a parameter server, with the algorithms' own halves and notes of what it returns."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,41 +13,20 @@ from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.telemetry.records import UPDATE, UpdateRow
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
+from testbed.telemetry.records import UPDATE
+from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire.encodings import DENSE, Codec
+from tests.notes import Notes
 from tests.settings import with_changes
 
 SIZE = 100
 LAYOUT = Layout(("weight", "bias"), (SIZE - 10, 10))
 
 
-class Notes:
-    """Keeps in lists what a service returns."""
-
-    def __init__(self) -> None:
-        self.rows: list[UpdateRow] = []
-        self.noticed: list[tuple[str, int, float, float, int]] = []
-        self.diagnoses: list[tuple[float, ...]] = []
-        self.versions: list[int] = []
-        self.checkpoints: list[int] = []
-
-    def take(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            match entry:
-                case Row(row, version):
-                    self.rows.append(row)
-                    self.versions.append(version)
-                case Suspected(worker, silent, time, version):
-                    self.noticed.append(("suspected", worker, silent, time, version))
-                case Welcomed(worker, time, version):
-                    self.noticed.append(("welcomed", worker, 0.0, time, version))
-                case Diagnosed(values, version):
-                    self.diagnoses.append((version, *values))
-                case EvaluationDue(version):
-                    self.checkpoints.append(version)
+class Columns(Notes):
+    """The notes of a service, and columns of the rows."""
 
     def column(self, name: str) -> list[Any]:
         """Return a column of the rows, with the values that the run's journal will hold."""
@@ -59,7 +37,7 @@ class Notes:
 class Noted(ParameterService):
     """A service that keeps what it returns in ``notes``, too."""
 
-    notes: Notes
+    notes: Columns
 
     def begin(self) -> list[Entry]:
         return self._kept(super().begin())
@@ -81,7 +59,7 @@ class Noted(ParameterService):
         return entries
 
 
-def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Notes]:
+def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Columns]:
     spec = {
         "name": "service",
         "dataset": "digits",
@@ -96,7 +74,7 @@ def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterSe
     settings = with_changes(plan(Spec.model_validate(spec))[0].settings, **changes)
     half = half or StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
     one = Noted(half, LAYOUT, settings)
-    one.notes = Notes()
+    one.notes = Columns()
     return one, one.notes
 
 
@@ -127,7 +105,7 @@ def due(one: ParameterService, time: float = 0.0) -> list[int]:
     return workers
 
 
-def started(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Notes]:
+def started(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Columns]:
     one, notes = service(half, **changes)
     for worker in (0, 1):
         one.join(worker)
@@ -143,10 +121,10 @@ def test_no_worker_is_due_before_training_begins() -> None:
     one.asked(1)
     assert one.is_asking(1)
     assert due(one) == []
-    assert notes.checkpoints == []
+    assert notes.evaluations == []
     one.join(0)
     one.begin()
-    assert notes.checkpoints == [0]
+    assert notes.evaluations == [0]
     assert due(one) == [1]
     assert not one.is_asking(1)
     assert due(one) == []
@@ -249,7 +227,7 @@ def test_the_last_update_is_always_evaluated() -> None:
         one.asked(0)
         due(one)
     assert one.finished
-    assert notes.checkpoints == [0, 2, 4, 5]
+    assert notes.evaluations == [0, 2, 4, 5]
 
 
 def test_a_push_after_the_last_update_is_counted_and_not_applied() -> None:
@@ -348,7 +326,7 @@ def test_late_gradients_have_rows_with_the_current_version() -> None:
     assert notes.column("payload_bytes") == [400, 400, 0, 400]
     assert notes.versions == [1, 1, 1, 2]
     assert math.isnan(notes.column("loss")[2])
-    assert notes.checkpoints == [0, 2]
+    assert notes.evaluations == [0, 2]
 
 
 def test_a_worker_that_left_is_due_nothing_and_the_half_forgets_it() -> None:
@@ -381,7 +359,7 @@ def test_a_worker_that_left_is_not_sent_later_versions() -> None:
 PROTOCOLS: tuple[Protocol, ...] = ("pull", "push-and-wait", "push-and-interrupt")
 
 
-def three(half: ServerHalf, **changes: Any) -> tuple[ParameterService, Notes]:
+def three(half: ServerHalf, **changes: Any) -> tuple[ParameterService, Columns]:
     """Make a service with three workers, which were sent version 0 at 0 s."""
     one, notes = service(half, suspect_after=10.0, **changes)
     for worker in range(3):

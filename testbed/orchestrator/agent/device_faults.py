@@ -120,11 +120,8 @@ class DeviceFaults:
     def isolate(self, devices: Sequence[str]) -> None:
         """Let nothing reach devices any more, for good."""
         for device in devices:
-            if (device, False) not in self._silent:
-                self._silent.add((device, False))
-                link = self._links[device]
-                with inside_network(self._networks[link.router]):
-                    outages.set_silent(link.address, up=False, silent=True)
+            with inside_network(self._networks[self._links[device].router]):
+                self._set_silent(device, up=False, silent=True)
 
     def _set_link(self, link: Link, down: bool) -> None:
         with inside_network(self._networks[link.router]):
@@ -170,7 +167,8 @@ class DeviceFaults:
             with inside_network(self._networks[router]):
                 self._add_rates(self._downlinks, below, up=False)
                 for device in below:
-                    self._set_silent(device)
+                    for place, up in enumerate((True, False)):
+                        self._set_silent(device, up=up, silent=self._traced[device][place] == 0)
 
     def _add_rates(
         self, interfaces: Mapping[str, Egress], devices: Sequence[str], *, up: bool
@@ -184,13 +182,11 @@ class DeviceFaults:
                     requests.carry_out()
             requests.carry_out()
 
-    def _set_silent(self, device: str) -> None:
-        """Let nothing pass where a trace's rate is 0; to be called inside the device's router."""
-        for place, up in enumerate((True, False)):
-            silent = self._traced[device][place] == 0
-            if ((device, up) in self._silent) is not silent:
-                outages.set_silent(self._links[device].address, up=up, silent=silent)
-                self._silent ^= {(device, up)}
+    def _set_silent(self, device: str, *, up: bool, silent: bool) -> None:
+        """Let nothing pass in a direction, or all again; to be called inside the device's router."""
+        if ((device, up) in self._silent) is not silent:
+            outages.set_silent(self._links[device].address, up=up, silent=silent)
+            self._silent ^= {(device, up)}
 
     def _set_uplink(self, device: str, shape: Shape) -> None:
         with inside_network(self._networks[device]), IPRoute() as netlink:

@@ -1,0 +1,40 @@
+"""What services return, kept in lists for tests."""
+
+from collections.abc import Sequence
+
+from testbed.telemetry.records import UpdateRow
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
+
+
+class Notes:
+    """The entries of one run, in lists by their kinds.
+
+    Attributes:
+        rows, versions: the rows, and the versions that they led to.
+        noticed: what happened to whom, how long it was silent (0 if it is welcomed), the time, and the
+            version.
+        diagnoses: the version, and the values.
+        evaluations: the versions that are to be evaluated.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[UpdateRow] = []
+        self.versions: list[int] = []
+        self.noticed: list[tuple[str, int, float, float, int]] = []
+        self.diagnoses: list[tuple[float, ...]] = []
+        self.evaluations: list[int] = []
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            match entry:
+                case Row(row, version):
+                    self.rows.append(row)
+                    self.versions.append(version)
+                case Suspected(worker, silent, time, version):
+                    self.noticed.append(("suspected", worker, silent, time, version))
+                case Welcomed(worker, time, version):
+                    self.noticed.append(("welcomed", worker, 0.0, time, version))
+                case Diagnosed(values, version):
+                    self.diagnoses.append((version, *values))
+                case EvaluationDue(version):
+                    self.evaluations.append(version)
