@@ -57,8 +57,8 @@ from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.training import computation
 from testbed.training.objective import objective
 from testbed.training.peer_computation import PeerCheckpoints, PeerComputation, codecs
+from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
-from testbed.training.slices import slices_of
 from testbed.training.times import Times
 from testbed.wire import WireError
 
@@ -76,6 +76,7 @@ class Loaded:
             takes its part.
         parts: for every device that computes, the indices of its training images.
         learner: has the initial parameters.
+        pushed: how workers' updates are cut and encoded, with the servers' slices.
         shared_learners: one per turn, in shared memory.
         checkpoint_every: updates between two checkpoints of the server; None: it writes none.
     """
@@ -84,6 +85,7 @@ class Loaded:
     data: datasets.Dataset | datasets.Contents
     parts: Sequence[npt.NDArray[np.int64]]
     learner: Learner
+    pushed: PushedParts
     shared_learners: tuple[Learner, ...]
     times: Times
     checkpoint_every: int | None = None
@@ -166,10 +168,10 @@ class _Role:
         return 0
 
     def _serve(self, arguments: Mapping[str, Any]) -> None:
-        settings, layout = self.loaded.settings, self.loaded.learner.layout
+        settings = self.loaded.settings
         number, restart = int(arguments["number"]), Restart.of_role(arguments)
         index = server_index(number)
-        own = slices_of(settings, layout)[index]
+        own = self.loaded.pushed.cut[index]
 
         def serving(restart: Restart | None) -> Serving:
             initial = own.take(self.loaded.learner.parameters).copy()
@@ -263,7 +265,7 @@ class _Role:
         parameters = self.loaded.learner.parameters
         halves: list[ServerHalf] = [
             computation.server_half(settings, one.layout, one.take(parameters))
-            for one in slices_of(settings, layout)
+            for one in self.loaded.pushed.cut
         ]
         halves += [
             computation.aggregator_half(settings, layout, len(settings.callers(index)))
@@ -329,7 +331,8 @@ class _Role:
         loaded = self.loaded
         line = self.shared.board.device(evaluator_line(loaded.settings.workers))
         dataset = loaded.data.take(_NONE, test=True)
-        evaluate(loaded.settings, dataset, loaded.learner, self.report, line)
+        cut = loaded.pushed.cut
+        evaluate(loaded.settings, dataset, loaded.learner, cut, self.report, line)
 
     def _work(self, number: int, arguments: Mapping[str, Any]) -> None:
         leaves, loaded = self.shared.orders, self.loaded
@@ -347,9 +350,8 @@ class _Role:
         )
         report = Report(self.report)
         parking = FaultsAfterPushes(schedule, number, self.shared.paces, report.send, pushes)
-        work(
-            settings, identity, dataset, part, self._learners(), loaded.times, leave, line, parking
-        )
+        both = loaded.pushed, loaded.times
+        work(settings, identity, dataset, part, self._learners(), *both, leave, line, parking)
 
     def _learners(self) -> TurnTaking:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
@@ -409,6 +411,7 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
         one.share_memory()
     data = contents if alone else contents.whole()
     every = arguments.get(EVERY)
-    loaded = Loaded(settings, data, parts, learner, shared, Times.of(settings), every)
+    pushed = PushedParts.of_run(settings, learner.layout)
+    loaded = Loaded(settings, data, parts, learner, pushed, shared, Times.of(settings), every)
     loaded.warm_up()
     return loaded

@@ -10,33 +10,36 @@ A claim may have been under way while the queues ran empty. So claims from befor
 empty do not count, and two later claims are needed.
 """
 
-import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from testbed.errors import RunError
 from testbed.roles.orders import OrderChannel
-from testbed.roles.transport.kernel_queues import is_idle
 
 ENOUGH = 2
 """The number of claims, made after the server saw its queues empty, that prove a standstill."""
 
 
 class Standstill:
-    """The worker's side, over one connection.
+    """The worker's side.
 
     Attributes:
         orders: the clock's channel.
         waits_for: what the worker waits for now, in words.
     """
 
-    def __init__(self, connection: socket.socket, orders: OrderChannel) -> None:
-        self._connection = connection
+    def __init__(self, is_idle: Callable[[], bool], orders: OrderChannel) -> None:
+        """Begin with a worker that waits for parameters.
+
+        Args:
+            is_idle: returns True if nothing is to be read, and all that was sent has been received.
+        """
+        self._is_idle = is_idle
         self.orders = orders
         self.waits_for = "parameters"
 
     def claim(self) -> None:
         """Claim that this worker waits, unless bytes from it or for it are under way."""
-        if is_idle(self._connection):
+        if self._is_idle():
             self.orders.claim(self.waits_for)
 
     def broken(self, text: str) -> RunError:

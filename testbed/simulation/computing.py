@@ -177,7 +177,7 @@ class Computing(Stateful):
             return [Arrived(None, pull)] * len(versions)
         found = []
         for version, (size, received) in zip(
-            versions, self._computations[worker].measure_parts(gradient), strict=True
+            versions, self._computations[worker].measure(gradient), strict=True
         ):
             update = self._kept(worker, received) if keep else received
             push = Pushed(version, update, size, as_loss(loss))

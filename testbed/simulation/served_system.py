@@ -33,8 +33,8 @@ from testbed.training.computation import Computation
 from testbed.training.entries import Entry
 from testbed.training.objective import objective
 from testbed.training.parameter_service import ParameterService
+from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
-from testbed.training.sliced_computation import SlicedComputation
 from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
@@ -84,13 +84,12 @@ class ServedSystem(System):
         ]
         choice = EncodingChoice.model_validate(settings.training.encoding)
         codec, goal = Codec(choice, layout.sizes), objective(settings)
+        parts = PushedParts(choice, self._cut)
         batches, legs = list(batches_of_all(settings, dataset)), computation.legs(settings)
 
         def compute_on(number: int, own: Batches) -> Computation:
             half = computation.worker_half(settings, layout, number)
-            if servers == 1:
-                return Computation(half, own, codec, goal, legs)
-            return SlicedComputation(half, own, choice, layout, self._cut, goal, legs)
+            return Computation(half, own, parts, goal, legs)
 
         def new_incarnation(worker: int, incarnation: int) -> Computation:
             """Make the computation of a worker that was killed: it has lost all but its images."""

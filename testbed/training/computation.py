@@ -28,9 +28,9 @@ from testbed.streams import stream
 from testbed.training.conditions import conditions
 from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers
+from testbed.training.pushed_parts import Encoded, PushedParts
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, Layout, Update, checked
-from testbed.wire.encodings import Codec
 
 
 def model(settings: Settings) -> Model:
@@ -211,25 +211,6 @@ def computing(settings: Settings) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """An encoded update on its way.
-
-    Attributes:
-        encoding, body: as in a message; the body may share memory with the gradient.
-        received: the update as the receiver will read it.
-    """
-
-    encoding: int
-    body: Sequence[bytes | memoryview]
-    received: Update
-
-    @property
-    def size(self) -> int:
-        """The bytes of the body."""
-        return sum(map(len, self.body))
-
-
-@dataclass(frozen=True, slots=True)
 class Drawn:
     """The mini-batches that a worker has drawn for one leg, and how it begins.
 
@@ -252,15 +233,20 @@ class Computation:
         self,
         half: WorkerHalf,
         batches: Batches,
-        codec: Codec,
+        parts: PushedParts,
         objective: Objective = PLAIN,
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
+        """Begin with no mini-batch drawn.
+
+        Args:
+            parts: how its updates are cut and encoded.
+        """
         self.half = half
         self._legs = legs
         self._batches = batches
         self._objective = objective
-        self._codec = codec
+        self._parts = parts
         self._beginning = batches.position
         self._buffers = KeptBuffers()
         # The legs drawn so far, and the gradients of them since the last leg that asked.
@@ -296,6 +282,11 @@ class Computation:
     def leg(self) -> Leg:
         """The leg that is drawn next."""
         return self._legs[self._drawn % len(self._legs)]
+
+    @property
+    def goes_on(self) -> bool:
+        """True if the next leg begins at the worker's own copy of the parameters."""
+        return self._since > 0
 
     def draw(self, dealt: int = 0) -> Drawn:
         """Draw the mini-batches of the next leg, one for each gradient.
@@ -342,32 +333,28 @@ class Computation:
             self._own = parameters.copy()
         return gradient, loss
 
-    def encode(self, gradient: FloatVector) -> Encoded:
-        """Select from a gradient what is to be pushed, and encode it."""
+    def encode(self, gradient: FloatVector) -> list[Encoded]:
+        """Select from a gradient what is to be pushed, and encode each server's part of it."""
         update = self._selected(gradient)
-        encoding, body = self._codec.encode(update)
-        return Encoded(encoding, body, self._received(update))
+        parts = self._parts.encode(update)
+        self._tell_what_was_lost(update, [part.received for part in parts])
+        return parts
 
-    def measure(self, gradient: FloatVector) -> tuple[int, Update]:
-        """Select what is to be pushed; return its bytes and the update as the receiver will read it."""
+    def measure(self, gradient: FloatVector) -> list[tuple[int, Update]]:
+        """Do the same without encoding; return each part's bytes, and it as its server will read it."""
         update = self._selected(gradient)
-        return self._codec.measure(update), self._received(update)
-
-    def measure_parts(self, gradient: FloatVector) -> list[tuple[int, Update]]:
-        """Do the same for each server that the worker pushes to: there is one."""
-        return [self.measure(gradient)]
+        parts = self._parts.measure(update)
+        self._tell_what_was_lost(update, [part for _, part in parts])
+        return parts
 
     def _selected(self, gradient: FloatVector) -> Update:
         """Select what is to be pushed; what the computation has left on the device stays."""
         self._buffers.commit()
         return checked(self.half.compress(gradient), len(gradient), self.half)
 
-    def _received(self, update: Update) -> Update:
-        """Return the update as the receiver will read it, and tell the half what was lost."""
-        received = self._codec.rounded(update)
-        if self._codec.lossy:
-            self.half.lost(update, received)
-        return received
+    def _tell_what_was_lost(self, update: Update, received: Sequence[Update]) -> None:
+        if self._parts.lossy:
+            self.half.lost(update, self._parts.received(received))
 
 
 def _most_before_asking(legs: Sequence[Leg]) -> int:

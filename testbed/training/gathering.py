@@ -47,7 +47,7 @@ class Gathering:
         if self._there[server][-1:] != [version]:
             self._there[server].append(version)
         self._awaited[server] = False
-        self._on_the_way[server] -= 1
+        self._on_the_way[server] = max(0, self._on_the_way[server] - 1)
         return self._begin()
 
     def stopped(self, server: int) -> Sequence[int] | None:

@@ -10,10 +10,10 @@ from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
-from testbed.training.computation import Encoded
 from testbed.training.exchange import Message, Step
 from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers
+from testbed.training.pushed_parts import Encoded
 from testbed.updates import FloatVector, Update, checked
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Frame, Kind

@@ -91,10 +91,14 @@ class Slice:
     def of(self, update: Update) -> Update:
         """Return this part of an update of all parameters.
 
-        If the slice is one piece it shares a dense update's memory.
+        If the slice is one piece it shares a dense update's memory. All of an update is itself.
         """
         if isinstance(update, DenseUpdate):
-            return DenseUpdate(self.take(update.values))
+            return (
+                update if self.size == len(update.values) else DenseUpdate(self.take(update.values))
+            )
+        if self._begins_with(update.indices):
+            return update
         edges = [edge for p in self.pieces for edge in (p.of_all.start, p.of_all.stop)]
         places = iter(_places(update.indices, edges))
         indices: list[IndexVector] = []
@@ -105,6 +109,12 @@ class Slice:
         if len(indices) == 1:
             return SparseUpdate(indices[0], values[0])
         return SparseUpdate(np.concatenate(indices), np.concatenate(values))
+
+    def _begins_with(self, indices: IndexVector) -> bool:
+        """Return True if these ascending indices are all in one piece, at the vector's beginning."""
+        (of_all, _), *more = self.pieces
+        inside = not (len(indices) and indices[-1] >= of_all.stop)
+        return not more and of_all.start == 0 and inside
 
 
 def slices_of(settings: Settings, layout: Layout) -> list[Slice]:
@@ -153,6 +163,8 @@ def whole(parts: Sequence[FloatVector], cut: Sequence[Slice]) -> FloatVector:
 
 def joined(parts: Sequence[Update], cut: Sequence[Slice]) -> Update:
     """Return the update of all parameters whose parts these are; the opposite of ``Slice.of``."""
+    if len(parts) == 1:
+        return parts[0]
     dense = [part.values for part in parts if isinstance(part, DenseUpdate)]
     if len(dense) == len(parts):
         return DenseUpdate(whole(dense, cut))

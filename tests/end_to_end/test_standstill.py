@@ -37,11 +37,8 @@ OrderChannel.give = broken
 """
 NEVER = """if first and what is OrderKind.ARRIVED and number == 5:
         number = 4_000_000"""
-SWAPPED = """if first and what is OrderKind.ARRIVED and number == 4:
-        return True
-    if first and what is OrderKind.ARRIVED and number == 5:
-        give(self, what, 5)
-        number = 4"""
+NOT_BEGUN = """if first and what is OrderKind.BEGIN and orders.count(what) == 5:
+        return True"""
 AGAIN = """if first and what is OrderKind.ARRIVED and number == 5:
         give(self, what, 5)
         number = 4"""
@@ -89,7 +86,7 @@ INTERRUPTED = {"name": "sync-sgd", "protocol": "push-and-interrupt"}
 @pytest.mark.parametrize(
     ("algorithm", "change", "reason"),
     [
-        (WAITING, SWAPPED, "a computation is over, and none is under way"),
+        (WAITING, NOT_BEGUN, "a computation is over, and none is under way"),
         (WAITING, AGAIN, "after which it cannot come any more"),
         (WAITING, NEVER, "which waits for version 4000000"),
         (INTERRUPTED, NEVER, "which waits for version 4000000"),
@@ -97,7 +94,7 @@ INTERRUPTED = {"name": "sync-sgd", "protocol": "push-and-interrupt"}
         ({"name": "asgd"}, FORGOTTEN, "which waits for the clock's next order"),
     ],
     ids=[
-        "reordered",
+        "not begun",
         "repeated",
         "skipped",
         "skipped, interrupted",
@@ -163,20 +160,20 @@ def test_peers_that_wait_forever_end_the_run_with_the_reason(
 
 LATE = """
 import time
-from testbed.roles.transport import connection
+from testbed.roles.transport.endpoint import Endpoint
 
-send_available, send_pending = connection.send_available, connection.Connection.send_pending
+sent_at_once, send_pending = Endpoint._sent, Endpoint.send_pending
 updates, held = [], {}
 
-def send_late(socket, pieces, flags=0):
-    if sum(map(len, pieces)) > 1000:
-        updates.append(socket.fileno())
+def send_late(self, pieces, flags=0):
+    if sum(map(len, pieces)) > 1000 and not self.pending:
+        updates.append(self.socket.fileno())
         if len(updates) == 1:
             time.sleep(4)
         if len(updates) == 4:
-            held[socket.fileno()] = time.monotonic() + 4
-            return b"".join(pieces)
-    return send_available(socket, pieces, flags)
+            held[self.socket.fileno()] = time.monotonic() + 4
+            return 0
+    return sent_at_once(self, pieces, flags)
 
 def send_pending_late(self):
     if time.monotonic() < held.get(self.socket.fileno(), 0):
@@ -184,8 +181,8 @@ def send_pending_late(self):
     else:
         send_pending(self)
 
-connection.send_available = send_late
-connection.Connection.send_pending = send_pending_late
+Endpoint._sent = send_late
+Endpoint.send_pending = send_pending_late
 """
 
 

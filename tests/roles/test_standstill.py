@@ -71,7 +71,7 @@ def test_a_worker_claims_only_if_nothing_of_it_or_for_it_is_under_way(
     clock, device = (
         OrderChannel(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     )
-    standstill = Standstill(ours, device)
+    standstill = Standstill(lambda: is_idle(ours), device)
     standstill.waits_for = "version 5"
 
     def claims() -> list[str]:

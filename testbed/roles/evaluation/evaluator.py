@@ -1,63 +1,113 @@
-"""The evaluator: a device that only observes, and measures every version that it is sent.
+"""The evaluator on its device: it is sent parameters, evaluates them and reports what it found.
 
-It pushes nothing and asks for nothing: the server (or the evaluated peer) sends it parameters when an
-evaluation is due, at once or, if the evaluator is late, from a queue. Its results go to the
-orchestrator over the host, not over the emulated network; the server only receives a FINISHED, after
-which it no longer needs to keep those parameters.
+The servers (or the evaluated peer) send it parameters when an evaluation is due, at once or, if the
+evaluator is late, from a queue. Its results go to the orchestrator over the host, not over the emulated
+network.
 """
 
-import socket
+import contextlib
 import time
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from testbed.channel import Channel
+from testbed.engine.evaluator import Evaluator
+from testbed.engine.events import Computed, Job, Report, Send
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.messages.codec import send
 from testbed.messages.reports import VersionEvaluated
-from testbed.roles.evaluation.slices import evaluate_slices
-from testbed.roles.transport.greeting import Identity, connect
-from testbed.roles.transport.receiving import receive_exactly, receive_header
+from testbed.roles.sockets.links import Links
+from testbed.roles.sockets.loop import Loop
+from testbed.roles.transport.endpoint import Pieces
+from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.telemetry.board import DeviceLine
 from testbed.training.settings import Settings
+from testbed.training.slices import Slice
 from testbed.updates import as_bytes
 from testbed.wire import WireError
-from testbed.wire.frames import Kind, header
+from testbed.wire.frames import Head, Kind, header
+
+Evaluated: TypeAlias = tuple[float, float, float | None]
+"""Accuracy in percent, loss, and the run's measure, if it has one."""
 
 
-def evaluate(
-    settings: Settings, dataset: Dataset, learner: Learner, report: Channel, line: DeviceLine
+class _Model:
+    """The learner's parameters, into which the servers' slices are received; a ``links.Arriving``."""
+
+    def __init__(self, learner: Learner, cut: Sequence[Slice]) -> None:
+        self._places = [
+            [as_bytes(learner.parameters[piece.of_all]) for piece in one.pieces] for one in cut
+        ]
+        self.longest: Sequence[int] = [4 * one.size for one in cut]
+        self.whole = self.longest
+        self.connected = 0.0
+
+    def place(self, conversation: int, head: Head) -> Sequence[memoryview]:
+        if head.length != self.whole[conversation]:
+            raise WireError(
+                f"parameters of {head.length} bytes, expected {self.whole[conversation]}"
+            )
+        return self._places[conversation]
+
+    def came(self, conversation: int, head: Head) -> bool:
+        return False  # there is room for one slice of each server
+
+    def opened(self, conversation: int, greeted: Greeted) -> None:
+        self.connected = time.monotonic()
+
+
+class _Evaluation(Loop):
+    """The evaluator's loop."""
+
+    def __init__(
+        self, links: Links, model: _Model, evaluates: Callable[[], Evaluated], report: Channel
+    ) -> None:
+        super().__init__(Evaluator(len(links.links)), links)
+        self._model, self._evaluates, self._report = model, evaluates, report
+
+    def _compute(self, job: Job) -> None:
+        accuracy, loss, measured = self._evaluates()
+        (version,) = set(job.bases)
+        connected = self._model.connected
+        send(self._report, VersionEvaluated(version, accuracy, loss, connected, measured))
+        self._tell(Computed(job))
+
+    def _message(self, send: Send) -> Pieces:
+        assert isinstance(send.message, Report)
+        self._links.release(send.conversation)
+        return [header(Kind.FINISHED, send.message.version)]
+
+
+def evaluate(  # noqa: PLR0917 - what an evaluator is made of
+    settings: Settings,
+    dataset: Dataset,
+    learner: Learner,
+    cut: Sequence[Slice],
+    report: Channel,
+    line: DeviceLine,
 ) -> None:
-    """Evaluate what the server sends until it says STOP."""
-    if settings.servers > 1:
-        evaluate_slices(settings, dataset, learner, report, line)
-        return
-    images = dataset.test_images[: settings.data.evaluation_images]
-    labels = dataset.test_labels[: settings.data.evaluation_images]
-    parameters = as_bytes(learner.parameters)
-    accepts = {Kind.PARAMETERS: len(parameters), Kind.STOP: 0}
+    """Evaluate the versions that all servers send, until all have said STOP.
 
-    def listen(connection: socket.socket) -> None:
-        connected = time.monotonic()
-        while True:
-            head = receive_header(connection, accepts)
-            version = head.number
-            if head.kind is Kind.STOP:
-                return
-            if head.length != len(parameters):
-                raise WireError(f"parameters of {head.length} bytes, expected {len(parameters)}")
-            receive_exactly(connection, parameters)
-            accuracy, loss, measured = learner.evaluate(images, labels)
-            send(report, VersionEvaluated(version, accuracy, loss, connected, measured))
-            line.look()
-            connection.sendall(header(Kind.FINISHED, version))
+    Args:
+        cut: the servers' slices.
+        line: where to write its state.
+    """
+    identity, absence = Identity(settings.evaluator), settings.faults.server_absence
 
-    while True:
-        greeted = connect(settings, Identity(settings.evaluator), learner.layout.total)
-        with greeted.connection as connection:
-            try:
-                listen(connection)
-                line.done()
-                return
-            except (ConnectionError, TimeoutError):
-                if settings.faults.server_absence is None:
-                    raise  # otherwise the server may have been killed, and comes back
+    def greet(index: int) -> Greeted:
+        return connect(settings, identity, cut[index].size, server=index)
+
+    model = _Model(learner, cut)
+    back = absence is not None
+    links = Links(greet, model, asks=False, comes_back=back, leaves=back)
+    count = settings.data.evaluation_images
+    images, labels = dataset.test_images[:count], dataset.test_labels[:count]
+
+    def evaluates() -> Evaluated:
+        line.look()
+        return learner.evaluate(images, labels)
+
+    with contextlib.closing(links):
+        _Evaluation(links, model, evaluates, report).run()
+    line.done()

@@ -13,10 +13,10 @@ from testbed.roles.peer.evaluator_link import EvaluatorLink
 from testbed.roles.peer.outgoing import Outgoing
 from testbed.roles.reporting import Report
 from testbed.roles.transport.accepting import Accepting
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError, Pieces
 from testbed.roles.transport.greeting import Identity, call
 from testbed.roles.transport.kernel_queues import unread
-from testbed.roles.transport.sending import Pieces
 from testbed.training.settings import PORT, Settings
 from testbed.updates import FloatVector
 from testbed.wire import WireError

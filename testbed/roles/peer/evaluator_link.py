@@ -12,7 +12,8 @@ from typing import Any
 
 from testbed.roles.evaluation.snapshots import NoRoomError, SnapshotQueue, UnreadableError
 from testbed.roles.reporting import Report
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire.encodings import DENSE

@@ -27,7 +27,7 @@ class Outgoing:
 
     def handed_over(self) -> dict[int, int]:
         """Return the number of bytes that were passed to ``send`` so far."""
-        return {n: c.sent_bytes + len(c.pending) for n, c in self._peers.items()}
+        return {n: c.sent_bytes + c.pending for n, c in self._peers.items()}
 
     def unsent(self, counts: Mapping[int, int], spared: Collection[int] = ()) -> dict[int, int]:
         """Return the connections of which the kernel has not taken these bytes, and what it took.
@@ -61,5 +61,5 @@ class Outgoing:
         return list(left)
 
     def _bytes_under_way(self) -> dict[int, int]:
-        sizes = ((n, len(c.pending) + under_way(c.socket)) for n, c in self._peers.items())
+        sizes = ((n, c.pending + under_way(c.socket)) for n, c in self._peers.items())
         return {n: size for n, size in sizes if size}

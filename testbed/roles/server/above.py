@@ -7,7 +7,8 @@ import numpy as np
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.roles.server.connections import Connections
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.roles.transport.greeting import Identity, connect
 from testbed.training.parameter_service import as_loss
 from testbed.training.settings import Settings

@@ -12,7 +12,8 @@ from testbed.roles.server.connections import Connections
 from testbed.roles.server.evaluator import Evaluator
 from testbed.roles.server.phase import Phase
 from testbed.roles.server.quorum import Quorum
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.telemetry.board import ServerLine
 from testbed.training.parameter_service import Answer, ParameterService, Pushed
 from testbed.updates import as_bytes

@@ -19,7 +19,8 @@ from testbed.messages.reports import ServerListening
 from testbed.roles.reporting import Report
 from testbed.roles.server.phase import Phase
 from testbed.roles.transport.accepting import Accepting
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.roles.transport.greeting import Identity
 from testbed.telemetry.board import ServerLine
 from testbed.training.settings import PORT, Settings
@@ -202,7 +203,7 @@ class Connections:
 
     def broke(self, connection: Connection, error: BrokenConnectionError) -> None:
         """Note that nothing more can be sent; what arrived before is still read, up to the end."""
-        connection.pending = b""
+        connection.drop_pending()
         connection.broken = f"{error}"
         self.watch(connection)
 

@@ -17,13 +17,14 @@ from testbed.faults.active_faults import ActiveFaults
 from testbed.messages.reports import FaultReported, ServerKillDue
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.killed_workers import KilledWorkers
-from testbed.roles.server.outstanding import Outstanding
+from testbed.roles.server.outstanding import Outstanding, orders_to_begin, orders_to_finish
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.reading import Reading
 from testbed.roles.server.restoration import Restart
 from testbed.roles.server.sent_vectors import SentVectors
 from testbed.roles.standstill import Suspicion
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.training import computation
@@ -172,8 +173,7 @@ class EmulatedWorkers:
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
             connection.send([head, body])
         if self.outstanding is not None:
-            for order, of in self.outstanding.orders(number):
-                self._channels[number].give(order, of)
+            self._give(number, self.outstanding.orders(number))
         self._connections.is_worker(connection, number)
         self._connections.workers[number] = connection
         self.awaited.discard(number)
@@ -266,15 +266,21 @@ class EmulatedWorkers:
             self._channels[worker].give(OrderKind.ARRIVED, version)
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
-        """Note that a worker computes at a version, which it does as soon as it can."""
+        """Tell a listening worker at which version to compute; one that asks sees that itself."""
         if self.outstanding is not None:
             self.outstanding.begun(worker, versions)
+        if not self._asks:
+            self._give(worker, orders_to_begin(versions))
+
+    def _give(self, worker: int, orders: Sequence[tuple[OrderKind, int]]) -> None:
+        for order, number in orders:
+            self._channels[worker].give(order, number)
 
     def finish(self, worker: int, late: bool) -> None:
         """Tell a worker that its computation is over."""
         if self.outstanding is not None:
             self.outstanding.told(worker, late=late)
-        self._channels[worker].give(OrderKind.FINISHED)
+        self._give(worker, orders_to_finish([0] * late, late=late))
 
     def receive(self, worker: int, keep: bool, *, alone: bool = False) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone.

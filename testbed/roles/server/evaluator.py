@@ -10,7 +10,8 @@ from testbed.roles.evaluation.pending import Asked, Evaluations
 from testbed.roles.evaluation.snapshots import NoRoomError, UnreadableError
 from testbed.roles.reporting import Report
 from testbed.roles.server.connections import Connections
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import Kind, header

@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 
 from testbed.roles.server.parts import Parts
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.wire import WireError
 from testbed.wire.frames import Kind
 
@@ -30,7 +31,7 @@ def begin_to_end(parts: Parts) -> Sequence[Connection]:
         connections.close(connections.evaluator, None)
     ending = list(connections.open)
     for connection in ending:
-        connection.pending = b""
+        connection.drop_pending()
         with contextlib.suppress(OSError):
             connection.socket.shutdown(socket.SHUT_WR)
     return ending

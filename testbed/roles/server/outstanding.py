@@ -44,15 +44,14 @@ class SentWorker:
     """The outstanding versions and computations of one worker.
 
     ``there`` are the versions that it was sent by each of its servers and may still compute at,
-    ``newest`` is the newest version that has arrived, ``used`` are the versions that it computed at
-    last, and ``pushed`` the version of its last push to each server, if it does not ask.
+    ``used`` are the versions of several that it computed at last, and ``pushed`` the version of its
+    last push to each server, if it does not ask.
     """
 
     there: list[deque[int]]
     pushed: list[int | None]
     computing: deque[Computing] = field(default_factory=deque)
     used: list[int] = field(default_factory=list)
-    newest: int = -1
     drawn: int = 0
     lost: bool = False
 
@@ -99,7 +98,6 @@ class Outstanding(Stateful):
     def arrived(self, conversation: int, version: int) -> None:
         """Note that a version has arrived; a worker of one server needs no older one any more."""
         state, place = self._of(conversation)
-        state.newest = version
         if state.pushed[place] == version:
             state.pushed[place] = None  # the server had suspected the worker, and starts anew
         if self._numbers.servers == 1:
@@ -119,7 +117,7 @@ class Outstanding(Stateful):
             # A worker of several may have to compute at it again, but needs it only once.
             while len(there) > 1 and there[1] == version:
                 there.popleft()
-        state.used = list(versions)
+        state.used = list(versions) if self._numbers.servers > 1 else []
         unread = list(range(self._numbers.servers))
         state.computing.append(Computing(list(versions), state.drawn, unread))
         state.drawn += 1
@@ -186,23 +184,11 @@ class Outstanding(Stateful):
     def orders(self, worker: int) -> list[tuple[OrderKind, int]]:
         """Return the clock's orders that bring a worker back that has forgotten everything.
 
-        The first says how many computations had drawn mini-batches.
+        The first says how many computations had drawn mini-batches. A worker of several servers is
+        also told at which versions it computed last, if nothing is left to do there: those are not new
+        to it.
         """
         state = self._workers[worker]
-        if self._numbers.servers > 1:
-            return self._orders_of_several(state)
-        if not self._asks:
-            return _orders_of_listener(state)
-        drawn = state.computing[0].drawn if state.computing else state.drawn
-        orders = [(OrderKind.RESUME, drawn)]
-        return orders + [(OrderKind.FINISHED, 0) for one in state.computing if one.told]
-
-    def _orders_of_several(self, state: SentWorker) -> list[tuple[OrderKind, int]]:
-        """Return the orders for a worker of several servers.
-
-        It is told at which versions it computed last, also if nothing is left to do there: those are
-        not new to it.
-        """
         orders: list[tuple[OrderKind, int]] = []
         for one in state.computing:
             orders.append((OrderKind.RESUME, one.drawn))
@@ -221,40 +207,20 @@ class Outstanding(Stateful):
 
 
 def orders_to_begin(versions: Sequence[int]) -> list[tuple[OrderKind, int]]:
-    """Return the orders by which a worker of several servers computes at versions."""
+    """Return the orders by which a worker computes at versions, by server."""
     several = len(versions)
     arrived = [(OrderKind.ARRIVED, one * several + place) for place, one in enumerate(versions)]
     return [*arrived, (OrderKind.BEGIN, 0)]
 
 
 def orders_to_finish(reports: Sequence[int], *, late: bool) -> list[tuple[OrderKind, int]]:
-    """Return the orders by which a worker of several servers sends what it has computed.
+    """Return the orders by which a worker sends what it has computed.
 
     Args:
         reports: the places of the servers that get only a report.
     """
     orders = [(OrderKind.REPORT, place) for place in reports]
     return [*orders, (OrderKind.FINISHED, int(late))]
-
-
-def _orders_of_listener(state: SentWorker) -> list[tuple[OrderKind, int]]:
-    """Return the orders for a worker that its only server sends every version."""
-    orders: list[tuple[OrderKind, int]] = []
-    follows = False  # whether a computation begins with the end of the one before
-    for at, one in enumerate(state.computing):
-        if not follows:
-            # In between, it may have begun computations that it then dropped.
-            orders += [(OrderKind.RESUME, one.drawn), (OrderKind.ARRIVED, one.versions[0])]
-        follows = one.late
-        if one.late:
-            orders.append((OrderKind.ARRIVED, state.computing[at + 1].versions[0]))
-        if one.told:
-            orders.append((OrderKind.FINISHED, 0))
-    if not state.computing:
-        orders.append((OrderKind.RESUME, state.drawn))
-    elif state.newest > state.computing[-1].versions[0]:
-        orders.append((OrderKind.ARRIVED, state.newest))
-    return orders
 
 
 def _drop_older(there: deque[int], version: int) -> None:

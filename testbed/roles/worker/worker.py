@@ -1,39 +1,38 @@
-"""A worker: its data, its half of the algorithm, its connection, and how it gets parameters."""
+"""A worker on its device: its data, its half of the algorithm, its links, and who decides for it."""
 
-import socket
+import contextlib
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.encoding_choice import EncodingChoice
+from testbed.engine.worker import Worker
 from testbed.learning.data import datasets
-from testbed.roles.orders import OrderChannel, OrderKind
-from testbed.roles.standstill import Standstill
-from testbed.roles.transport.greeting import FINISH, RESET, Greeted, Identity, connect
+from testbed.roles.orders import OrderChannel
+from testbed.roles.sockets.links import Links
+from testbed.roles.sockets.parameters import KeptParameters, Parameters, ParametersInTurn
+from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.worker.asking import ask
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
-from testbed.roles.worker.listener import Listener
-from testbed.roles.worker.pauses import VirtualPause, WallPause
-from testbed.roles.worker.pulling import ANSWERS
-from testbed.roles.worker.session import Session
-from testbed.roles.worker.sliced_worker import work_for_all
+from testbed.roles.worker.hands import Hands
+from testbed.roles.worker.ordered_worker import AskingWorker, ListeningWorker
+from testbed.roles.worker.wall_worker import WallWorker
 from testbed.telemetry.board import DeviceLine
 from testbed.training import computation
 from testbed.training.computation import Computation
 from testbed.training.objective import objective
+from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
-from testbed.wire.encodings import Codec
 
 
 def work(  # noqa: PLR0917 - what a worker is made of
     settings: Settings,
     identity: Identity,
     dataset: datasets.Dataset,
-    part: npt.NDArray[np.int64],
+    images: npt.NDArray[np.int64],
     learners: TurnTaking,
+    parts: PushedParts,
     times: Times,
     orders: OrderChannel | None,
     line: DeviceLine | None = None,
@@ -42,69 +41,62 @@ def work(  # noqa: PLR0917 - what a worker is made of
     """Run a worker until training ends.
 
     Args:
-        part: the indices of its training images.
+        images: the indices of its training images.
+        parts: how its updates are cut and encoded.
         orders: the virtual clock's channel; None under the wall clock.
         line: where to write its state, if there is a board.
         faults: those after its pushes, if there are any.
     """
     number, incarnation = identity.number, identity.incarnation
     faults, line = faults or FaultsAfterPushes.nothing(number), line or DeviceLine.unread()
-    layout = learners.own.layout
-    batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
-    half = computation.worker_half(settings, layout, number)
-    own_times = faults.paced(times.of_device(number))
-    if settings.servers > 1:
-        work_for_all(settings, identity, half, batches, learners, own_times, line, faults, orders)
-        return
-    encoding = EncodingChoice.model_validate(settings.training.encoding)
-    own_computation = Computation(
-        half,
-        batches,
-        Codec(encoding, layout.sizes),
+    layout, legs = learners.own.layout, computation.legs(settings)
+    cut = parts.cut
+    own = Computation(
+        computation.worker_half(settings, layout, number),
+        computation.batches(settings, dataset, images, number, incarnation=incarnation),
+        parts,
         objective(settings),
-        computation.legs(settings),
+        legs,
     )
+    protocol = WORKER_PROTOCOLS[computation.protocol(settings)]
+    own_times = faults.paced(times.of_device(number))
+    pulls, absence = settings.training.pulls, settings.faults.server_absence
 
-    def work_over(greeted: Greeted) -> None:
-        """Work over one connection until training ends."""
-        connection = greeted.connection
-        protocol = WORKER_PROTOCOLS[computation.protocol(settings)]()
-        answers = ANSWERS[settings.training.pulls](connection, layout)
-        standstill = Standstill(connection, orders) if orders else None
-        answers.idle = standstill.claim if standstill else None
-        if greeted.goes_on:
-            assert orders is not None
-            if greeted.base is not None:
-                answers.begin_with(greeted.base)
-            order = orders.take()
-            assert order is not None
-            assert order.what is OrderKind.RESUME
-            own_computation.draw_past(order.number)
-        session = Session(connection, answers, own_computation, learners, line, faults)
-        if protocol.asks:
-            pause = VirtualPause(standstill) if standstill else WallPause(own_times)
-            ask(session, pause, asked=greeted.goes_on)
+    def greet(server: int) -> Greeted:
+        # Orders from before this worker, or a server with its clock, was killed no longer count.
+        forget = orders.forget if orders is not None and server == 0 else lambda: None
+        called = settings.called(number) if len(cut) == 1 else server
+        return connect(settings, identity, cut[server].size, server=called, before=forget)
+
+    def work_over_links() -> None:
+        """Work over one connection to each server until all have said STOP."""
+        parameters: Parameters
+        if protocol.asks and pulls == "full" and len(cut) == 1:
+            parameters = ParametersInTurn(cut[0])
         else:
-            listener = Listener(session, protocol)
-            if standstill:
-                listener.by_virtual_clock(standstill)
-            else:
-                listener.by_wall_clock(own_times)
-
-    # Orders from before this worker, or the server with its clock, was killed no longer count.
-    forget = orders.forget if orders is not None else lambda: None
-    while True:
-        greeted = connect(
-            settings, identity, layout.total, server=settings.called(number), before=forget
+            parameters = KeptParameters(cut, pulls, only_newest=protocol.asks)
+        links = Links(
+            greet,
+            parameters,
+            asks=protocol.asks,
+            comes_back=absence is not None and orders is None,
         )
-        with greeted.connection as connection:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-            try:
-                work_over(greeted)
-            except (ConnectionError, TimeoutError):
-                if settings.faults.server_absence is None:
-                    raise
-                continue  # the server may have been killed, and comes back
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FINISH)
+        hands = Hands(own, parameters, learners, line)
+        with contextlib.closing(links):
+            if orders is None:
+                role = Worker(protocol, len(cut), legs)
+                WallWorker(role, links, hands, own_times, faults).run()
+            elif protocol.asks:
+                AskingWorker(links, hands, orders).run()
+            else:
+                ListeningWorker(links, hands, orders).run()
+
+    while True:
+        try:
+            work_over_links()
             break
+        except (ConnectionError, TimeoutError):
+            if absence is None or orders is None:
+                raise
+            # A server may have been killed, and all go back to a checkpoint.
     line.done()

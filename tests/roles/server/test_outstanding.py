@@ -5,7 +5,7 @@ only what ``SentVectors.again`` and ``Outstanding.orders`` return: both must sen
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 from testbed.checkpoints.values import decode, encode
 from testbed.clock.conversations import Conversations
 from testbed.roles.orders import OrderKind
-from testbed.roles.server.outstanding import STORED, Outstanding
+from testbed.roles.server.outstanding import (
+    STORED,
+    Outstanding,
+    orders_to_begin,
+    orders_to_finish,
+)
 from testbed.roles.server.sent_vectors import SentVectors
 from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.updates import FloatVector
@@ -34,13 +39,16 @@ class Worker:
     """A naive worker: keeps the vectors that it was sent, and obeys its orders one after the other."""
 
     def __init__(self, protocol: type[WorkerProtocol]) -> None:
-        self.protocol = protocol()
+        self.asks = protocol.asks
         self.has: dict[int, FloatVector] = {}
         self.unused: deque[int] = deque()
         self.drawn = 0
         self.sends: deque[Message] = deque()
         self.last: FloatVector | None = None
-        self._mini_batch: int | None = None
+        self._arrived = -1
+        # The version that it computes at, and the number of the mini-batch.
+        self._computing: tuple[int, int] | None = None
+        self._late = False
 
     def sent(self, version: int, parameters: FloatVector) -> None:
         self.has[version] = self.last = parameters
@@ -49,31 +57,30 @@ class Worker:
 
     def _begin_if_it_asks(self) -> None:
         # A worker that asks computes at each answer as it arrives.
-        if self.protocol.asks and self.protocol.computing is None and self.unused:
-            self._begin(self.protocol.arrived(self.unused.popleft()))
+        if self.asks and self._computing is None and self.unused:
+            self._begin(self.unused.popleft())
 
-    def _begin(self, version: int | None) -> None:
-        if version is not None:
-            self._mini_batch = self.drawn
-            self.drawn += 1
+    def _begin(self, version: int) -> None:
+        self._computing = version, self.drawn
+        self.drawn += 1
 
     def told(self, what: OrderKind, number: int) -> None:
         match what:
             case OrderKind.RESUME:
-                assert not self.sends or not self.protocol.asks
+                assert not self.sends or not self.asks
                 self.drawn = number
             case OrderKind.ARRIVED:
                 assert number in self.has
-                self._begin(self.protocol.arrived(number))
+                self._arrived = number
+            case OrderKind.BEGIN if not self.asks:
+                self._begin(self._arrived)
+            case OrderKind.REPORT:
+                self._late = True
             case OrderKind.FINISHED:
-                version = self.protocol.computing
-                assert version is not None
-                assert self._mini_batch is not None
-                finish = self.protocol.finished()
-                self.sends.append((int(self.has[version][0]), self._mini_batch, finish.late))
-                if self.protocol.asks:
-                    self.protocol.computing = None
-                self._begin(finish.next)
+                assert self._computing is not None
+                version, mini_batch = self._computing
+                self.sends.append((int(self.has[version][0]), mini_batch, self._late))
+                self._computing, self._late = None, False
                 self._begin_if_it_asks()
 
     @classmethod
@@ -110,9 +117,10 @@ class Scene:
         self.unread = 0
         self.steady, self.forgetful = Worker(protocol), Worker(protocol)
 
-    def each(self, what: OrderKind, number: int = 0) -> None:
-        self.steady.told(what, number)
-        self.forgetful.told(what, number)
+    def each(self, orders: Sequence[tuple[OrderKind, int]]) -> None:
+        for order in orders:
+            self.steady.told(*order)
+            self.forgetful.told(*order)
 
     def send(self) -> None:
         if self.kind.asks and (self.busy or self.unread or self.under_way):
@@ -131,19 +139,20 @@ class Scene:
         version = self.under_way.popleft()
         self.outstanding.arrived(0, version)
         if not self.kind.asks:
-            self.each(OrderKind.ARRIVED, version)
+            self.each([(OrderKind.ARRIVED, version)])
         self._begin(self.clocks.arrived(version))
 
     def _begin(self, version: int | None) -> None:
         if version is not None:
             self.outstanding.begun(0, [version])
             self.busy, self.told = True, False
+            if not self.kind.asks:
+                self.each(orders_to_begin([version]))
 
     def tell(self) -> None:
         """Tell the workers ahead that their computation is over, if it is certain to be finished."""
         if self.busy and not self.told and self.kind.certain:
-            self.outstanding.told(0, late=False)
-            self.each(OrderKind.FINISHED)
+            self.each(orders_to_finish(self.outstanding.told(0, late=False), late=False))
             self.told = True
 
     def finish(self) -> None:
@@ -151,8 +160,8 @@ class Scene:
             return
         finish = self.clocks.finished()
         if not self.told:
-            self.outstanding.told(0, late=finish.late)
-            self.each(OrderKind.FINISHED)
+            reports = self.outstanding.told(0, late=finish.late)
+            self.each(orders_to_finish(reports, late=finish.late))
         self.busy = False
         self.unread += 1
         self._begin(finish.next)
@@ -229,10 +238,14 @@ def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
     assert outstanding.orders(1) == [
         (OrderKind.RESUME, 0),
         (OrderKind.ARRIVED, 0),
+        (OrderKind.BEGIN, 0),
+        (OrderKind.REPORT, 0),
+        (OrderKind.FINISHED, 1),
+        (OrderKind.RESUME, 1),
         (OrderKind.ARRIVED, 1),
-        (OrderKind.FINISHED, 0),
+        (OrderKind.BEGIN, 0),
     ]
-    assert outstanding.orders(0) == [(OrderKind.RESUME, 0)]
+    assert outstanding.orders(0) == [(OrderKind.RESUME, 0), (OrderKind.WAIT, 0)]
 
 
 def sent(outstanding: Outstanding, conversation: int, version: int) -> None:
@@ -300,7 +313,7 @@ def test_nothing_is_needed_by_a_lost_worker_and_it_returns_with_nothing() -> Non
     outstanding.returned(0)
     assert not outstanding.is_lost(0)
     assert outstanding.needed(0) == []
-    assert outstanding.orders(0) == [(OrderKind.RESUME, 0)]
+    assert outstanding.orders(0) == [(OrderKind.RESUME, 0), (OrderKind.WAIT, 0)]
 
 
 def test_a_vector_is_kept_once_and_as_it_was_sent() -> None:

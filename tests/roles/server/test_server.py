@@ -42,8 +42,8 @@ from testbed.roles.server.parts import Parts
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import accepting
-from testbed.roles.transport.connection import BrokenConnectionError, Connection
-from testbed.roles.transport.sending import Pieces
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError, Pieces
 from testbed.telemetry.records import UPDATE
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.roles.transport import connection as module
+from testbed.roles.transport import endpoint
 from testbed.roles.transport.connection import Connection
 from testbed.wire.frames import HEADER, Kind, Receiver, header
 
@@ -93,7 +93,7 @@ def test_a_message_that_stalls_below_the_mark_is_read(
     ends: tuple[Connection, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection, theirs = ends
-    monkeypatch.setattr(module, "STALLED", 0.05)
+    monkeypatch.setattr(endpoint, "STALLED", 0.05)
     connection.wake_at(2_000)
     connection.wake_if_stalled()
     theirs.sendall(bytes(10))

@@ -6,7 +6,6 @@ deterministic, so its final parameters can be compared bit by bit.
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +32,7 @@ from testbed.streams import stream
 from testbed.telemetry.board import DeviceLine
 from testbed.telemetry.records import UPDATE
 from testbed.training import computation
+from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.updates import FloatVector, SparseUpdate, Update
@@ -79,7 +79,7 @@ class Ran:
         serving.start()
         assert REPORTS.receive(report) == ServerListening()
         turns = Turns(1)
-        times = Times.of(chosen)
+        times, pushed = Times.of(chosen), PushedParts.of_run(chosen, layout)
         parts = computation.parts(chosen, dataset.train_labels)
 
         def take_turns(n: int) -> TurnTaking:
@@ -88,7 +88,7 @@ class Ran:
         workers = [
             threading.Thread(
                 target=work,
-                args=(chosen, Identity(n), dataset, parts[n], take_turns(n), times, None),
+                args=(chosen, Identity(n), dataset, parts[n], take_turns(n), pushed, times, None),
                 daemon=True,
             )
             for n in range(chosen.workers)
@@ -96,7 +96,7 @@ class Ran:
         evaluated, of_evaluator = Channel.pair()
         evaluator = threading.Thread(
             target=evaluate,
-            args=(chosen, dataset, learners[-1], of_evaluator, DeviceLine.unread()),
+            args=(chosen, dataset, learners[-1], pushed.cut, of_evaluator, DeviceLine.unread()),
             daemon=True,
         )
         for thread in (evaluator, *workers):
@@ -186,110 +186,3 @@ def initial(run: Ran) -> FloatVector:
     start: FloatVector = initialise("mlp", "paper", stream(1, "initial"))
     assert start.shape == run.parameters.shape
     return start
-
-
-def test_an_answer_of_another_encoding_or_length_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from testbed.roles.worker.pulling import ChangedAnswers, FullAnswers
-    from testbed.updates import Layout
-    from testbed.wire import WireError
-    from testbed.wire.frames import Kind, header
-
-    layout = Layout(("w",), (100,))
-    parameters = np.zeros(100, np.float32)
-    for kind, encoding, body in (
-        (FullAnswers, 4, bytes(3)),
-        (FullAnswers, 1, bytes(396)),
-        (ChangedAnswers, 4, bytes(3)),  # no vector yet that it could change
-        (ChangedAnswers, 1, bytes(396)),
-    ):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            ours = socket.create_connection(listener.getsockname())
-            theirs, _ = listener.accept()
-        with ours, theirs:
-            answers = kind(ours, layout)
-            answers.listen()
-            head = header(Kind.PARAMETERS, 7, encoding=encoding, length=len(body))
-            theirs.sendall(head + body)
-            theirs.shutdown(socket.SHUT_WR)
-            assert answers.wait() == 7
-            with pytest.raises(WireError):
-                answers.take(parameters)
-
-
-def test_a_worker_is_woken_by_a_whole_answer_of_any_length() -> None:
-    from testbed.encoding_choice import EncodingChoice
-    from testbed.roles.worker.pulling import ChangedAnswers
-    from testbed.updates import Layout
-    from testbed.wire.encodings import Codec
-    from testbed.wire.frames import Kind, header
-
-    layout = Layout(("w",), (100_000,))
-    codec = Codec(EncodingChoice(), layout.sizes)
-    rng = np.random.default_rng(1)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        theirs, _ = listener.accept()
-    expected = rng.normal(size=100_000).astype(np.float32)
-    got = np.empty_like(expected)
-    with ours, theirs:
-        answers = ChangedAnswers(ours, layout)
-        first = header(Kind.PARAMETERS, 0, encoding=1, length=400_000) + expected.tobytes()
-        for version, count in enumerate([None, 5, 20_000, 0, 1, 3000]):
-            message = first
-            if count is not None:
-                indices = np.sort(rng.choice(100_000, count, replace=False)).astype(np.uint32)
-                values = rng.normal(size=count).astype(np.float32)
-                expected[indices] = values
-                encoding, pieces = codec.encode(SparseUpdate(indices, values))
-                body = b"".join(pieces)
-                message = header(Kind.PARAMETERS, version, encoding=encoding, length=len(body))
-                message += body
-            last = max(len(message) - 1, 0)
-            answers.listen()
-            sending = threading.Thread(target=_send_late, args=(theirs, message, last))
-            sending.start()
-            began = time.monotonic()
-            assert answers.wait() == version
-            assert time.monotonic() - began > 0.04 or len(message) == 32
-            answers.take(got)
-            sending.join()
-            assert got.tobytes() == expected.tobytes()
-
-
-def test_an_answer_that_stalls_is_read_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of it may wait for the receive window, which only reading opens."""
-    from testbed.roles.worker import pulling
-    from testbed.updates import Layout
-    from testbed.wire.frames import Kind, header
-
-    monkeypatch.setattr(pulling, "STALLED", 0.05)
-    layout = Layout(("w",), (10_000,))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        theirs, _ = listener.accept()
-    vector = np.arange(10_000, dtype=np.float32)
-    message = header(Kind.PARAMETERS, 3, encoding=1, length=40_000) + vector.tobytes()
-    got = np.zeros_like(vector)
-    with ours, theirs:
-        answers = pulling.FullAnswers(ours, layout)
-        answers.listen()
-        theirs.sendall(message[:20_000])
-        assert answers.wait() == 3
-        # The rest arrives while the reader sleeps: less than the mark must wake it.
-        late = threading.Timer(0.2, theirs.sendall, [message[20_000:]])
-        late.start()
-        taking = threading.Thread(target=answers.take, args=(got,), daemon=True)
-        taking.start()
-        taking.join(10)
-        assert not taking.is_alive()
-        late.join()
-    assert got.tobytes() == vector.tobytes()
-
-
-def _send_late(connection: socket.socket, message: bytes, last: int) -> None:
-    """Send the first ``last`` bytes of a message at once, and the rest 0.05 s later."""
-    connection.sendall(message[:last])
-    time.sleep(0.05)
-    connection.sendall(message[last:])

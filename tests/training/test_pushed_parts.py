@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.encoding_choice import EncodingChoice
-from testbed.training.sliced_computation import SlicedComputation
+from testbed.training.computation import Computation
+from testbed.training.pushed_parts import PushedParts
 from testbed.training.slices import joined, slices
 from testbed.updates import Allocation, DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 from testbed.wire.encodings import Codec
@@ -60,8 +61,8 @@ def test_the_parts_join_to_the_update(
     count = servers if allocation == "ranges" else 1 + servers % 3
     half, cut = Half(update), slices(LAYOUT, count, allocation)
     choice = EncodingChoice.model_validate({"values": values})
-    computation = SlicedComputation(half, NoBatches(), choice, LAYOUT, cut)  # type: ignore[arg-type]
-    parts = computation.encode_parts(numbers)
+    computation = Computation(half, NoBatches(), PushedParts(choice, cut))  # type: ignore[arg-type]
+    parts = computation.encode(numbers)
     assert half.calls == 1
     decoded = [
         Codec(choice, one.layout.sizes).decode(part.encoding, memoryview(b"".join(part.body)))

@@ -1,0 +1,1 @@
+"""Roles that handle events and return actions, without socket, clock or thread."""

@@ -1,0 +1,192 @@
+"""The worker: it computes at parameters of one or several servers, and sends what it has computed.
+
+==========  ==========================  ==========  ===========================================
+state       event                       next        actions
+==========  ==========================  ==========  ===========================================
+START       Opened, the last one        ASKED       asking: Pull to all
+                                        LISTENING   sent every version: none
+ASKED       Received, the last one      COMPUTING   Compute
+LISTENING   Received, complete          COMPUTING   Compute
+COMPUTING   Received, Push & Wait       COMPUTING   none; it is noted
+COMPUTING   Received, Push & Interrupt  COMPUTING   Compute; the job before is dropped
+COMPUTING   Computed, leg asks          ASKED       Push if the leg pushes, and Pull, to each
+COMPUTING   Computed, leg does not ask  COMPUTING   Push to each; Compute at the same bases
+COMPUTING   Computed, late              COMPUTING   Report to all; Compute at the newest
+COMPUTING   Computed, in time           LISTENING   Push, or Report where it pushed before
+COMPUTING   Lost                        ASKED       none; the server is greeted and asked again
+any         Stopped, the last one       OVER        Over
+any         Opened again                the same    asking: Pull; what is older is not sent there
+==========  ==========================  ==========  ===========================================
+
+``Gathering`` says at which versions of several servers to compute, the protocol of paper 004 (§2) what
+newer parameters do to a computation, and the legs of the half what is sent after it.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+
+from testbed.algorithms.worker_half import ONE_GRADIENT, Leg
+from testbed.engine.events import (
+    Action,
+    Coming,
+    Compute,
+    Computed,
+    Event,
+    Job,
+    Lost,
+    Opened,
+    Over,
+    Pull,
+    Push,
+    Received,
+    Report,
+    Send,
+    Stopped,
+)
+from testbed.training.gathering import Gathering
+from testbed.training.worker_protocols import WorkerProtocol
+
+
+class State(Enum):
+    """The state of a worker."""
+
+    START = auto()
+    ASKED = auto()
+    LISTENING = auto()
+    COMPUTING = auto()
+    OVER = auto()
+
+
+class Worker:
+    """One incarnation of a worker.
+
+    Attributes:
+        state: where it is in the table above.
+        certain: True if a job is always finished, and what it computes sent.
+        job: the computation under way, or the last one; None before the first.
+    """
+
+    def __init__(
+        self,
+        protocol: type[WorkerProtocol],
+        servers: int,
+        legs: Sequence[Leg] = ONE_GRADIENT,
+    ) -> None:
+        """Begin without connections.
+
+        Args:
+            servers: the number of conversations, which are numbered from 0.
+            legs: those of the worker's half.
+        """
+        self.state = State.START
+        self.job: Job | None = None
+        self._legs = tuple(legs)
+        self._asks, self.certain = protocol.asks, protocol.certain
+        self._protocol = protocol(legs)
+        self._gathering = Gathering(self._protocol, servers)
+        # By conversation: its session, and that in which the parameters of the job came.
+        self._sessions = [-1] * servers
+        self._based_on = [-1] * servers
+        self._stopped = [False] * servers
+        # By conversation: the version for which the worker pushed, if that was the last that came.
+        self._pushed: list[int | None] = [None] * servers
+        # Parameters that have arrived of servers that were restored while a worker computes that asks.
+        self._early: list[Received] = []
+
+    def handle(self, event: Event) -> Iterator[Action]:
+        """Yield the actions that follow an event; carry out each before the next is taken."""
+        match event:
+            case Opened():
+                yield from self._opened(event.conversation, event.session)
+            case Coming():
+                self._gathering.sent(event.conversation)
+            case Received():
+                yield from self._received(event)
+            case Computed():
+                if event.job == self.job and self.state is State.COMPUTING:
+                    yield from (self._sent_and_asked if self._asks else self._sent)(event.job)
+            case Stopped():
+                self._stopped[event.conversation] = True
+                if all(self._stopped):
+                    self.state = State.OVER
+                    yield Over()
+                else:
+                    yield from self._begin(self._gathering.stopped(event.conversation))
+            case Lost():
+                self._protocol.computing = None
+                self.state = State.ASKED if self._asks else State.LISTENING
+                yield from self._take_early()
+
+    def _opened(self, conversation: int, session: int) -> Iterator[Action]:
+        again = self._sessions[conversation] >= 0
+        self._sessions[conversation] = session
+        if again:
+            self._gathering.restored(conversation)
+            self._pushed[conversation] = None
+            self._early = [one for one in self._early if one.conversation != conversation]
+            if self._asks and self.state is not State.START:
+                yield Send(conversation, Pull())
+        if self.state is State.START and min(self._sessions) >= 0:
+            self.state = State.ASKED if self._asks else State.LISTENING
+            if self._asks:
+                yield from (Send(one, Pull()) for one in range(len(self._sessions)))
+
+    def _received(self, received: Received) -> Iterator[Action]:
+        if self._asks and self.state is State.COMPUTING:
+            self._early.append(received)
+            return
+        if self._pushed[received.conversation] == received.version:
+            # The server had suspected this worker, and starts anew.
+            self._pushed[received.conversation] = None
+        versions = self._gathering.arrived(received.conversation, received.version)
+        yield from self._begin(versions)
+
+    def _begin(self, versions: Sequence[int] | None) -> Iterator[Action]:
+        """Begin to compute at versions, by conversation; None: not now."""
+        if versions is None:
+            return
+        number = 1 if self.job is None else self.job.number + 1
+        self.job = Job(number, tuple(versions), self._legs.index(self._protocol.leg))
+        self._based_on = list(self._sessions)
+        self.state = State.COMPUTING
+        yield Compute(self.job)
+
+    def _sent_and_asked(self, job: Job) -> Iterator[Action]:
+        leg = self._protocol.leg
+        self._gathering.finished()
+        for one, session in enumerate(self._sessions):
+            # A server that was greeted again was asked then, and takes nothing of before.
+            if session == self._based_on[one]:
+                if leg.pushes:
+                    yield Send(one, Push(job))
+                if leg.asks:
+                    yield Send(one, Pull())
+        if not leg.asks:
+            yield from self._go_on(job)
+            return
+        self.state = State.ASKED
+        yield from self._take_early()
+
+    def _take_early(self) -> Iterator[Action]:
+        """Take in what has come from restored servers in the meantime."""
+        early, self._early = self._early, []
+        for received in early:
+            yield from self._received(received)
+
+    def _go_on(self, job: Job) -> Iterator[Action]:
+        """Go on with the next leg at the worker's own copy."""
+        self.job = Job(job.number + 1, job.bases, self._legs.index(self._protocol.leg))
+        yield Compute(self.job)
+
+    def _sent(self, job: Job) -> Iterator[Action]:
+        late, following = self._gathering.finished()
+        for one, base in enumerate(job.bases):
+            if self._sessions[one] != self._based_on[one]:
+                continue
+            if late or self._pushed[one] == base:
+                yield Send(one, Report(base))
+            else:
+                self._pushed[one] = base
+                yield Send(one, Push(job))
+        self.state = State.LISTENING
+        yield from self._begin(following)

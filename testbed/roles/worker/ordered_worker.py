@@ -1,0 +1,233 @@
+"""A worker under the virtual clock: its hands, which obey the orders of the clock.
+
+What a worker does, the clock decides, where its protocol and its connections' states are. A worker that
+asks computes as soon as it has been answered, and sends when the order comes; one that is sent every
+version is told when to begin, and at which versions. Both read what arrives at any time, so that no
+server ever waits for them.
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+from testbed.engine.events import Job, Pull, Push, Received, Report
+from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.sockets.links import Links
+from testbed.roles.standstill import Standstill
+from testbed.roles.worker.hands import Hands
+
+ORDER = "the clock's next order"
+"""The claim of a worker that may not send or compute yet: what it waits for."""
+_BROKEN = "the order of events is broken, please report it with the experiment file"
+
+
+class OrderedWorker(ABC):
+    """One incarnation of a worker, by the clock's orders."""
+
+    def __init__(self, links: Links, hands: Hands, orders: OrderChannel) -> None:
+        """Begin with greeted servers."""
+        self._links, self._hands, self._orders = links, hands, orders
+        self._standstill = Standstill(lambda: links.are_idle, orders)
+        links.idle = self._standstill.claim
+        self._every = range(len(links.links))
+        # By server: the version that came last, and the one that is computed at.
+        self._came = [-1] * len(self._every)
+        self._bases = list(self._came)
+        # The servers that get only a report, and those that had read the message before they were
+        # restored.
+        self._reports: set[int] = set()
+        self._read: set[int] = set()
+
+    @abstractmethod
+    def run(self) -> None:
+        """Work until all servers have said STOP.
+
+        Raises:
+            ConnectionError: a server is gone without a STOP, or the clock is.
+            WireError: a server has sent what it must not.
+        """
+
+    def _receive(self) -> list[Received]:
+        """Wait until something comes, or an order; return the parameters that have come."""
+        also = self._orders.fileno() if self._standstill.waits_for == ORDER else None
+        events = self._links.wait(math.inf, also)
+        received = [event for event in events if isinstance(event, Received)]
+        for one in received:
+            self._came[one.conversation] = one.version
+        return received
+
+    def _send(self, *, pushes: bool, asks: bool) -> None:
+        """Send each server its part of what was computed, or a report of it, and ask it."""
+        push = Push(Job(0, tuple(self._bases)))
+        for one in self._every:
+            if one in self._read:
+                continue
+            messages: list[Pull | Push | Report] = []
+            if one in self._reports:
+                messages.append(Report(self._bases[one]))
+            elif pushes:
+                messages.append(push)
+            if asks:
+                messages.append(Pull())
+            pieces = [piece for m in messages for piece in self._hands.message(one, m)]
+            self._links.send(one, pieces, asks=asks)
+        self._reports.clear()
+        self._read.clear()
+
+    def _finish(self) -> None:
+        """Receive until all servers have said STOP, and close the connections.
+
+        A connection that is closed with STOP unread would be reset, and its last bytes be lost.
+        """
+        while not self._links.all_stopped:
+            self._receive()
+        self._links.finish()
+
+
+class AskingWorker(OrderedWorker):
+    """A worker that asks, by the clock's orders."""
+
+    def run(self) -> None:
+        fresh: set[int] = set()
+        goes_on, stopped = False, False
+        if self._links.goes_on:
+            stopped = self._begin_again(fresh)
+        else:
+            self._send(pushes=False, asks=True)
+        while not stopped:
+            if not goes_on and not self._are_answered(fresh):
+                break
+            fresh.clear()
+            goes_on = not self._hands.computation.leg.asks
+            stopped = not self._compute_and_send()
+        self._finish()
+
+    def _are_answered(self, fresh: set[int]) -> bool:
+        """Wait until every server that goes on has answered; return False if none goes on.
+
+        Args:
+            fresh: the servers that have answered, to which others are added.
+        """
+        self._standstill.waits_for = "parameters"
+        while not all(one in fresh or self._links.links[one].stopped for one in self._every):
+            fresh |= {one.conversation for one in self._receive()}
+        self._bases = list(self._came)
+        return not self._links.all_stopped
+
+    def _compute_and_send(self) -> bool:
+        """Compute a leg, and push or ask when the order comes; return False if the order is to stop."""
+        hands, leg = self._hands, self._hands.computation.leg
+        with hands.computed(self._bases, self._links):
+            if leg.pushes:
+                hands.encode()
+            what = self._order()
+            if what is OrderKind.FINISHED:
+                # Sent from where it was computed.
+                self._send(pushes=leg.pushes, asks=leg.asks)
+                return True
+            if leg.pushes:
+                hands.keep()
+        self._standstill.waits_for = ORDER
+        while what is None:
+            self._receive()
+            what = self._order()
+        if what is not OrderKind.FINISHED:
+            return False
+        self._send(pushes=leg.pushes, asks=leg.asks)
+        return True
+
+    def _order(self) -> OrderKind | None:
+        """Return the next order that says whether to send; None if there is none yet."""
+        while (order := self._orders.take(wait=False)) is not None:
+            if order.what is not OrderKind.READ:
+                return order.what
+            self._read.add(order.number)
+        return None
+
+    def _begin_again(self, fresh: set[int]) -> bool:
+        """Go on from where the worker was at a checkpoint; return True if the order is to stop.
+
+        Args:
+            fresh: becomes the servers that have answered since it computed last.
+        """
+        bases, what = [], OrderKind.RESUME
+        # It may have been answered since, and still have to compute at what was there before.
+        self._hands.parameters.only_newest = False
+        while what not in (OrderKind.BEGIN, OrderKind.WAIT):
+            order = self._orders.take()
+            assert order is not None
+            what = order.what
+            if what is OrderKind.RESUME:
+                self._hands.computation.draw_past(order.number)
+            elif what is OrderKind.ARRIVED:
+                bases.append(order.number // len(self._every))
+        # What a server sends first is what the worker had computed at, if it ever had.
+        known: set[int] = set()
+        while len(known) < len(bases):
+            for one in self._receive():
+                (fresh if one.conversation in known else known).add(one.conversation)
+        stopped = False
+        if what is OrderKind.BEGIN:
+            self._bases = bases
+            stopped = not self._compute_and_send()
+        self._hands.parameters.only_newest = True
+        return stopped
+
+
+class ListeningWorker(OrderedWorker):
+    """A worker that is sent every version, by the clock's orders."""
+
+    def __init__(self, links: Links, hands: Hands, orders: OrderChannel) -> None:
+        """Begin with greeted servers."""
+        super().__init__(links, hands, orders)
+        # By server: the version that has arrived last, by the clock.
+        self._arrived = list(self._came)
+
+    def run(self) -> None:
+        has_computed = False
+        while True:
+            self._standstill.waits_for = ORDER
+            order = self._orders.take(wait=False)
+            if order is None:
+                self._receive()
+                continue
+            match order.what:
+                case OrderKind.ARRIVED:
+                    version, server = divmod(order.number, len(self._every))
+                    self._arrived[server] = version
+                    self._hands.parameters.forget_before(server, version)
+                case OrderKind.BEGIN:
+                    self._compute()
+                    has_computed = True
+                case OrderKind.REPORT:
+                    self._reports.add(order.number)
+                case OrderKind.READ:
+                    self._read.add(order.number)
+                case OrderKind.FINISHED if not has_computed:
+                    raise self._standstill.broken(
+                        f"the clock says that a computation is over, and none is under way: {_BROKEN}"
+                    )
+                case OrderKind.FINISHED:
+                    self._send(pushes=True, asks=False)
+                    has_computed = False
+                case OrderKind.RESUME:
+                    self._hands.computation.draw_past(order.number)
+                case OrderKind.WAIT:
+                    continue
+                case _:
+                    break
+        self._finish()
+
+    def _compute(self) -> None:
+        self._bases = list(self._arrived)
+        for server, version in enumerate(self._bases):
+            while not self._hands.parameters.has(server, version):
+                if self._came[server] >= version:
+                    raise self._standstill.broken(
+                        f"the clock says that version {version} has arrived, and the server has sent "
+                        f"version {self._came[server]}, after which it cannot come any more: {_BROKEN}"
+                    )
+                self._standstill.waits_for = f"version {version}"
+                self._receive()
+        # Whether it is pushed is not known yet: it may be too late, or be interrupted.
+        with self._hands.computed(self._bases, self._links):
+            self._hands.keep()

@@ -1,0 +1,80 @@
+"""A worker under the wall clock: a computation lasts as was drawn, or as the host takes if longer."""
+
+import math
+import time
+
+from testbed.engine.events import Computed, Event, Job, Lost, Push, Send
+from testbed.engine.worker import Worker
+from testbed.roles.pace import Draws
+from testbed.roles.sockets.links import Links
+from testbed.roles.sockets.loop import Loop
+from testbed.roles.transport.endpoint import Pieces
+from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
+from testbed.roles.worker.hands import Hands
+
+
+class WallWorker(Loop):
+    """One incarnation of a worker, by the wall clock."""
+
+    def __init__(
+        self, worker: Worker, links: Links, hands: Hands, times: Draws, faults: FaultsAfterPushes
+    ) -> None:
+        """Begin with nothing computed.
+
+        Args:
+            times: how long it computes and then waits.
+            faults: those that strike it after its pushes.
+        """
+        super().__init__(worker, links)
+        self._worker, self._hands = worker, hands
+        self._times, self._faults = times, faults
+        self._training: float | None = None
+        self._computed: Computed | None = None
+        self._until = math.inf
+        self._pushed = 0
+
+    def _compute(self, job: Job) -> None:
+        self._faults.answered(min(job.bases))
+        hands, leg = self._hands, self._hands.computation.leg
+        began = time.monotonic()
+        if self._training is None:
+            self._training = began
+        computing, waiting = self._times.draw(began - self._training, leg.gradients)
+        self._computed = Computed(job)
+        try:
+            with hands.computed(job.bases, self._links):
+                if self._worker.certain and leg.pushes:
+                    hands.encode()
+                self._until = max(began + computing, time.monotonic()) + waiting
+                if self._worker.certain and self._until <= time.monotonic():
+                    # Sent from where it was computed.
+                    self._tell_that_it_is_over()
+                elif leg.pushes:
+                    hands.keep()
+        except ConnectionError:
+            self._computed = None
+            self._tell(Lost(job))
+
+    def _tell_that_it_is_over(self) -> None:
+        computed, self._computed = self._computed, None
+        assert computed is not None
+        self._tell(computed)
+
+    def _tell(self, event: Event) -> None:
+        super()._tell(event)
+        if self._pushed:
+            self._pushed = 0
+            self._faults.pushed()
+
+    def _message(self, send: Send) -> Pieces:
+        self._pushed += isinstance(send.message, Push)
+        return self._hands.message(send.conversation, send.message)
+
+    def _patience(self) -> float:
+        return math.inf if self._computed is None else max(0.0, self._until - time.monotonic())
+
+    def _due(self) -> Event | None:
+        if self._computed is None or time.monotonic() < self._until:
+            return None
+        computed, self._computed = self._computed, None
+        return computed

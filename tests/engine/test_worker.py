@@ -1,0 +1,129 @@
+"""The worker's table: events in, actions out."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from testbed.algorithms.worker_half import Leg
+from testbed.engine.events import (
+    Action,
+    Compute,
+    Computed,
+    Event,
+    Job,
+    Lost,
+    Opened,
+    Over,
+    Pull,
+    Push,
+    Received,
+    Report,
+    Send,
+    Stopped,
+)
+from testbed.engine.worker import State, Worker
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
+
+LEGS = (Leg(2, pushes=True, asks=False), Leg(1, pushes=False, asks=True))
+
+
+def after(worker: Worker, *events: Event) -> list[Action]:
+    """Return the actions that follow events, one after the other."""
+    return [action for event in events for action in worker.handle(event)]
+
+
+def to(conversations: Iterable[int], *messages: Pull | Push | Report) -> list[Action]:
+    return [Send(one, message) for one in conversations for message in messages]
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_worker_that_asks(servers: int) -> None:
+    worker, all_of = Worker(WORKER_PROTOCOLS["pull"], servers), range(servers)
+    assert after(worker, *map(Opened, all_of)) == to(all_of, Pull())
+    for version in (0, 4):
+        *first, last = (Received(one, version) for one in all_of)
+        assert after(worker, *first) == []
+        (begun,) = after(worker, last)
+        assert isinstance(begun, Compute)
+        assert begun.job.bases == (version,) * servers
+        assert after(worker, Computed(begun.job)) == to(all_of, Push(begun.job), Pull())
+        assert worker.state is State.ASKED
+    *others, end = map(Stopped, all_of)
+    assert after(worker, *others) == []
+    assert after(worker, end) == [Over()]
+
+
+def test_a_server_that_stops_is_sent_to_and_not_waited_for() -> None:
+    worker = Worker(WORKER_PROTOCOLS["pull"], 2)
+    after(worker, Opened(0), Opened(1), Received(0, 0))
+    (begun,) = after(worker, Received(1, 0))
+    assert isinstance(begun, Compute)
+    after(worker, Computed(begun.job), Stopped(1))
+    assert after(worker, Received(0, 1)) == [Compute(Job(2, (1, 0)))]
+
+
+def test_a_worker_whose_parameters_are_lost_asks_again_and_its_leg_begins_anew() -> None:
+    worker = Worker(WORKER_PROTOCOLS["pull"], 1, LEGS)
+    first = Job(1, (5,))
+    assert after(worker, Opened(0), Received(0, 5), Lost(first)) == [
+        Send(0, Pull()),
+        Compute(first),
+    ]
+    assert after(worker, Opened(0, 1), Received(0, 3)) == [Send(0, Pull()), Compute(Job(2, (3,)))]
+    assert after(worker, Computed(first)) == []
+
+
+def test_a_leg_that_does_not_ask_goes_on_at_the_same_bases() -> None:
+    worker = Worker(WORKER_PROTOCOLS["pull"], 1, LEGS)
+    first, second = Job(1, (0,)), Job(2, (0,), 1)
+    assert after(worker, Opened(0), Received(0, 0)) == [Send(0, Pull()), Compute(first)]
+    assert after(worker, Computed(first)) == [Send(0, Push(first)), Compute(second)]
+    assert after(worker, Computed(second)) == [Send(0, Pull())]
+    assert after(worker, Received(0, 9)) == [Compute(Job(3, (9,)))]
+
+
+def test_push_and_wait_computes_at_the_newest_and_only_reports_what_is_late() -> None:
+    worker = Worker(WORKER_PROTOCOLS["push-and-wait"], 1)
+    first, second = Job(1, (0,)), Job(2, (2,))
+    assert after(worker, Opened(0), Received(0, 0)) == [Compute(first)]
+    assert after(worker, Received(0, 1), Received(0, 2)) == []
+    assert after(worker, Computed(first)) == [Send(0, Report(0)), Compute(second)]
+    assert after(worker, Computed(second)) == [Send(0, Push(second))]
+    assert worker.state is State.LISTENING
+
+
+def test_push_and_interrupt_drops_what_it_computes() -> None:
+    worker = Worker(WORKER_PROTOCOLS["push-and-interrupt"], 1)
+    first, second = Job(1, (0,)), Job(2, (1,))
+    assert after(worker, Opened(0), Received(0, 0)) == [Compute(first)]
+    assert after(worker, Received(0, 1)) == [Compute(second)]
+    assert after(worker, Computed(first)) == []
+    assert after(worker, Computed(second)) == [Send(0, Push(second))]
+
+
+@pytest.mark.parametrize("when", ["before", "while computing"])
+def test_a_server_that_is_back_is_asked_and_gets_nothing_of_before(when: str) -> None:
+    worker = Worker(WORKER_PROTOCOLS["pull"], 2)
+    after(worker, Opened(0), Opened(1), Received(0, 5))
+    if when == "before":
+        assert after(worker, Opened(0, 1)) == [Send(0, Pull())]
+        assert after(worker, Received(1, 5)) == []
+        assert after(worker, Received(0, 3)) == [Compute(Job(1, (3, 5)))]
+        return
+    (begun,) = after(worker, Received(1, 5))
+    assert isinstance(begun, Compute)
+    assert after(worker, Opened(0, 1), Received(0, 3)) == [Send(0, Pull())]
+    assert after(worker, Computed(begun.job)) == to([1], Push(begun.job), Pull())
+    assert after(worker, Received(1, 6)) == [Compute(Job(2, (3, 6)))]
+
+
+def test_a_server_whose_version_was_pushed_for_gets_a_report() -> None:
+    worker = Worker(WORKER_PROTOCOLS["push-and-wait"], 2)
+    after(worker, Opened(0), Opened(1), Received(0, 0), Received(1, 0))
+    assert worker.job is not None
+    after(worker, Computed(worker.job), Received(0, 1))
+    assert worker.state is State.LISTENING
+    # Server 1 sends version 0 again, as it had suspected the worker, which then pushes for it again.
+    (begun,) = after(worker, Received(1, 0))
+    assert isinstance(begun, Compute)
+    assert after(worker, Computed(begun.job))[1] == Send(1, Push(begun.job))
