@@ -20,6 +20,7 @@ from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.dana import Dana, DanaGa, DanaSa
 from testbed.algorithms.dc_asgd import DcAsgd
 from testbed.algorithms.downpour import Downpour
+from testbed.algorithms.fedavg import FedAvg
 from testbed.algorithms.gap_aware import Ga
 from testbed.algorithms.hierarchical import Hierarchical
 from testbed.algorithms.interface import Algorithm, Options
@@ -48,6 +49,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "dc-asgd": DcAsgd,
     "downpour": Downpour,
     "sync-sgd": SynchronousSgd,
+    "fedavg": FedAvg,
     "dbw": DynamicBackupWorkers,
     "adasync": AdaSync,
     "hierarchical": Hierarchical,

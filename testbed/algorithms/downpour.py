@@ -83,8 +83,12 @@ class Downpour(ServedAlgorithm):
     def gradients_per_update(cls, options: DownpourOptions, conditions: Conditions) -> int | None:
         return options.push_every
 
+    @classmethod
+    def trains_locally(cls, options: DownpourOptions) -> bool:
+        return options.push_every > 1 or options.fetch_every > 1
+
     @staticmethod
-    def legs(options: DownpourOptions) -> Sequence[Leg]:
+    def legs(options: DownpourOptions, conditions: Conditions) -> Sequence[Leg]:
         push_every, fetch_every = options.push_every, options.fetch_every
         stop = math.lcm(push_every, fetch_every) + 1
         ends = sorted({*range(0, stop, push_every), *range(0, stop, fetch_every)})

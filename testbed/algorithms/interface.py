@@ -96,6 +96,9 @@ class Conditions:
             they depend on the host.
         schedule: α at each version; None: it is constant.
         profiled: True if devices measure for themselves how fast they compute and send (wall clock).
+        seed: the run's, for ``testbed.streams.stream``.
+        images: training images of each worker or peer that computes; empty before they are shared out.
+        device: the number of the worker or peer whose half this is; None for the server's.
     """
 
     learning_rate: float
@@ -106,6 +109,15 @@ class Conditions:
     gradient_time: float | None = None
     schedule: LearningRate | None = None
     profiled: bool = False
+    seed: int = 1
+    images: Sequence[int] = ()
+    device: int | None = None
+
+    @property
+    def own_images(self) -> int | None:
+        """The number of training images of this worker or peer; None if it has none, or is none."""
+        has = self.device is not None and self.device < len(self.images)
+        return self.images[self.device] if has and self.device is not None else None
 
     @property
     def rate(self) -> LearningRate:
@@ -195,13 +207,21 @@ class Algorithm(ABC):
         return "pull"
 
     @staticmethod
-    def legs(options: Any) -> Sequence[Leg]:
+    def legs(options: Any, conditions: Conditions) -> Sequence[Leg]:
         """Return what a worker does from one message to the next, over and over again.
 
         The first leg begins with parameters that have just arrived. Legs that do not push, or do not
-        ask, need the protocol ``pull``.
+        ask, need the protocol ``pull``. Workers' legs may differ in their gradients only.
+
+        Args:
+            conditions: the worker's.
         """
         return ONE_GRADIENT
+
+    @classmethod
+    def trains_locally(cls, options: Any) -> bool:
+        """Return True if workers train on copies of the parameters: their legs are not one gradient."""
+        return False
 
     @classmethod
     def synchronous(cls, options: Any) -> bool:

@@ -13,14 +13,14 @@ from testbed.training.worker_protocols import WorkerProtocol
 def devices(
     settings: Settings,
     workers: Sequence[int],
-    protocol: Callable[[], WorkerProtocol],
+    protocol: Callable[[int], WorkerProtocol],
     busy: Callable[[int, float, int], tuple[float, float]],
 ) -> Devices:
     """Return the devices of a run.
 
     Args:
         workers: the numbers of those that take part.
-        protocol: makes one worker's protocol.
+        protocol: makes a worker's protocol, given its number.
         busy: returns the seconds that a worker computes, and those that it then waits, from a moment
             on, for a number of gradients.
     """

@@ -86,7 +86,7 @@ class StarClock(EventClock):
         self._protocol = devices.protocol
         servers = self.conversations.servers
         self.workers = {
-            worker: TimedWorker.joining(devices.protocol(), servers, *devices.lines(worker))
+            worker: TimedWorker.joining(devices.protocol(worker), servers, *devices.lines(worker))
             for worker in devices.workers
         }
         self._stopped = [False] * len(services)
@@ -368,7 +368,7 @@ class StarClock(EventClock):
         Args:
             begun: a number above that of its earlier computations.
         """
-        state = TimedWorker.joining(self._protocol(), self.conversations.servers, up, down)
+        state = TimedWorker.joining(self._protocol(worker), self.conversations.servers, up, down)
         state.begun = begun
         self.workers[worker] = state
         for number in self.conversations.of_worker(worker):

@@ -74,7 +74,7 @@ class Devices:
 
     Attributes:
         workers: their numbers; each has joined all services, and asked if that is the protocol.
-        protocol: makes a worker's state.
+        protocol: makes a worker's state, given its number.
         busy: returns the seconds that a worker computes, and those that it then waits, from a moment
             on, for a number of gradients; called once for each computation, in order.
         lines: makes a worker's uplink and downlink.
@@ -83,7 +83,7 @@ class Devices:
     """
 
     workers: Sequence[int]
-    protocol: Callable[[], WorkerProtocol]
+    protocol: Callable[[int], WorkerProtocol]
     busy: Callable[[int, float, int], tuple[float, float]]
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None

@@ -3,7 +3,6 @@
 from itertools import chain
 
 from testbed.algorithms import algorithm_named
-from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.deployment import Deployment
@@ -56,7 +55,7 @@ def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
     kept += [
         f"training on their own copies of the parameters ({one.name})"
         for one in contents.algorithms
-        if tuple(algorithm_named(one.name).legs(one)) != ONE_GRADIENT
+        if algorithm_named(one.name).trains_locally(one)
     ]
     if not kept:
         return []

@@ -404,6 +404,7 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
         settings.data.chosen, settings.data.scaling, settings.data.train_images, settings.seed
     )
     parts = computation.parts(settings, contents.train[1])
+    settings = computation.with_images(settings, parts)
     learner = computation.learner(settings, contents.inputs)
     learner.parameters[:] = computation.initial(settings, contents.inputs)
     shared = tuple(learner.twin() for _ in range(turns))

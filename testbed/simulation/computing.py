@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
 from testbed.learning.data.datasets import Dataset
@@ -83,7 +82,7 @@ class Computing(Stateful):
         self._pull = (HEADER.size,) * protocol.asks
         self._several = len(cut) > 1
         # Local steps change the parameters that they are computed at.
-        self._local = local = computation.legs(settings) != ONE_GRADIENT
+        self._local = local = computation.trains_locally(settings)
         worthwhile = settings.training.updates >= ENOUGH_UPDATES * len(computations)
         batched = settings.data.batched
         self.at_once = (

@@ -136,6 +136,8 @@ class SimulatedRun:
         self._dataset = datasets.load(
             settings.data.chosen, settings.data.scaling, settings.data.train_images, settings.seed
         )
+        parts = computation.parts(settings, self._dataset.train_labels)
+        self._settings = settings = computation.with_images(settings, parts)
         self._images = self._dataset.test_images[: settings.data.evaluation_images]
         self._labels = self._dataset.test_labels[: settings.data.evaluation_images]
         self._learner = computation.learner(settings, self._dataset.inputs)

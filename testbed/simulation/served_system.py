@@ -37,7 +37,7 @@ from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, protocols
 from testbed.updates import FloatVector
 from testbed.wire.encodings import Codec
 
@@ -85,11 +85,11 @@ class ServedSystem(System):
         choice = EncodingChoice.model_validate(settings.training.encoding)
         codec, goal = Codec(choice, layout.sizes), objective(settings)
         parts = PushedParts(choice, self._cut)
-        batches, legs = list(batches_of_all(settings, dataset)), computation.legs(settings)
+        batches, legs = list(batches_of_all(settings, dataset)), partial(computation.legs, settings)
 
         def compute_on(number: int, own: Batches) -> Computation:
             half = computation.worker_half(settings, layout, number)
-            return Computation(half, own, parts, goal, legs)
+            return Computation(half, own, parts, goal, legs(number))
 
         def new_incarnation(worker: int, incarnation: int) -> Computation:
             """Make the computation of a worker that was killed: it has lost all but its images."""
@@ -122,7 +122,7 @@ class ServedSystem(System):
         self.clock = star_clock(
             [*self._services, *self._aggregators],
             self._devices,
-            devices(settings, range(settings.evaluator), partial(protocol, legs), self._busy),
+            devices(settings, range(settings.evaluator), protocols(protocol, legs), self._busy),
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
         if self._aggregators:

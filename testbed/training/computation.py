@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,11 @@ def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.
     """
     devices, batch_size = computing(settings), settings.training.batch_size
     return partitions.parts(settings.data.partition, labels, devices, settings.seed, batch_size)
+
+
+def with_images(settings: Settings, parts: Sequence[npt.NDArray[np.int64]]) -> Settings:
+    """Return a run's settings with the number of each device's training images."""
+    return replace(settings, images=[len(one) for one in parts])
 
 
 def may_draw(settings: Settings, inputs: Inputs) -> bool:
@@ -166,10 +171,16 @@ def protocol(settings: Settings) -> Protocol:
     return algorithm.protocol(options)
 
 
-def legs(settings: Settings) -> Sequence[Leg]:
-    """Return what each of the run's workers does from one message to the next."""
+def legs(settings: Settings, number: int) -> Sequence[Leg]:
+    """Return what a worker, or an aggregator by its number as one, does from message to message."""
     algorithm, options = _algorithm(settings)
-    return algorithm.legs(options)
+    return algorithm.legs(options, conditions(settings, number))
+
+
+def trains_locally(settings: Settings) -> bool:
+    """Return True if the run's workers train on copies of the parameters."""
+    algorithm, options = _algorithm(settings)
+    return algorithm.trains_locally(options)
 
 
 def peer_half(

@@ -20,6 +20,9 @@ def conditions(settings: Settings, number: int | None = None) -> Conditions:
         settings.timing.gradient_time,
         rate(settings),
         settings.timing.clock == "wall",
+        settings.seed,
+        settings.images,
+        number,
     )
 
 

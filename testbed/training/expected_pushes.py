@@ -20,7 +20,7 @@ class ExpectedPushes(Stateful):
         """Begin without workers.
 
         Args:
-            legs: those of the workers' half.
+            legs: those of a worker; the others' differ in their gradients only.
             asks: True if workers ask for parameters; otherwise they are sent every version.
         """
         self._several = _most_before_asking(legs) if asks else 1

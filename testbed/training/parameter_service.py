@@ -150,7 +150,7 @@ class ParameterService(Stateful):
         self._deals = settings.data.partition["kind"] == "stream"
         self._dealt = 0
         self._states = WorkerStates()
-        self._expected = ExpectedPushes(computation.legs(settings), asks=not self._broadcasts)
+        self._expected = ExpectedPushes(computation.legs(settings, 0), asks=not self._broadcasts)
         # By worker: the version that it was sent last, and the bytes it has sent since its last row.
         self._sent: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}

@@ -292,6 +292,8 @@ class Settings:
         classes: the device classes; none if all devices are alike.
         class_of: every worker's class by its number; empty without classes.
         plugins: the module and the text of each source file of plug-ins.
+        images: training images of each device that computes; empty before they are shared out. Each
+            process shares them out itself, so they are in no message.
     """
 
     seed: int
@@ -305,6 +307,7 @@ class Settings:
     classes: Sequence[DeviceClass]
     class_of: Sequence[int]
     plugins: Sequence[tuple[str, str]] = ()
+    images: Sequence[int] = field(default_factory=list)
 
     @property
     def aggregators(self) -> int:

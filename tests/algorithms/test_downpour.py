@@ -17,7 +17,9 @@ CONDITIONS = Conditions(learning_rate=ETA, workers=1, batch_size=1, updates=100)
 
 @pytest.mark.parametrize(("push_every", "fetch_every"), [(1, 3), (2, 3), (4, 6), (6, 2)])
 def test_legs_are_the_multiples_of_both_periods(push_every: int, fetch_every: int) -> None:
-    legs = Downpour.legs(DownpourOptions(push_every=push_every, fetch_every=fetch_every))
+    legs = Downpour.legs(
+        DownpourOptions(push_every=push_every, fetch_every=fetch_every), CONDITIONS
+    )
     ends = list(itertools.accumulate(leg.gradients for leg in legs))
     assert ends[-1] == np.lcm(push_every, fetch_every)
     assert [end for end, leg in zip(ends, legs, strict=True) if leg.pushes] == list(
@@ -29,7 +31,7 @@ def test_legs_are_the_multiples_of_both_periods(push_every: int, fetch_every: in
 
 
 def test_by_default_every_gradient_is_pushed_and_followed_by_a_question() -> None:
-    assert Downpour.legs(DownpourOptions()) == (Leg(),)
+    assert Downpour.legs(DownpourOptions(), CONDITIONS) == (Leg(),)
 
 
 def test_every_gradient_is_pushed_once_and_moves_the_own_copy() -> None:

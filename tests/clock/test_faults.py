@@ -81,7 +81,7 @@ class Played:
             self,
             Devices(
                 range(workers),
-                WORKER_PROTOCOLS[protocol],
+                lambda _: WORKER_PROTOCOLS[protocol](),
                 lambda worker, now, gradients: (seconds * float(self.draw.exponential()), 0.0),
                 lambda worker: (Line(rate, delay), Line(rate, delay)),
             ),

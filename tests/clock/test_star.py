@@ -127,7 +127,7 @@ class Played:
         up, down = case.uplink, case.downlink
         devices = Devices(
             range(case.workers),
-            protocol=WORKER_PROTOCOLS[case.protocol],
+            protocol=lambda _: WORKER_PROTOCOLS[case.protocol](),
             busy=self.busy,
             lines=lambda _: (Line(up, case.delay / 8), Line(down)),
         )

@@ -48,7 +48,7 @@ from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, protocols
 from testbed.updates import Layout
 
 
@@ -90,7 +90,6 @@ class ClockOfServers:
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
         self._busy = times.busy()
-        self._legs = computation.legs(settings)
         self._outstanding = Outstanding(self._numbers, settings.evaluator, asks=self._protocol.asks)
         self._active_faults = ActiveFaults()
         self._incarnations = [0] * settings.workers
@@ -143,7 +142,8 @@ class ClockOfServers:
 
     def _make_clock(self, there: Sequence[int]) -> StarClock:
         settings = self._settings
-        timed = devices(settings, there, partial(self._protocol, self._legs), self._busy)
+        protocol = protocols(self._protocol, partial(computation.legs, settings))
+        timed = devices(settings, there, protocol, self._busy)
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._clock = clock = star_clock(self._services, self, timed, schedule)
         if self._roles.aggregators:

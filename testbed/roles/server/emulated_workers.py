@@ -91,7 +91,8 @@ class EmulatedWorkers:
         self._now = now
         self._wait = wait
         self._restart = restart
-        self._legs = computation.legs(settings)
+        # Workers' legs differ in their gradients only.
+        self._legs = computation.legs(settings, 0)
         # By worker: the messages that were received of it, each the end of a leg.
         self._received: Counter[int] = Counter()
         self.reading = Reading(parts.arrivals, parts.connections.buffer)

@@ -25,7 +25,7 @@ from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
 from testbed.training import computation
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, protocols
 from testbed.wire.frames import Frame, Kind
 
 STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
@@ -55,7 +55,6 @@ class VirtualServer:
         self._restart = serving.restart
         self._protocol = WORKER_PROTOCOLS[serving.half.protocol]
         self._busy = times.busy()
-        self._legs = computation.legs(serving.settings)
         self._clock: StarClock | None = None
         self._clock_runs = False
         self._workers = EmulatedWorkers(
@@ -122,7 +121,7 @@ class VirtualServer:
             self._report.send(TrainingBegun(self._phase.began))
 
     def _make_clock(self, workers: Sequence[int]) -> StarClock:
-        protocol = partial(self._protocol, self._legs)
+        protocol = protocols(self._protocol, partial(computation.legs, self._settings))
         timed = devices(self._settings, workers, protocol, self._busy)
         return star_clock([self._service], self._workers, timed, self.parts.schedule)
 

@@ -49,7 +49,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     """
     number, incarnation = identity.number, identity.incarnation
     faults, line = faults or FaultsAfterPushes.nothing(number), line or DeviceLine.unread()
-    layout, legs = learners.own.layout, computation.legs(settings)
+    layout, legs = learners.own.layout, computation.legs(settings, number)
     cut = parts.cut
     own = Computation(
         computation.worker_half(settings, layout, number),
