@@ -113,7 +113,6 @@ class Worker:
                 else:
                     yield from self._begin(self._gathering.stopped(event.conversation))
             case Lost():
-                self._protocol.computing = None
                 self.state = State.ASKED if self._asks else State.LISTENING
                 yield from self._take_early()
 
@@ -122,7 +121,6 @@ class Worker:
         self._sessions[conversation] = session
         if again:
             self._gathering.restored(conversation)
-            self._pushed[conversation] = None
             self._early = [one for one in self._early if one.conversation != conversation]
             if self._asks and self.state is not State.START:
                 yield Send(conversation, Pull())

@@ -117,6 +117,22 @@ def test_a_server_that_is_back_is_asked_and_gets_nothing_of_before(when: str) ->
     assert after(worker, Received(1, 6)) == [Compute(Job(2, (3, 6)))]
 
 
+def test_a_worker_that_asks_finishes_what_it_computes_before_it_begins_anew() -> None:
+    worker = Worker(WORKER_PROTOCOLS["pull"], 1)
+    first = Job(1, (7,))
+    assert after(worker, Opened(0), Received(0, 7)) == [Send(0, Pull()), Compute(first)]
+    assert after(worker, Opened(0, 1), Received(0, 3)) == [Send(0, Pull())]
+    # What came of the server before it was killed once more is nothing now.
+    assert after(worker, Opened(0, 2), Received(0, 1)) == [Send(0, Pull())]
+    assert after(worker, Computed(first)) == [Compute(Job(2, (1,)))]
+
+
+def test_a_server_that_is_back_before_the_last_one_is_there_is_asked_once() -> None:
+    worker = Worker(WORKER_PROTOCOLS["pull"], 2)
+    assert after(worker, Opened(0), Opened(0, 1)) == []
+    assert after(worker, Opened(1)) == to([0, 1], Pull())
+
+
 def test_a_server_whose_version_was_pushed_for_gets_a_report() -> None:
     worker = Worker(WORKER_PROTOCOLS["push-and-wait"], 2)
     after(worker, Opened(0), Opened(1), Received(0, 0), Received(1, 0))

@@ -78,6 +78,7 @@ class OrderedWorker(ABC):
 
         A connection that is closed with STOP unread would be reset, and its last bytes be lost.
         """
+        self._standstill.waits_for = "the end"
         while not self._links.all_stopped:
             self._receive()
         self._links.finish()
