@@ -36,13 +36,6 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
-    """Parameters were sent to this worker; told under the virtual clock, for servers that stop."""
-
-    conversation: int
-
-
-@dataclass(frozen=True, slots=True)
 class Received:
     """Parameters of a version have arrived, or can be received when they are computed at."""
 
@@ -71,7 +64,7 @@ class Lost:
     job: Job
 
 
-Event: TypeAlias = Opened | Coming | Received | Stopped | Computed | Lost
+Event: TypeAlias = Opened | Received | Stopped | Computed | Lost
 
 # -- messages and actions
 

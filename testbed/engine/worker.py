@@ -28,7 +28,6 @@ from enum import Enum, auto
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg
 from testbed.engine.events import (
     Action,
-    Coming,
     Compute,
     Computed,
     Event,
@@ -98,8 +97,6 @@ class Worker:
         match event:
             case Opened():
                 yield from self._opened(event.conversation, event.session)
-            case Coming():
-                self._gathering.sent(event.conversation)
             case Received():
                 yield from self._received(event)
             case Computed():
