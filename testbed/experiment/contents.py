@@ -196,7 +196,8 @@ class Contents(Section):
     def conditions(self, options: Options) -> Conditions:
         """Return the conditions of a run for the check of its options, before it has settings.
 
-        They equal those that ``testbed.training.conditions`` makes of its settings, but for a schedule.
+        They equal those that ``testbed.training.conditions`` makes of its settings, but for a schedule,
+        and before images are shared out.
         """
         learning_rate = options.learning_rate or self.training.learning_rate
         return Conditions(
@@ -209,6 +210,7 @@ class Contents(Section):
             # A schedule in epochs needs the number of images, which the file does not have.
             Constant(learning_rate) if self.training.schedule is None else None,
             self.clock == "wall",
+            self.seed,
         )
 
     def times_of(self, one: DeviceClassSpec | None) -> tuple[DurationSpec, DurationSpec]:
