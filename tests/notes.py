@@ -1,4 +1,4 @@
-"""What services return, kept in lists for tests."""
+"""Lists of the entries that services return, for tests to look at."""
 
 from collections.abc import Sequence
 

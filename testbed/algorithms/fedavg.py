@@ -18,7 +18,7 @@ that is gone is not waited for; if all that were drawn are gone, others are draw
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -137,35 +137,27 @@ class FedAvgServer(SynchronousServer):
         """
         super().__init__(parameters, conditions.rate, wait_for or conditions.workers, "pull")
         self._conditions, self._fraction = conditions, fraction
-        self._most = wait_for
         self._weights = conditions.images or (1,) * conditions.workers
+        # The workers of this round; none before it has begun. And how often some were drawn for it.
         self._drawn: set[int] = set()
-        # The version for which they were drawn, and how often for it.
-        self._drawn_for, self._draws = -1, 0
+        self._draws = 0
         self._images = self._models = 0
 
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
+        if not self._drawn:
+            self._draw()
+        return super().pull(worker, time=time) if worker in self._drawn else None
+
     def _draw(self) -> None:
-        """Draw the workers of this round from the server's stream, unless that was done."""
-        if self._drawn_for == self.version:
-            return
+        """Draw the workers of this round from the server's stream."""
         there = sorted(range(self._conditions.workers) if self._there is None else self._there)
         count = sampled(self._fraction, len(there))
         draws = stream(self._conditions.seed, "workers of a round", self.version, self._draws)
         self._drawn = set(map(int, draws.choice(there, count, replace=False)))
-        self._drawn_for = self.version
         self._draws += 1
 
-    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
-        self._draw()
-        return super().pull(worker, time=time) if worker in self._drawn else None
-
     @property
-    def _complete(self) -> bool:
-        return self._count >= max(1, min(self._most or len(self._drawn), len(self._expected)))
-
-    @property
-    def _expected(self) -> set[int]:
-        """The workers whose models of this round were taken, or may still come."""
+    def _possible(self) -> set[int]:
         there = self._drawn if self._there is None else self._drawn & self._there
         return there | self._taken
 
@@ -188,14 +180,12 @@ class FedAvgServer(SynchronousServer):
     def _stepped(self, time: float) -> None:
         self._diagnosis = {**self._diagnosis, "k": self._models}
         self._images = self._draws = 0
-
-    def diagnose(self) -> Mapping[str, float]:
-        return self._diagnosis
+        self._drawn = set()
 
     def forget(self, worker: int) -> None:
         super().forget(worker)
-        if self._drawn_for == self.version and not self._expected:
-            self._drawn_for = -1  # others are drawn
+        if not self._possible:
+            self._drawn = set()  # others are drawn
 
 
 def sampled(fraction: float, workers: int) -> int:

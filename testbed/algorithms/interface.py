@@ -25,7 +25,7 @@ are, and which of them talk to each other. A subclass may have other conversatio
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -110,14 +110,15 @@ class Conditions:
     schedule: LearningRate | None = None
     profiled: bool = False
     seed: int = 1
-    images: Sequence[int] = ()
+    images: Sequence[int] = field(default_factory=list)
     device: int | None = None
 
     @property
     def own_images(self) -> int | None:
         """The number of training images of this worker or peer; None if it has none, or is none."""
-        has = self.device is not None and self.device < len(self.images)
-        return self.images[self.device] if has and self.device is not None else None
+        if self.device is None or self.device >= len(self.images):
+            return None
+        return self.images[self.device]
 
     @property
     def rate(self) -> LearningRate:

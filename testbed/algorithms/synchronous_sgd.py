@@ -138,9 +138,15 @@ class SynchronousServer(ServerHalf):
     @property
     def _complete(self) -> bool:
         """True if k gradients of the current version were taken, or all that can still arrive."""
-        if self._there is None:
-            return self._count >= self.wait_for
-        return self._count >= min(self.wait_for, len(self._there | self._taken))
+        possible = self._possible
+        return self._count >= (
+            self.wait_for if possible is None else min(self.wait_for, len(possible))
+        )
+
+    @property
+    def _possible(self) -> set[int] | None:
+        """The workers whose gradients were taken or may still be; None: all workers."""
+        return None if self._there is None else self._there | self._taken
 
     @property
     def _divisor(self) -> int:

@@ -140,11 +140,15 @@ class Worker:
         """Begin to compute at versions, by conversation; None: not now."""
         if versions is None:
             return
-        number = 1 if self.job is None else self.job.number + 1
-        self.job = Job(number, tuple(versions), self._legs.index(self._protocol.leg))
         self._based_on = list(self._sessions)
         self.state = State.COMPUTING
-        yield Compute(self.job)
+        yield self._compute(tuple(versions))
+
+    def _compute(self, bases: tuple[int, ...]) -> Compute:
+        """Return the action that begins the next leg at some bases."""
+        number = 1 if self.job is None else self.job.number + 1
+        self.job = Job(number, bases, self._legs.index(self._protocol.leg))
+        return Compute(self.job)
 
     def _sent_and_asked(self, job: Job) -> Iterator[Action]:
         leg = self._protocol.leg
@@ -157,7 +161,7 @@ class Worker:
                 if leg.asks:
                     yield Send(one, Pull())
         if not leg.asks:
-            yield from self._go_on(job)
+            yield self._compute(job.bases)  # at the worker's own copy
             return
         self.state = State.ASKED
         yield from self._take_early()
@@ -167,11 +171,6 @@ class Worker:
         early, self._early = self._early, []
         for received in early:
             yield from self._received(received)
-
-    def _go_on(self, job: Job) -> Iterator[Action]:
-        """Go on with the next leg at the worker's own copy."""
-        self.job = Job(job.number + 1, job.bases, self._legs.index(self._protocol.leg))
-        yield Compute(self.job)
 
     def _sent(self, job: Job) -> Iterator[Action]:
         late, following = self._gathering.finished()

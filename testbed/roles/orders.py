@@ -88,6 +88,11 @@ class OrderChannel:
             pass
         return True
 
+    def give_all(self, orders: Sequence[tuple[OrderKind, int]]) -> None:
+        """Send the device several orders, one after the other."""
+        for what, number in orders:
+            self.give(what, number)
+
     def await_room(self, patience: float) -> None:
         """Wait until there is room for orders again, for at most ``patience`` seconds."""
         poll = select.poll()

@@ -21,7 +21,7 @@ def conditions(settings: Settings, number: int | None = None) -> Conditions:
         rate(settings),
         settings.timing.clock == "wall",
         settings.seed,
-        tuple(settings.images),
+        settings.images,
         number,
     )
 

@@ -17,7 +17,7 @@ from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.messages.codec import send
 from testbed.messages.reports import VersionEvaluated
-from testbed.roles.sockets.links import Links
+from testbed.roles.sockets.links import Arriving, Links
 from testbed.roles.sockets.loop import Loop
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.transport.greeting import Greeted, Identity, connect
@@ -32,15 +32,14 @@ Evaluated: TypeAlias = tuple[float, float, float | None]
 """Accuracy in percent, loss, and the run's measure, if it has one."""
 
 
-class _Model:
-    """The learner's parameters, into which the servers' slices are received; a ``links.Arriving``."""
+class _Model(Arriving):
+    """The learner's parameters, into which the servers' slices are received."""
 
     def __init__(self, learner: Learner, cut: Sequence[Slice]) -> None:
         self._places = [
             [as_bytes(learner.parameters[piece.of_all]) for piece in one.pieces] for one in cut
         ]
-        self.longest: Sequence[int] = [4 * one.size for one in cut]
-        self.whole = self.longest
+        self.longest = self.whole = [4 * one.size for one in cut]
         self.connected = 0.0
 
     def place(self, conversation: int, head: Head) -> Sequence[memoryview]:

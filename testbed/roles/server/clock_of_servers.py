@@ -211,7 +211,7 @@ class ClockOfServers:
         for server in self._servers:
             server.gathered()
         for worker in there:
-            self._give(worker, self._outstanding.orders(worker))
+            self._orders[worker].give_all(self._outstanding.orders(worker))
         if restart.training is None:
             self._begin(restart.began())
         for record in self._active_faults:
@@ -291,11 +291,7 @@ class ClockOfServers:
         """Tell a worker that is sent every version at which versions to compute now."""
         self._outstanding.begun(worker, versions)
         if not self._protocol.asks:
-            self._give(worker, orders_to_begin(versions))
-
-    def _give(self, worker: int, orders: Sequence[tuple[OrderKind, int]]) -> None:
-        for order, number in orders:
-            self._orders[worker].give(order, number)
+            self._orders[worker].give_all(orders_to_begin(versions))
 
     def adopt(self, worker: int, version: int, time: float) -> None:
         """Make an aggregator serve the parameters that it was sent."""
@@ -321,7 +317,7 @@ class ClockOfServers:
         elif self._protocol.asks:
             self._orders[worker].give(OrderKind.FINISHED)
         else:
-            self._give(worker, orders_to_finish(reports, late=late))
+            self._orders[worker].give_all(orders_to_finish(reports, late=late))
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone."""

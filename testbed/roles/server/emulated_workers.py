@@ -174,7 +174,7 @@ class EmulatedWorkers:
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
             connection.send([head, body])
         if self.outstanding is not None:
-            self._give(number, self.outstanding.orders(number))
+            self._channels[number].give_all(self.outstanding.orders(number))
         self._connections.is_worker(connection, number)
         self._connections.workers[number] = connection
         self.awaited.discard(number)
@@ -271,17 +271,13 @@ class EmulatedWorkers:
         if self.outstanding is not None:
             self.outstanding.begun(worker, versions)
         if not self._asks:
-            self._give(worker, orders_to_begin(versions))
-
-    def _give(self, worker: int, orders: Sequence[tuple[OrderKind, int]]) -> None:
-        for order, number in orders:
-            self._channels[worker].give(order, number)
+            self._channels[worker].give_all(orders_to_begin(versions))
 
     def finish(self, worker: int, late: bool) -> None:
         """Tell a worker that its computation is over."""
         if self.outstanding is not None:
             self.outstanding.told(worker, late=late)
-        self._give(worker, orders_to_finish([0] * late, late=late))
+        self._channels[worker].give_all(orders_to_finish([0] * late, late=late))
 
     def receive(self, worker: int, keep: bool, *, alone: bool = False) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone.

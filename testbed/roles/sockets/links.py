@@ -11,11 +11,11 @@ A served role may be killed and come back. The device then waits for it and gree
 import select
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from testbed.engine.events import Event, Opened, Received, Stopped
-from testbed.roles.transport.endpoint import BrokenConnectionError, Endpoint, Pieces
+from testbed.roles.transport.endpoint import BrokenConnectionError, Endpoint, Pieces, after
 from testbed.roles.transport.greeting import FINISH, RESET, Greeted
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.wire.frames import HEADER, Head, Kind, parse
@@ -23,17 +23,18 @@ from testbed.wire.frames import HEADER, Head, Kind, parse
 _CLOSED = "the server closed the connection"
 
 
-class Arriving(Protocol):
-    """Where parameters go that come over links."""
+class Arriving(ABC):
+    """Where parameters go that come over links.
 
-    @property
-    def longest(self) -> Sequence[int]:
-        """The bytes of the longest body that may come over each link."""
+    Attributes:
+        longest: the bytes of the longest body that may come over each link.
+        whole: the bytes of each link's next answer, where they are known; otherwise 0.
+    """
 
-    @property
-    def whole(self) -> Sequence[int]:
-        """The bytes of each link's next answer, where they are known; otherwise 0."""
+    longest: list[int]
+    whole: list[int]
 
+    @abstractmethod
     def place(self, conversation: int, head: Head) -> Sequence[memoryview] | None:
         """Return where a body goes; None: it stays on the link until it is taken.
 
@@ -41,9 +42,11 @@ class Arriving(Protocol):
             WireError: it is none of this run.
         """
 
+    @abstractmethod
     def came(self, conversation: int, head: Head) -> bool:
         """Take in a body that is in its place; return False to read no further before it is used."""
 
+    @abstractmethod
     def opened(self, conversation: int, greeted: Greeted) -> None:
         """Begin a session: what comes refers to nothing that came before, but to what was greeted."""
 
@@ -112,7 +115,7 @@ class Link:
 
     def put(self, places: Sequence[memoryview]) -> None:
         """Have the body that was announced received into places, one after the other."""
-        self.left = [place for place in places if len(place)]
+        self.left = list(after(places, 0))
 
     def receive_body(self, *, wait: bool = False) -> bool:
         """Receive more of the body; return True if all of it is there.
@@ -132,10 +135,7 @@ class Link:
                 return False
             if not count:
                 raise ConnectionResetError(_CLOSED)
-            while left and count >= len(left[0]):
-                count -= len(left.pop(0))
-            if count:
-                left[0] = left[0][count:]
+            left = self.left = list(after(left, count))
         self.head, self.left = None, None
         return True
 
@@ -199,7 +199,6 @@ class Links:
         """True if all served roles have said STOP."""
         return all(link.stopped for link in self.links)
 
-    @property
     def are_idle(self) -> bool:
         """True if nothing is to be read, and all that was sent has reached the others' kernels."""
         return all(not one.end.pending and is_idle(one.end.socket) for one in self.links)

@@ -1,12 +1,13 @@
 """The parameters that have come to a worker, until it computes at them."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from testbed.encoding_choice import EncodingChoice, Pulls
+from testbed.roles.sockets.links import Arriving
 from testbed.roles.transport.greeting import Greeted
 from testbed.training.slices import Slice
 from testbed.updates import FloatVector, SparseUpdate, as_bytes
@@ -18,13 +19,13 @@ Take: TypeAlias = Callable[[int, Sequence[memoryview]], None]
 """Receives a body that was announced over a conversation into places; ``links.Links.take``."""
 
 
-class Parameters(ABC):
-    """The parameters of all servers, as far as they have come: a ``links.Arriving``.
+class Parameters(Arriving):
+    """The parameters of all servers, as far as they have come.
 
     Attributes:
         only_newest: True if only the newest version of each server is ever needed.
-        dealt: by version, the number of the mini-batch in the run's stream that came with it, if the
-            only server deals them.
+        dealt: by version of the first server, the number of the mini-batch in the run's stream that
+            came with it; 0 if there is no stream.
     """
 
     def __init__(self, cut: Sequence[Slice], longest: Sequence[int]) -> None:
@@ -36,21 +37,9 @@ class Parameters(ABC):
         """
         self._cut = list(cut)
         self.only_newest = True
-        self.longest = longest
+        self.longest = list(longest)
         self.whole = [4 * one.size for one in cut]
         self.dealt: dict[int, int] = {}
-
-    @abstractmethod
-    def opened(self, conversation: int, greeted: Greeted) -> None:
-        """Begin a session."""
-
-    @abstractmethod
-    def place(self, conversation: int, head: Head) -> Sequence[memoryview] | None:
-        """Return where a body goes; None: it stays on the link until it is taken."""
-
-    @abstractmethod
-    def came(self, conversation: int, head: Head) -> bool:
-        """Take in a body that is in its place; return True."""
 
     @abstractmethod
     def has(self, conversation: int, version: int) -> bool:
@@ -173,7 +162,7 @@ class KeptParameters(Parameters):
         if own is None:
             own = self._changed(conversation, head)
         self._take_in(conversation, head.number, own)
-        if len(self._cut) == 1:
+        if conversation == 0:
             self.dealt = {v: self.dealt[v] for v in self._there[0] if v in self.dealt}
             self.dealt[head.number] = head.count
         return True

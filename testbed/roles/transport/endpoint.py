@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -12,6 +12,14 @@ Pieces: TypeAlias = Sequence[bytes | memoryview]
 """A message; the pieces may lie in memory that changes after it was sent."""
 _AT_ONCE = 64
 """The most pieces that are sent with one call; the kernel takes up to 1,024."""
+
+
+def after(pieces: Pieces, count: int) -> Iterator[memoryview]:
+    """Yield what is left of pieces after their first ``count`` bytes."""
+    for piece in pieces:
+        if count < len(piece):
+            yield memoryview(piece)[count:]
+        count -= min(count, len(piece))
 
 
 class BrokenConnectionError(OSError):
@@ -86,11 +94,8 @@ class Endpoint:
             BrokenConnectionError: the connection broke.
         """
         sent = 0 if self._queue else self._sent(pieces, flags)
-        for piece in pieces:
-            if sent < len(piece):
-                rest = memoryview(piece)[sent:]
-                self._queue.append(rest if isinstance(piece, bytes) else memoryview(bytes(rest)))
-            sent -= min(sent, len(piece))
+        for rest in after(pieces, sent):
+            self._queue.append(rest if isinstance(rest.obj, bytes) else memoryview(bytes(rest)))
 
     def _sent(self, pieces: Pieces, flags: int = 0) -> int:
         """Return the number of bytes that the kernel takes now."""
@@ -131,9 +136,5 @@ class Endpoint:
             BrokenConnectionError: the connection broke.
         """
         sent = self._sent(self._queue[:_AT_ONCE])
-        while sent:
-            first = self._queue.pop(0)
-            if sent < len(first):
-                self._queue.insert(0, first[sent:])
-            sent -= min(sent, len(first))
+        self._queue = list(after(self._queue, sent))
         self._end_if_all_is_sent()

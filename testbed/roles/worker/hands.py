@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from testbed.engine.events import Pull, Push, Report
-from testbed.roles.sockets.links import Links
-from testbed.roles.sockets.parameters import Parameters
+from testbed.roles.sockets.parameters import Parameters, Take
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
@@ -17,11 +16,16 @@ from testbed.training.pushed_parts import Encoded
 from testbed.updates import FloatVector
 from testbed.wire.frames import Kind, header
 
-_PULL = header(Kind.PULL)
+PULL: Pieces = [header(Kind.PULL)]
+
+
+def report(version: int) -> Pieces:
+    """Return the message that a computation at a version is over, and nothing is pushed."""
+    return [header(Kind.FINISHED, version)]
 
 
 class Hands:
-    """What one worker computes with.
+    """One worker's computation, its parameters, and the messages that it makes of both.
 
     Attributes:
         computation: its data, its half of the algorithm and its encoding.
@@ -32,16 +36,18 @@ class Hands:
         self,
         computation: Computation,
         parameters: Parameters,
+        take: Take,
         learners: TurnTaking,
         line: DeviceLine,
     ) -> None:
         """Begin with nothing computed.
 
         Args:
+            take: receives parameters that have not been received yet.
             line: where the worker writes its state.
         """
         self.computation, self.parameters = computation, parameters
-        self._learners, self._line = learners, line
+        self._take, self._learners, self._line = take, learners, line
         self._bases: Sequence[int] = ()
         self._gradient: FloatVector = np.empty(0, np.float32)
         self._kept: FloatVector | None = None
@@ -49,7 +55,7 @@ class Hands:
         self._pushes: list[Pieces] | None = None
 
     @contextlib.contextmanager
-    def computed(self, bases: Sequence[int], links: Links) -> Iterator[None]:
+    def computed(self, bases: Sequence[int]) -> Iterator[None]:
         """Take a turn and compute a leg at parameters that have come.
 
         In the body, what is sent lies in the learner's memory; ``keep`` what is to be sent later.
@@ -64,7 +70,7 @@ class Hands:
         with self._learners.take() as learner:
             own = self.computation
             if not own.goes_on:
-                self.parameters.put(bases, learner.parameters, links.take)
+                self.parameters.put(bases, learner.parameters, self._take)
             drawn = own.draw(self.parameters.dealt.get(bases[0], 0))
             self._gradient, self._loss = own.gradient(learner, drawn, min(bases))
             self._bases, self._pushes = bases, None
@@ -76,10 +82,10 @@ class Hands:
         if self._pushes is None:
             parts = self.computation.encode(self._gradient)
             self._pushes = [
-                self._push(base, part) for base, part in zip(self._bases, parts, strict=True)
+                self._message(base, part) for base, part in zip(self._bases, parts, strict=True)
             ]
 
-    def _push(self, base: int, part: Encoded) -> Pieces:
+    def _message(self, base: int, part: Encoded) -> Pieces:
         """Return the message to a server that pushes its part of what was computed."""
         head = header(
             Kind.PUSH,
@@ -103,9 +109,13 @@ class Hands:
     def message(self, conversation: int, message: Pull | Push | Report) -> Pieces:
         """Return the pieces of a message, a push only once; they may lie where it was computed."""
         if isinstance(message, Pull):
-            return [_PULL]
+            return PULL
         if isinstance(message, Report):
-            return [header(Kind.FINISHED, message.version)]
+            return report(message.version)
+        return self.push(conversation)
+
+    def push(self, conversation: int) -> Pieces:
+        """Return the message that pushes a server's part; call it once for each."""
         self.encode()
         assert self._pushes is not None
         pieces, self._pushes[conversation] = self._pushes[conversation], ()

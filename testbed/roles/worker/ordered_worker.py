@@ -9,11 +9,12 @@ server ever waits for them.
 import math
 from abc import ABC, abstractmethod
 
-from testbed.engine.events import Job, Pull, Push, Received, Report
+from testbed.engine.events import Received
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.sockets.links import Links
 from testbed.roles.standstill import Standstill
-from testbed.roles.worker.hands import Hands
+from testbed.roles.transport.endpoint import Pieces
+from testbed.roles.worker.hands import PULL, Hands, report
 
 ORDER = "the clock's next order"
 """The claim of a worker that may not send or compute yet: what it waits for."""
@@ -26,7 +27,7 @@ class OrderedWorker(ABC):
     def __init__(self, links: Links, hands: Hands, orders: OrderChannel) -> None:
         """Begin with greeted servers."""
         self._links, self._hands, self._orders = links, hands, orders
-        self._standstill = Standstill(lambda: links.are_idle, orders)
+        self._standstill = Standstill(links.are_idle, orders)
         links.idle = self._standstill.claim
         self._every = range(len(links.links))
         # By server: the version that came last, and the one that is computed at.
@@ -57,19 +58,15 @@ class OrderedWorker(ABC):
 
     def _send(self, *, pushes: bool, asks: bool) -> None:
         """Send each server its part of what was computed, or a report of it, and ask it."""
-        push = Push(Job(0, tuple(self._bases)))
         for one in self._every:
             if one in self._read:
                 continue
-            messages: list[Pull | Push | Report] = []
+            pieces: Pieces = []
             if one in self._reports:
-                messages.append(Report(self._bases[one]))
+                pieces = report(self._bases[one])
             elif pushes:
-                messages.append(push)
-            if asks:
-                messages.append(Pull())
-            pieces = [piece for m in messages for piece in self._hands.message(one, m)]
-            self._links.send(one, pieces, asks=asks)
+                pieces = self._hands.push(one)
+            self._links.send(one, [*pieces, *(PULL if asks else ())], asks=asks)
         self._reports.clear()
         self._read.clear()
 
@@ -117,7 +114,7 @@ class AskingWorker(OrderedWorker):
     def _compute_and_send(self) -> bool:
         """Compute a leg, and push or ask when the order comes; return False if the order is to stop."""
         hands, leg = self._hands, self._hands.computation.leg
-        with hands.computed(self._bases, self._links):
+        with hands.computed(self._bases):
             if leg.pushes:
                 hands.encode()
             what = self._order()
@@ -230,5 +227,5 @@ class ListeningWorker(OrderedWorker):
                 self._standstill.waits_for = f"version {version}"
                 self._receive()
         # Whether it is pushed is not known yet: it may be too late, or be interrupted.
-        with self._hands.computed(self._bases, self._links):
+        with self._hands.computed(self._bases):
             self._hands.keep()

@@ -42,23 +42,18 @@ class WallWorker(Loop):
         computing, waiting = self._times.draw(began - self._training, leg.gradients)
         self._computed = Computed(job)
         try:
-            with hands.computed(job.bases, self._links):
+            with hands.computed(job.bases):
                 if self._worker.certain and leg.pushes:
                     hands.encode()
                 self._until = max(began + computing, time.monotonic()) + waiting
-                if self._worker.certain and self._until <= time.monotonic():
-                    # Sent from where it was computed.
-                    self._tell_that_it_is_over()
+                due = self._due() if self._worker.certain else None
+                if due is not None:
+                    self._tell(due)  # what is sent lies where it was computed
                 elif leg.pushes:
                     hands.keep()
         except ConnectionError:
             self._computed = None
             self._tell(Lost(job))
-
-    def _tell_that_it_is_over(self) -> None:
-        computed, self._computed = self._computed, None
-        assert computed is not None
-        self._tell(computed)
 
     def _tell(self, event: Event) -> None:
         super()._tell(event)

@@ -81,7 +81,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
             asks=protocol.asks,
             comes_back=absence is not None and orders is None,
         )
-        hands = Hands(own, parameters, learners, line)
+        hands = Hands(own, parameters, links.take, learners, line)
         with contextlib.closing(links):
             if orders is None:
                 role = Worker(protocol, len(cut), legs)
