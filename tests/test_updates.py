@@ -16,8 +16,9 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.errors import TestbedError
 from testbed.training.computation import Computation
 from testbed.training.peer_computation import PeerComputation, codecs
-from testbed.updates import DenseUpdate, SparseUpdate, checked
-from testbed.wire.encodings import Codec
+from testbed.training.pushed_parts import PushedParts
+from testbed.training.slices import slices
+from testbed.updates import DenseUpdate, Layout, SparseUpdate, checked
 
 SIZE = 9
 K = np.array([1, 4, 8], np.uint32)
@@ -67,8 +68,9 @@ class Peer(PeerHalf):
 
 
 def of_a_worker(update: Any) -> list[Callable[[], object]]:
-    codec = Codec(EncodingChoice(), (SIZE,))
-    computation = Computation(Worker(update), NoBatches(), codec)  # type: ignore[arg-type]
+    batches: Any = NoBatches()
+    parts = PushedParts(EncodingChoice(), slices(Layout(("all",), (SIZE,)), 1))
+    computation = Computation(Worker(update), batches, parts)
     # The emulation encodes, the simulator measures.
     return [lambda: computation.encode(WHOLE), lambda: computation.measure(WHOLE)]
 

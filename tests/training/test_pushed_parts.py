@@ -1,5 +1,7 @@
 """Updates that are selected once and encoded in one part for each server."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,7 +63,8 @@ def test_the_parts_join_to_the_update(
     count = servers if allocation == "ranges" else 1 + servers % 3
     half, cut = Half(update), slices(LAYOUT, count, allocation)
     choice = EncodingChoice.model_validate({"values": values})
-    computation = Computation(half, NoBatches(), PushedParts(choice, cut))  # type: ignore[arg-type]
+    batches: Any = NoBatches()
+    computation = Computation(half, batches, PushedParts(choice, cut))
     parts = computation.encode(numbers)
     assert half.calls == 1
     decoded = [
