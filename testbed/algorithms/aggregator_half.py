@@ -46,14 +46,7 @@ class Combined:
 
 
 class CombiningHalf(ServerHalf):
-    """The decisions about an aggregator's combinations.
-
-    Attributes:
-        deadline: when ``expire`` is to be called, in seconds of the run's clock; None if a combination
-            has no time limit, is closed or has reached it.
-    """
-
-    deadline: float | None
+    """The decisions about an aggregator's combinations; ``deadline`` is the open one's."""
 
     @property
     @abstractmethod
@@ -71,10 +64,6 @@ class CombiningHalf(ServerHalf):
         Raises:
             ValueError: the version is older than the one before.
         """
-
-    @abstractmethod
-    def expire(self) -> None:
-        """Note that the combination's time is over."""
 
 
 class AggregatorHalf(CombiningHalf):

@@ -25,15 +25,19 @@ class ServerHalf(Stateful, ABC):
     All attributes except those named in ``not_saved`` are its state, as in ``WorkerHalf``.
 
     Attributes:
-        parameters: float32, shape (|Θ|,), contiguous; changed in place, by ``push`` or ``forget`` only.
+        parameters: float32, shape (|Θ|,), contiguous; changed in place, and only by
+            ``push``, ``forget`` or ``expire``.
         version: the number of updates applied so far.
         protocol: how workers get parameters; the same for the whole run.
         needed: the fewest connected workers with which an update is still possible; when fewer are
             left, the run ends as failed.
+        deadline: when ``expire`` is to be called, in seconds of the run's clock; None: there is no time
+            limit, or it is over. It may be set by any other method.
     """
 
     protocol: Protocol = "pull"
     needed: int = 1
+    deadline: float | None = None
 
     def __init__(self, parameters: FloatVector) -> None:
         self.parameters = parameters
@@ -149,6 +153,9 @@ class ServerHalf(Stateful, ABC):
             return DenseUpdate(vector)
         indices = np.flatnonzero(changed).astype(np.uint32)
         return SparseUpdate(indices, vector[indices])
+
+    def expire(self) -> None:
+        """Note that the time limit is over. This may make an update; ``deadline`` is another then."""
 
     def joined(self, worker: int) -> None:
         """Note that a worker is present, or present again after ``forget``."""

@@ -45,7 +45,7 @@ class Evaluator:
         self._stopped = [False] * sources
         self._jobs = 0
 
-    def handle(self, event: Event) -> Iterator[Action]:
+    def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
         """Yield the actions that follow an event; carry out each before the next is taken."""
         match event:
             case Received(conversation, version):

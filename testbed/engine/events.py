@@ -4,9 +4,14 @@ A conversation is a caller and the role that it calls, in the plan's numbers. Ac
 and versions, never bytes: a gradient is valid only in its turn, so that the driver makes the message.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from enum import Enum, auto
+from typing import NamedTuple, Protocol, TypeAlias
+
+from testbed.algorithms.aggregator_half import Combined
+from testbed.training.entries import Entry
+from testbed.training.parameter_service import Answer, Pushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +29,48 @@ class Job:
     leg: int = 0
 
 
+class What(Enum):
+    """What a role waits for, beside what others send it."""
+
+    GATHERED = auto()
+    """Those that are to greet before training begins have had their time."""
+    BACK = auto()
+    """Those that were there before this role was restored have had their time."""
+    RETURNED = auto()
+    """Those that were killed have had their time to come back."""
+    SILENT = auto()
+    """A caller may have been silent for too long."""
+    EXPIRED = auto()
+    """The time limit of the half may be over."""
+
+
+class Token(NamedTuple):
+    """The name of a moment that a role has asked to be told of.
+
+    Attributes:
+        number: tells apart moments of which only the last one counts.
+    """
+
+    what: What
+    conversation: int = -1
+    number: int = 0
+
+
 # -- events
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A conversation's greeting is answered; ``session`` counts those after the first, from 0."""
+    """A conversation's greeting is answered.
+
+    Attributes:
+        session: counts the greetings of the called side after the first, from 0.
+        size: bytes of the greeting, as the called side counts them.
+    """
 
     conversation: int
     session: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +97,60 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The parameters that a job was to begin at are lost with their connection."""
+    """A job ends without a result: the parameters that it was to begin at are lost, for one."""
 
     job: Job
 
 
-Event: TypeAlias = Opened | Received | Stopped | Computed | Lost
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A caller's message of ``size`` bytes has arrived at a role that serves."""
+
+    conversation: int
+    message: "Pull | Pushed"
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A caller is gone."""
+
+    conversation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What happens at this moment has happened: a role that serves may answer.
+
+    Attributes:
+        room: returns True if what a caller was sent before has left.
+    """
+
+    room: Callable[[int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The moment of a token has come."""
+
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A role has the state of a checkpoint, at which callers were there that are to come back."""
+
+    there: Collection[int]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Training is over, whatever is still missing."""
+
+
+Event: TypeAlias = (
+    Opened | Received | Stopped | Computed | Lost | Heard | Closed | Settled | Due | Restored | End
+)
 
 # -- messages and actions
 
@@ -89,11 +175,33 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Parameters:
+    """Answer with parameters, which are used up before the next action is taken."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Push what an aggregator has combined, which is used up before the next action is taken."""
+
+    combined: Combined
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Say that training is over."""
+
+
+Message: TypeAlias = Pull | Push | Report | Parameters | Sum | Stop
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send a message over a conversation."""
 
     conversation: int
-    message: Pull | Push | Report
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +212,34 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
+class After:
+    """Tell the role that a token is due, some seconds from now."""
+
+    seconds: float
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write an entry down."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
 class Over:
-    """Nothing more comes of this role."""
+    """Nothing more comes of this role; one that serves says ``Stop`` to all callers, now and later."""
 
 
-Action: TypeAlias = Send | Compute | Over
+Action: TypeAlias = Send | Compute | After | Record | Over
 
 
 class Role(Protocol):
     """A role: it knows no socket, no clock and no process."""
 
-    def handle(self, event: Event) -> Iterator[Action]:
-        """Yield the actions that follow an event; carry out each before the next is taken."""
+    def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
+        """Yield the actions that follow an event; carry out each before the next is taken.
+
+        Args:
+            now: seconds since training began, by the run's clock; roles that only call need none.
+        """

@@ -92,7 +92,7 @@ class Worker:
         # Parameters that have arrived of servers that were restored while a worker computes that asks.
         self._early: list[Received] = []
 
-    def handle(self, event: Event) -> Iterator[Action]:
+    def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
         """Yield the actions that follow an event; carry out each before the next is taken."""
         match event:
             case Opened():

@@ -3,14 +3,22 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from testbed.device_names import server_number
 from testbed.faults.schedule import Schedule
 from testbed.messages.counted import counted
-from testbed.messages.reports import FaultVersionReached, WorkerSuspected, WorkerWelcomed
+from testbed.messages.reports import (
+    DevicesConnected,
+    FaultVersionReached,
+    WorkerSuspected,
+    WorkerWelcomed,
+)
 from testbed.roles.reporting import Report
 from testbed.training.entries import (
+    Connected,
     Diagnosed,
     Entry,
     EvaluationDue,
+    Remark,
     Row,
     Suspected,
     Welcomed,
@@ -69,6 +77,11 @@ class Recorder:
                 case Welcomed(worker, time, version):
                     self._count("suspicions")
                     self.report.send(WorkerWelcomed(worker, time, version))
+                case Connected(there):
+                    self.report.send(DevicesConnected(there, self.report.server))
+                case Remark(text, is_error, of_role):
+                    whose = server_number(self.report.server) if of_role else None
+                    self.report.event("error" if is_error else "warning", text, whose)
 
     def _count(self, kind: str) -> None:
         self.counts[counted(kind, self.report.server)] += 1

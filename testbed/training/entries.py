@@ -65,4 +65,32 @@ class Welcomed:
     version: int
 
 
-Entry: TypeAlias = Row | Diagnosed | EvaluationDue | Suspected | Welcomed
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A caller has greeted a role that serves; ``there`` of them are there now."""
+
+    there: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingBegan:
+    """Training begins, or goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a person should know.
+
+    Attributes:
+        is_error: True if the run cannot be complete.
+        of_role: True if it concerns the role itself, and not the run.
+    """
+
+    text: str
+    is_error: bool = False
+    of_role: bool = False
+
+
+Entry: TypeAlias = (
+    Row | Diagnosed | EvaluationDue | Suspected | Welcomed | Connected | TrainingBegan | Remark
+)

@@ -178,6 +178,11 @@ class ParameterService(Stateful):
         """The number of workers that are there."""
         return len(self._states)
 
+    @property
+    def present(self) -> list[int]:
+        """The numbers of the workers that are there, the lowest first."""
+        return list(self._states)
+
     def join(self, worker: int, time: float = 0.0) -> None:
         """Add a worker; workers are added in the order in which they come."""
         self._states.handle(Event.JOIN, worker)
@@ -241,6 +246,12 @@ class ParameterService(Stateful):
     def overdue(self, now: float) -> list[int]:
         """Return the workers that are to be suspected now."""
         return [] if self.finished else self._silence.overdue(now)
+
+    def expire(self) -> list[Entry]:
+        """Note that the half's time limit is over, which may lead to an update."""
+        before = self.half.version
+        self.half.expire()
+        return self._advanced(before)
 
     def begin(self) -> list[Entry]:
         """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers.

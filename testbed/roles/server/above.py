@@ -7,12 +7,12 @@ import numpy as np
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.roles.server.connections import Connections
+from testbed.roles.server.sums import Sums
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.roles.transport.greeting import Identity, connect
-from testbed.training.parameter_service import as_loss
 from testbed.training.settings import Settings
-from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes, checked
+from testbed.updates import FloatVector, Layout, SparseUpdate, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import HEADER, Frame, Kind, header
@@ -57,8 +57,7 @@ class Above:
         self._layout = layout
         self._connections = connections
         self._exact = Codec(EncodingChoice(), layout.sizes)
-        choice = EncodingChoice.model_validate(settings.training.encoding)
-        self._codec = Codec(choice, layout.sizes)
+        self._sums = Sums(settings, half, layout)
         self._is_complete = False
 
     def connect(self, unread: bytes = b"") -> None:
@@ -139,21 +138,10 @@ class Above:
             self.pushed = bytes(report)
             self._send([report])
             return False
-        update = checked(combined.update, len(self.parameters), self._half)
-        encoding, body = self._codec.encode(update)
-        head = header(
-            Kind.PUSH,
-            combined.base_version,
-            encoding=encoding,
-            loss=as_loss(combined.loss),
-            count=combined.count,
-            length=sum(map(len, body)),
-        )
+        message = self._sums.message(combined)
         if self._remembers:
-            self.pushed = b"".join([head, *body, header(Kind.PULL)])
-        self.ask([head, *body])
-        if self._codec.lossy:
-            self._half.lost(update, self._codec.rounded(update))
+            self.pushed = b"".join([*message, header(Kind.PULL)])
+        self.ask(message)
         return True
 
     def _send(self, pieces: list[bytes | memoryview], answer: int | None = None) -> None:

@@ -161,6 +161,10 @@ class Connections:
         """Let ``poll`` return when a channel has something to receive, too."""
         self._selector.register(channel, selectors.EVENT_READ)
 
+    def fileno(self) -> int:
+        """Return a descriptor that can be read when ``poll`` has something to handle."""
+        return self._selector.fileno()
+
     def poll(self, patience: float = REPORT_PERIOD) -> None:
         """Handle what the kernel reports; wait for it at most ``patience`` seconds."""
         self._accepting.again()

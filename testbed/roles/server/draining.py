@@ -28,6 +28,13 @@ def patience_of(parts: Parts) -> Callable[[int], float]:
     return lambda worker: SUSPECTED_TIMEOUT if suspected(worker) else DRAIN_TIMEOUT
 
 
+def end(parts: Parts) -> None:
+    """Report the end of training, and say STOP to all workers."""
+    parts.report.flush()
+    parts.report.send(TrainingEnded(parts.service.half.version, parts.report.server))
+    parts.host.say_stop(parts.connections.workers.values())
+
+
 def drain(
     parts: Parts,
     patience: Callable[[int], float],
@@ -35,7 +42,7 @@ def drain(
     others: bool = False,
     settled: Callable[[], None] = lambda: None,
 ) -> None:
-    """Say STOP, read until all connections are closed, and report the result.
+    """Read until all connections are closed, and report the result.
 
     The evaluator first does its backlog.
 
@@ -46,9 +53,6 @@ def drain(
         settled: called when the evaluator has reported all, and is to be told that training is over.
     """
     report, connections, half = parts.report, parts.connections, parts.service.half
-    report.flush()
-    report.send(TrainingEnded(half.version, report.server))
-    parts.arrivals.say_stop(connections.workers.values())
     stopped = time.monotonic()
     heard: dict[int, tuple[int, float]] = {}  # bytes received of workers, and since when
     # The evaluator may be late: it may still be starting, or do an evaluation for a server that was

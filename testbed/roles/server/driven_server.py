@@ -16,11 +16,13 @@ from typing import Any
 from testbed.channel import Channel
 from testbed.checkpoints.files import state_as_bytes, state_of_bytes
 from testbed.encoding_choice import EncodingChoice
+from testbed.engine.server import GATHERING_TIMEOUT
 from testbed.messages import driving
 from testbed.messages.codec import send
 from testbed.messages.driving import REQUESTS, Gathered, Outcome, Request, Saved
+from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.pending import Asked
-from testbed.roles.server.draining import DRAIN_TIMEOUT, drain
+from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
 from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.going_back import await_ends, begin_to_end
 from testbed.roles.server.parts import Parts
@@ -65,6 +67,7 @@ class DrivenServer:
         self._exact = Codec(EncodingChoice(), serving.layout.sizes)
         self._time = 0.0
         self._gathering = True
+        self._last_greeting = time.monotonic()
         self._stopped = False
         self._sizes: dict[int, list[int]] = {}
         # By worker: the updates that were received and not applied, each with its number.
@@ -116,6 +119,7 @@ class DrivenServer:
         send(self._clock, Gathered(workers, sizes))
         kills = self._obey()
         if kills is None:
+            end(self.parts)
             drain(self.parts, lambda worker: DRAIN_TIMEOUT)
         return kills
 
@@ -123,7 +127,12 @@ class DrivenServer:
         """Wait until all workers are there."""
         while not self._gathered:
             self._connections.poll()
-            self.parts.quorum.look(self._start)
+            self.parts.host.look()
+            late = time.monotonic() > self._last_greeting + GATHERING_TIMEOUT
+            if late and self._connections.workers and self.parts.phase.began is None:
+                missing = len(self._callers) - len(self._connections.workers)
+                self.parts.report.event("warning", f"training begins without {missing} workers")
+                self._start()
 
     @property
     def _gathered(self) -> bool:
@@ -255,7 +264,7 @@ class DrivenServer:
         def answer(connection: Connection) -> int:
             if self._workers.needs_nothing(lost=request.needed is None):
                 return HEADER.size + sum(map(len, body))
-            size = self.parts.arrivals.send(connection, self._half.version, encoding, body)
+            size = self.parts.host.send(connection, self._half.version, encoding, body)
             if self._stopped:
                 self._connections.say_stop([connection])
             return size
@@ -358,8 +367,10 @@ class DrivenServer:
         self._connections.is_worker(connection, number)
         self._connections.workers[number] = connection
         self._sizes[number] = [frame.size]
-        self.parts.quorum.greeted()
-        if self.parts.quorum.is_complete:
+        self._last_greeting = time.monotonic()
+        there = len(self._connections.workers)
+        self.parts.report.send(DevicesConnected(there, self.parts.report.server))
+        if there == len(self._callers):
             self._start()
 
     def sent(self, connection: Connection) -> None:
@@ -369,6 +380,5 @@ class DrivenServer:
 
     def lost(self, worker: int) -> None:
         """Leave it to the clock to find that a worker is gone, when the clock comes to that worker."""
-        self.parts.quorum.departed()
         if self._gathering and self._restart is not None:
             self._workers.awaited.add(worker)  # another server that it calls was not back yet

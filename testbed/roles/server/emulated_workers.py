@@ -84,7 +84,7 @@ class EmulatedWorkers:
         self._phase = parts.phase
         self._service = parts.service
         self._connections = parts.connections
-        self._arrivals = parts.arrivals
+        self._host = parts.host
         self._recorder = parts.recorder
         self._channels = channels
         self._asks = asks
@@ -95,7 +95,7 @@ class EmulatedWorkers:
         self._legs = computation.legs(settings, 0)
         # By worker: the messages that were received of it, each the end of a leg.
         self._received: Counter[int] = Counter()
-        self.reading = Reading(parts.arrivals, parts.connections.buffer)
+        self.reading = Reading(parts.host, parts.connections.buffer)
         self.killed_workers = KilledWorkers(settings.evaluator)
         self.active_faults = ActiveFaults()
         self.awaited: set[int] = set()
@@ -105,7 +105,7 @@ class EmulatedWorkers:
             self.vectors = SentVectors(changed=settings.training.pulls == "changed")
         if remembers and channels:
             self.outstanding = Outstanding(conversations(settings), settings.workers, asks=asks)
-            self._arrivals.note = self._note
+            self._host.note = self._note
 
     def _note(self, worker: int, answer: Answer) -> None:
         assert self.outstanding is not None
@@ -236,7 +236,7 @@ class EmulatedWorkers:
             lost = self.outstanding is not None and self.outstanding.is_lost(worker)
             if self.needs_nothing(lost=lost):
                 return HEADER.size + sum(map(len, self._service.answer(worker).body))
-            return self._arrivals.answer(connection, worker)
+            return self._host.answer(connection, worker)
 
         return self.send_to(worker, send)
 

@@ -5,27 +5,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from testbed.algorithms.aggregator_half import CombiningHalf
+import numpy as np
+
+from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
 from testbed.checkpoints.due import Checkpoints
 from testbed.encoding_choice import EncodingChoice
+from testbed.engine.aggregator import Aggregator
+from testbed.engine.server import Server
 from testbed.faults.schedule import Schedule
 from testbed.messages.counted import no_reports
 from testbed.messages.reports import CheckpointBegun
 from testbed.roles.evaluation.pending import Asked, Evaluations
 from testbed.roles.recording import Recorder
 from testbed.roles.reporting import Report
-from testbed.roles.server.arrivals import Arrivals
 from testbed.roles.server.connections import Connections, Driver
 from testbed.roles.server.evaluator import Evaluator
+from testbed.roles.server.host import Host
 from testbed.roles.server.measuring import measured
 from testbed.roles.server.phase import Phase
-from testbed.roles.server.quorum import Quorum
 from testbed.roles.server.restoration import cannot_be_written
 from testbed.roles.server.serving import Serving
 from testbed.telemetry.board import (
     Board,
     DeviceLine,
-    ServerLine,
     further_lines,
     hub_line,
     lines_of,
@@ -34,7 +36,7 @@ from testbed.training.aggregator_service import AggregatorService
 from testbed.training.entries import EvaluationDue
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
-from testbed.updates import as_bytes
+from testbed.updates import FloatVector, as_bytes
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import Kind
 
@@ -44,23 +46,24 @@ class Parts:
     """The parts of one run's server.
 
     Attributes:
-        line, own_line: of the board: for all servers' figures, and for this device's.
+        own_line: of the board, for this device's figures.
         schedule: which devices faults strike, and when.
+        above: float32, (|Θ|,), memory for what an aggregator receives; empty for a server.
         checkpoints: the server's, if it writes any.
     """
 
     settings: Settings
     report: Report
     phase: Phase
-    line: ServerLine
     own_line: DeviceLine
     schedule: Schedule
     connections: Connections
     evaluator: Evaluator
     recorder: Recorder
     service: ParameterService
-    quorum: Quorum
-    arrivals: Arrivals
+    server: Server
+    host: Host
+    above: FloatVector
     checkpoints: Checkpoints | None
 
     @classmethod
@@ -124,35 +127,45 @@ class Parts:
             service = AggregatorService(half, layout, settings, measured(line), index=index)
         else:
             service = ParameterService(half, layout, settings, measured(line), index=index)
-        quorum = Quorum(
-            callers, schedule, connections, service, report=report, phase=phase, line=own_line
-        )
-        arrivals = Arrivals(
-            connections,
+        others = settings.servers > 1
+        server = Server(
             service,
+            len(callers),
+            absence=schedule.longest_absence,
+            others=others,
+            by_clock=virtual,
+        )
+        role: Server | Aggregator = server
+        above = np.empty(size if isinstance(half, AggregatorHalf) else 0, np.float32)
+        if isinstance(half, AggregatorHalf):
+            role = Aggregator(server, half, above)
+        host = Host(
+            role,
+            service,
+            connections,
             codec,
             evaluator=evaluator,
             recorder=recorder,
-            quorum=quorum,
             callers=callers,
             line=line,
+            own_line=own_line,
             phase=phase,
             now=now,
-            others=settings.servers > 1,
+            others=others,
         )
         return cls(
             settings,
             report,
             phase,
-            line,
             own_line,
             schedule,
             connections,
             evaluator,
             recorder,
             service,
-            quorum,
-            arrivals,
+            server,
+            host,
+            above,
             serving.checkpoints,
         )
 

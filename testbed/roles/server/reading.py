@@ -3,7 +3,7 @@
 from collections import deque
 
 from testbed.clock.stage import Arrived
-from testbed.roles.server.arrivals import Arrivals
+from testbed.roles.server.host import Host
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
 from testbed.wire.frames import Frame, Kind
@@ -16,14 +16,14 @@ class Reading:
         connection: the only worker's connection that is read now; None between two messages.
     """
 
-    def __init__(self, arrivals: Arrivals, buffer: memoryview) -> None:
+    def __init__(self, host: Host, buffer: memoryview) -> None:
         """Begin with nothing read.
 
         Args:
             buffer: the memory into which all connections are read.
         """
         self.connection: Connection | None = None
-        self._arrivals = arrivals
+        self._host = host
         self._expected, self._asks = 1, True
         self._buffer = buffer
         self._apart = memoryview(bytearray(len(buffer)))
@@ -61,7 +61,7 @@ class Reading:
             self._sizes.append(frame.size)
         else:
             self._is_report = frame.kind is Kind.FINISHED
-            self._push = self._arrivals.decode(self._kept(frame))
+            self._push = self._host.decode(self._kept(frame))
             self._sizes.insert(0, frame.size)
 
     def _kept(self, frame: Frame) -> Frame:

@@ -14,10 +14,11 @@ from testbed.clock import device_use
 from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
 from testbed.clock.star import StarClock
+from testbed.engine.events import End
 from testbed.faults.fault import Kind as FaultKind
 from testbed.messages.reports import FaultRestored, ServerRestored, TrainingBegun
 from testbed.roles.orders import OrderChannel
-from testbed.roles.server.draining import DRAIN_TIMEOUT, drain
+from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
 from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.restoration import Restart
@@ -49,8 +50,8 @@ class VirtualServer:
         self._service = parts.service
         self._connections = parts.connections
         self._evaluator = parts.evaluator
-        self._arrivals = parts.arrivals
-        self._quorum = parts.quorum
+        self._host = parts.host
+        parts.host.began = self._start
         self._checkpoints = serving.checkpoints
         self._restart = serving.restart
         self._protocol = WORKER_PROTOCOLS[serving.half.protocol]
@@ -72,6 +73,8 @@ class VirtualServer:
         self._connections.listen()
         self._train()
         # All have the same time: a suspected worker is late only by the clock.
+        self._host.tell(End())
+        end(self.parts)
         drain(self.parts, lambda worker: DRAIN_TIMEOUT)
 
     def now(self) -> float:
@@ -104,7 +107,7 @@ class VirtualServer:
         self._report.send(device_use.report(self._clock, self._settings))
         self._check_that_all_updates_are_there(self._clock)
         self._clock.drain()
-        self._phase.over = True
+        self._host.tell(End())
         self._workers.close_what_does_not_end(self._workers.active_faults.under(STOPPING))
         self._workers.stop()
 
@@ -130,7 +133,7 @@ class VirtualServer:
         assert self._clock is not None
         if self._checkpoints is not None and self._checkpoints.due(self._service.half.version):
             self._write_checkpoint(self._clock)
-        if self._quorum.is_due:
+        if self._host.is_look_due:
             self._report.send(device_use.report(self._clock, self._settings))
             self._connections.poll(0)
             self._look_after()
@@ -138,12 +141,11 @@ class VirtualServer:
             self._wait_for_evaluator()
 
     def _look_after(self) -> None:
-        if not self._quorum.is_due:
-            return
-        self._quorum.look(self._start)
         if not self._clock_runs:  # it finds out itself when no worker will push any more
-            self._quorum.check()
-        self._report.flush()
+            self._host.tell_due()
+        if self._host.is_look_due:
+            self._host.look()
+            self._report.flush()
 
     def _wait_for_evaluator(self) -> None:
         """Wait until there is room for more evaluations, which are a part of the run's result."""
@@ -156,9 +158,11 @@ class VirtualServer:
         """Report why the clock has ended before the run's updates were complete, if it has."""
         if self._service.finished:
             return
-        self._quorum.check()
-        if not self._phase.over:
+        server = self.parts.server
+        if server.can_go_on:
             self._report.event("error", clock.why_it_ended)
+        else:
+            self.parts.recorder.record([server.too_few])
 
     # -- the connections' driver
 
@@ -175,12 +179,12 @@ class VirtualServer:
         elif connection is self._connections.evaluator:
             self._evaluator.heard(frame.number)
         elif self._clock is None:
-            self._arrivals.take(connection, frame)
+            self._host.take(connection, frame)
         elif connection is not self._connections.workers.get(number):
             # It was killed, or the clock has not let it come back yet, or never will.
             self._workers.killed_workers.heard(connection, frame)
         elif self._phase.over:
-            self._arrivals.take(connection, frame)
+            self._host.take(connection, frame)
         else:
             if frame.kind is not Kind.PULL:
                 connection.payload_bytes += len(frame.body)
@@ -197,9 +201,8 @@ class VirtualServer:
         Raises:
             RunError: the worker has gone because it was given an order that it cannot obey.
         """
-        self._quorum.departed()
         if self._clock is None:
-            self._arrivals.leave(worker)
+            self._host.leave(worker)
         else:
             self._workers.claims(worker)
 
@@ -209,10 +212,7 @@ class VirtualServer:
         identity = self._connections.identify(frame)
         number = identity.number
         if self._clock is None or number >= self._settings.workers:
-            if self._arrivals.greet(connection, frame):
-                if self._quorum.is_complete:
-                    self._start()
-                self._arrivals.greeted(connection)
+            self._host.greet(connection, frame)
             return
         self._workers.greet(connection, identity, frame.size)
 

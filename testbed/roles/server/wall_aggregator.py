@@ -1,43 +1,44 @@
 """An aggregator under the wall clock: a server of its cluster's devices, and a worker of the server.
 
-One thread takes in the devices' pushes and answers their pulls, as ``WallServer`` does, and it is a
-worker that asks of the server above. It asks there when all its devices are there, so that training
-begins when all devices of all clusters are ready. An aggregator whose devices are all gone *rests*: it
-reports that to the server, which waits for it no longer, and asks again when a device is there.
-
-The server may be killed, and comes back with an earlier version: the aggregator greets it again. Its
-devices stay connected; what they compute meanwhile is dropped.
+One thread takes in the devices' pushes and answers their pulls, as ``WallServer`` does, and takes in
+what the server above sends. The server may be killed, and comes back with an earlier version: the
+aggregator greets it again. Its devices stay connected; what they compute meanwhile is dropped.
 """
 
 import time
+from dataclasses import replace
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
-from testbed.roles.server.above import Above
-from testbed.roles.server.connections import REPORT_PERIOD
-from testbed.roles.server.draining import drain, patience_of
-from testbed.roles.server.parts import Parts
+from testbed.engine.aggregator import ABOVE
+from testbed.engine.events import End, Event, Opened, Pull, Received, Report, Send, Stopped, Sum
+from testbed.roles.server.draining import drain, end, patience_of
 from testbed.roles.server.serving import Serving
-from testbed.roles.transport.connection import Connection
-from testbed.training.aggregator_service import AggregatorService
-from testbed.wire.frames import Frame, Kind
+from testbed.roles.server.sums import Sums
+from testbed.roles.server.wall_server import WallServer
+from testbed.roles.sockets.links import Links
+from testbed.roles.sockets.parameters import KeptParameters
+from testbed.roles.transport.greeting import Greeted, Identity, connect
+from testbed.training.slices import slices
+from testbed.wire.frames import Kind, header
 
 
-class WallAggregator:
+class WallAggregator(WallServer):
     """An aggregator of one run, under the wall clock; a ``Driver`` of its connections."""
 
     def __init__(self, serving: Serving) -> None:
-        self.parts = parts = Parts.of(serving, self, self.now, virtual=False)
+        super().__init__(serving)
         assert isinstance(serving.half, AggregatorHalf)
-        assert isinstance(parts.service, AggregatorService)
-        self._half = serving.half
-        self._service = parts.service
-        self._phase = parts.phase
-        self._connections = parts.connections
-        self._above = Above(
-            serving.settings, serving.index, serving.half, serving.layout, parts.connections
+        settings, layout = serving.settings, serving.layout
+        self._sums = Sums(settings, serving.half, layout)
+        self._number = settings.callers(0)[serving.index - 1]
+        self._comes_back = settings.faults.server_absence is not None
+        self._received = KeptParameters(
+            slices(layout, 1), settings.training.pulls, only_newest=True
         )
-        self._comes_back = serving.settings.faults.server_absence is not None
-        self._rests = False
+        self._links: Links | None = None
+        self._to_send: list[bytes | memoryview] = []
+        self._asks = False
+        self.parts.host.above = self._upwards
 
     def serve(self) -> None:
         """Listen, connect to the server, train and drain; return when all connections are closed.
@@ -45,94 +46,66 @@ class WallAggregator:
         Raises:
             ConnectionError: the server is gone before training was over, and does not come back.
         """
-        self._connections.listen()
-        while not self._phase.over:
-            self._connections.poll(self._patience)
+        parts = self.parts
+        parts.connections.listen()
+        while not parts.phase.over:
+            self._wait()
             self._look_after()
-        self._above.close()
-        drain(self.parts, patience_of(self.parts))
+            if self._links is None and parts.phase.began is not None:
+                self._connect()
+            self._send_upwards()
+        parts.host.tell(End())
+        if self._links is not None:
+            self._links.finish() if self._links.all_stopped else self._links.leave()
+        end(parts)
+        drain(parts, patience_of(parts))
 
-    def now(self) -> float:
-        """Return the seconds since all devices were there; 0 before that."""
-        return self._phase.host_time()
+    def _began(self) -> None:
+        self.parts.phase.began = time.monotonic()
 
-    @property
-    def _patience(self) -> float:
-        deadline = self._half.deadline
-        if deadline is None:
-            return REPORT_PERIOD
-        return min(REPORT_PERIOD, max(0.0, deadline - self.now()))
+    # -- the server above
 
-    def _look_after(self) -> None:
-        """Connect to the server when all devices are there; push what is due, and ask again."""
-        parts, half = self.parts, self._half
-        if self._phase.over:
-            return
-        if self._above.is_gone:
-            self._greet_again()
-        if self._phase.began is None and parts.quorum.is_complete:
-            self._start()
-        if half.deadline is not None and self.now() >= half.deadline:
-            half.expire()
-        if half.is_due:
-            self._rests = not self._above.push()
-        elif self._rests and not self._service.is_deserted:
-            self._rests = False
-            self._above.ask()
-        if parts.quorum.is_due:
-            parts.quorum.look(self._start)
-            if self._phase.began is not None:
-                parts.arrivals.suspect_silent()
-            parts.quorum.check()
+    def _connect(self) -> None:
+        parameters = len(self.parts.above)
 
-    def _greet_again(self) -> None:
-        """Wait for a server that was killed, and ask it.
+        def greet(_: int) -> Greeted:
+            return connect(self.parts.settings, Identity(self._number), parameters)
 
-        Raises:
-            ConnectionError: it does not come back.
-        """
-        if not self._comes_back:
-            self._above.check()
-        self._service.lose_server()
-        self._rests = False
-        self._above.connect()
+        links = Links(greet, self._received, asks=True, comes_back=self._comes_back)
+        self._links = links
+        for opened in links.opened:
+            self._tell(opened)
 
-    def _start(self) -> None:
-        self._phase.began = time.monotonic()
-        self.parts.recorder.record(self._service.begin())
-        self._above.connect()
+    def _wait(self) -> None:
+        connections, patience = self.parts.connections, self.parts.host.patience
+        if self._links is not None:
+            for event in self._links.wait(patience, connections.fileno()):
+                self._tell(event)
+            patience = 0.0
+        connections.poll(patience)
 
-    # -- the connections' driver
+    def _tell(self, event: Event) -> None:
+        """Tell the role of something that the server above has sent."""
+        assert isinstance(event, Opened | Received | Stopped)
+        if isinstance(event, Received):
+            assert self._links is not None
+            self._received.put([event.version], self.parts.above, self._links.take)
+        self.parts.host.happen(replace(event, conversation=ABOVE))
 
-    def handle(self, connection: Connection, frame: Frame) -> None:
-        """Handle a message of a device, or of the server."""
-        if connection is self._connections.above:
-            self._hear(frame)
-        elif connection.device is None:
-            self.parts.arrivals.greet(connection, frame)
-            self.parts.arrivals.greeted(connection)
+    def _upwards(self, send: Send) -> None:
+        """Make a message to the server above, which is sent with the others of this event."""
+        message = send.message
+        if isinstance(message, Sum):
+            self._to_send += self._sums.message(message.combined)
+        elif isinstance(message, Report):
+            self._to_send.append(header(Kind.FINISHED, message.version))
         else:
-            self.parts.arrivals.take(connection, frame)
+            assert isinstance(message, Pull)
+            self._to_send.append(header(Kind.PULL))
+            self._asks = True
 
-    def _hear(self, frame: Frame) -> None:
-        if frame.kind is Kind.STOP:
-            self._service.stop()
-            self._phase.over = True
-            return
-        self._above.take(frame)
-        self._service.adopt(self._above.parameters, frame.number, self.now())
-        self.parts.arrivals.send_due()
-
-    def reads(self, connection: Connection) -> bool:
-        """Return True: all connections are read at any time."""
-        return True
-
-    def sent(self, connection: Connection) -> None:
-        """Send the devices that are due parameters: one of them has room again."""
-        if connection is not self._connections.above and not connection.pending:
-            self.parts.arrivals.send_due()
-
-    def lost(self, worker: int) -> None:
-        """Go on without a device; the combination may have waited for it."""
-        self.parts.quorum.departed()
-        self.parts.arrivals.leave(worker)
+    def _send_upwards(self) -> None:
+        pieces, self._to_send = self._to_send, []
+        asks, self._asks = self._asks, False
+        if pieces and self._links is not None:
+            self._links.send(0, pieces, asks=asks)

@@ -20,7 +20,7 @@ from testbed.roles.transport.greeting import FINISH, RESET, Greeted
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.wire.frames import HEADER, Head, Kind, parse
 
-_CLOSED = "the server closed the connection"
+_CLOSED = "it closed the connection"
 
 
 class Arriving(ABC):
@@ -266,7 +266,7 @@ class Links:
                 if link.is_read:
                     link.end.wake_if_stalled()
         first = next((one for one in self.links if one.awaits and one.is_read), None)
-        if first is not None and not any(one.end.pending for one in self.links):
+        if first is not None and also is None and not any(one.end.pending for one in self.links):
             # Once it is there, the others' answers may be as well.
             if first.readable.poll(1000 * seconds):
                 return [(first, select.POLLIN)]
@@ -355,7 +355,7 @@ class Links:
         """
         assert link.lost is not None
         if not self._comes_back:
-            raise ConnectionResetError(*link.lost.args) from link.lost
+            raise ConnectionResetError(f"the server is gone: {link.lost}") from link.lost
         link.end.socket.close()
         try:
             return self._open(link)
@@ -372,6 +372,10 @@ class Links:
         """Send what is left, and close the connections; all served roles have said STOP."""
         while any(link.end.pending for link in self.links):
             self.wait(STALLED)
+        self.leave()
+
+    def leave(self) -> None:
+        """Close the connections, whose ends come after what was sent."""
         for link in self.links:
             link.end.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FINISH)
         self.close()

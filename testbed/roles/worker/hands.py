@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from testbed.engine.events import Pull, Push, Report
+from testbed.engine.events import Message, Pull, Push, Report
 from testbed.roles.sockets.parameters import Parameters, Take
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.turn_taking import TurnTaking
@@ -106,12 +106,13 @@ class Hands:
         np.copyto(self._kept, self._gradient)
         self._gradient = self._kept
 
-    def message(self, conversation: int, message: Pull | Push | Report) -> Pieces:
+    def message(self, conversation: int, message: Message) -> Pieces:
         """Return the pieces of a message, a push only once; they may lie where it was computed."""
         if isinstance(message, Pull):
             return PULL
         if isinstance(message, Report):
             return report(message.version)
+        assert isinstance(message, Push)
         return self.push(conversation)
 
     def push(self, conversation: int) -> Pieces:

@@ -23,6 +23,7 @@ import pytest
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.channel import Channel
 from testbed.encoding_choice import EncodingChoice
+from testbed.engine import server as server_role
 from testbed.messages.reports import (
     REPORTS,
     ConnectionClosed,
@@ -36,7 +37,7 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.evaluation.snapshots import IN_MEMORY
-from testbed.roles.server import connections, quorum
+from testbed.roles.server import connections, host
 from testbed.roles.server import evaluator as evaluator_module
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.serving import Serving
@@ -319,7 +320,7 @@ def test_a_second_worker_of_the_same_number_is_refused(running: Running) -> None
 def test_a_connection_that_does_not_greet_is_closed(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quorum, "GREETING_TIMEOUT", 0.3)
+    monkeypatch.setattr(host, "GREETING_TIMEOUT", 0.3)
     with running.connect() as stranger:
         running.until(EventReported, "no greeting within 0.3 s")
         assert stranger.recv(1) == b""
@@ -372,7 +373,7 @@ def test_a_worker_that_connects_after_training_is_counted_and_sent_stop(running:
 def test_training_begins_without_workers_that_never_connect(
     run_server: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quorum, "GATHERING_TIMEOUT", 0.5)
+    monkeypatch.setattr(server_role, "GATHERING_TIMEOUT", 0.5)
     running = run_server()
     a = running.connect(0)
     assert pull(a) == (0, 0.0)

@@ -15,6 +15,7 @@ import pytest
 
 from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.engine import server as server_role
 from testbed.errors import RunError
 from testbed.messages.reports import (
     CheckpointBegun,
@@ -28,7 +29,6 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.server import evaluator as evaluator_module
-from testbed.roles.server import wall_server
 from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_server import WallServer
@@ -173,7 +173,7 @@ def test_a_failed_checkpoint_ends_the_server_and_closes_no_connection(
 def test_a_restored_server_does_not_wait_long_for_missing_workers(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
-    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.5)
+    monkeypatch.setattr(server_role, "BACK_TIMEOUT", 0.5)
     with running(monkeypatch, files, None) as first:
         five_updates(first)
     with running(monkeypatch, files, Restart(1, time.monotonic())) as second:
@@ -188,7 +188,7 @@ def test_a_restored_server_does_not_wait_long_for_missing_workers(
 def test_a_worker_that_comes_and_goes_does_not_extend_the_wait(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
-    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 1.0)
+    monkeypatch.setattr(server_role, "BACK_TIMEOUT", 1.0)
     with running(monkeypatch, files, None) as first:
         five_updates(first)
     with running(monkeypatch, files, Restart(1, time.monotonic())) as second:
@@ -280,7 +280,7 @@ def test_a_restored_server_waits_for_the_evaluator_however_late_it_comes(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     """The evaluator is busy when the server dies, and notices it only when its workers have left."""
-    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.2)
+    monkeypatch.setattr(server_role, "BACK_TIMEOUT", 0.2)
     with killed(monkeypatch, files, **MORTAL) as first:
         five_updates(first)
     with running(monkeypatch, files, Restart(1, time.monotonic()), **MORTAL) as second:
@@ -297,7 +297,7 @@ def test_a_restored_server_does_not_wait_for_an_evaluator_that_was_told_to_leave
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
     """It is told when a checkpoint says that nothing of it is missing, and is gone then."""
-    monkeypatch.setattr(wall_server, "BACK_TIMEOUT", 0.2)
+    monkeypatch.setattr(server_role, "BACK_TIMEOUT", 0.2)
     with running(monkeypatch, files, None, **MORTAL) as first:
         evaluator = first.connect(2)
         five_updates(first)

@@ -210,7 +210,7 @@ def test_a_server_that_has_said_stop_is_sent_to_and_its_end_is_no_error(make: Ma
 def test_a_connection_that_ends_without_stop_is_an_error(make: Make) -> None:
     place = make(kept())
     place.servers[1].close()
-    with pytest.raises(ConnectionError, match="the server closed the connection"):
+    with pytest.raises(ConnectionError, match="the server is gone: it closed the connection"):
         place.heard()
 
 

@@ -1,0 +1,340 @@
+"""The server: it gathers its callers, takes in what they push, and answers those that are due.
+
+=========  ================================  =========  ============================================
+phase      event                             next       actions
+=========  ================================  =========  ============================================
+GATHERING  Opened, others are missing        GATHERING  Record(Connected); After(GATHERED)
+GATHERING  Opened, the last one              TRAINING   Record(Connected, EvaluationDue,
+                                                        TrainingBegan)
+GATHERING  Due(GATHERED), some are there     TRAINING   Record(Remark, ..., TrainingBegan)
+GATHERING  Restored                          GATHERING  After(BACK)
+GATHERING  Opened, the last of those before  TRAINING   Record(Connected, TrainingBegan)
+GATHERING  Due(BACK)                         TRAINING   Record(TrainingBegan)
+any        Heard(Pull)                       the same   Record(Welcomed) of a suspected one
+TRAINING   Heard(Pushed)                     TRAINING   Record(Row, Diagnosed, EvaluationDue, ...)
+TRAINING   the run's updates are complete    OVER       Over
+TRAINING   Settled                           TRAINING   to each that is due: Send(Parameters)
+TRAINING   Due(SILENT), and it is            TRAINING   Record(Suspected, ...)
+TRAINING   Due(EXPIRED)                      TRAINING   Record of the update that this makes
+TRAINING   Closed, too few are left          OVER       Record(Remark); Over
+TRAINING   Closed, and may come back         TRAINING   After(RETURNED), and then as above
+any        End                               OVER       Over
+OVER       Opened                            OVER       Record(Connected); Send(Stop)
+OVER       Heard                             OVER       none; it is counted
+=========  ================================  =========  ============================================
+
+``ParameterService`` decides about the callers, each in a state of ``worker_states``. A server that is
+restored after its last update waits in OVER for those that were there, and is over when they have had
+their time. Where a clock says when training begins, what is heard then and when it ends, the server is
+told of greetings, questions and ends only.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from enum import Enum, auto
+
+from testbed.engine.events import (
+    Action,
+    After,
+    Closed,
+    Due,
+    End,
+    Event,
+    Heard,
+    Opened,
+    Over,
+    Parameters,
+    Pull,
+    Record,
+    Restored,
+    Send,
+    Settled,
+    Stop,
+    Token,
+    What,
+)
+from testbed.training.entries import Connected, Entry, Remark, TrainingBegan
+from testbed.training.parameter_service import ParameterService, Pushed
+
+GATHERING_TIMEOUT = 30.0
+"""Seconds without a further greeting after which training begins with those that are there."""
+BACK_TIMEOUT = 2.0
+"""Seconds without another one coming back after which a restored server goes on."""
+RETURN_TIMEOUT = 30.0
+"""Seconds that a killed caller may take to come back, in addition to its planned absence."""
+
+
+class Phase(Enum):
+    """The phase of a server."""
+
+    GATHERING = auto()
+    TRAINING = auto()
+    OVER = auto()
+
+
+class Server:
+    """One server of a run.
+
+    Attributes:
+        phase: where it is in the table above.
+        service: what decides about its callers.
+    """
+
+    def __init__(
+        self,
+        service: ParameterService,
+        callers: int,
+        *,
+        absence: float = 0.0,
+        others: bool = False,
+        by_clock: bool = False,
+    ) -> None:
+        """Begin without callers.
+
+        Args:
+            callers: how many of them there will be.
+            absence: the longest time that a killed one stays away, in seconds; 0: none comes back.
+            others: True if there are other servers, with which a caller may train on.
+            by_clock: True if the virtual clock tells the service what is heard in training.
+        """
+        self.phase = Phase.GATHERING
+        self.service = service
+        self._callers, self._others, self._by_clock = callers, others, by_clock
+        self._returning = absence + RETURN_TIMEOUT if absence else 0.0
+        # Of a restored server: those that are to come back; None of one that begins anew.
+        self._awaited: set[int] | None = None
+        # How many have greeted, have come back and have gone: of their timers the last one counts.
+        self._greetings = self._returns = self._departures = 0
+        self._may_return = False
+        # By caller: when it is looked at next, as it may have been silent for too long.
+        self._looks: dict[int, float] = {}
+        self._expires: float | None = None
+
+    @property
+    def callers_return(self) -> bool:
+        """True if a caller that is gone may come back."""
+        return self._returning > 0
+
+    def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
+        """Yield the actions that follow an event; carry out each before the next is taken.
+
+        Args:
+            now: seconds since training began, by the run's clock; 0 before that.
+
+        Raises:
+            ValueError: a caller has sent what it must not.
+        """
+        if isinstance(event, Heard):
+            yield from self._heard(event, now)
+        elif isinstance(event, Settled):
+            yield from self._settled(event, now)
+        elif isinstance(event, Opened):
+            yield from self._opened(event, now)
+        elif isinstance(event, Due):
+            yield from self._due(event.token, now)
+        elif isinstance(event, Closed):
+            yield from self._closed(event.conversation)
+        elif isinstance(event, Restored):
+            yield from self._restored(event.there)
+        elif isinstance(event, End):
+            yield from self._end()
+        if self.phase is Phase.TRAINING and not self._by_clock:
+            if self.service.finished:
+                yield from self._end()
+            else:
+                yield from self._limit(now)
+
+    # -- gathering
+
+    def _opened(self, opened: Opened, now: float) -> Iterator[Action]:
+        caller, service = opened.conversation, self.service
+        service.join(caller, now)
+        service.count(caller, opened.size)
+        self._greetings += 1
+        yield Record(Connected(service.workers))
+        if self.phase is Phase.OVER:
+            yield Send(caller, Stop())
+        if self._awaited is not None:
+            yield from self._came_back(caller, now)
+        elif self.phase is Phase.GATHERING:
+            if service.workers == self._callers:
+                yield from self._begin(now)
+            else:
+                yield After(GATHERING_TIMEOUT, Token(What.GATHERED, number=self._greetings))
+        yield from self._look(caller, now)
+
+    def _begin(self, now: float) -> Iterator[Action]:
+        self.phase = Phase.TRAINING
+        if not self._by_clock:
+            yield from _records(self.service.begin())
+        yield Record(TrainingBegan())
+        yield from self._all_looks(now)
+        yield from self._check()
+
+    def _restored(self, there: Collection[int]) -> Iterator[Action]:
+        self._awaited = set(there)
+        self._returning = max(self._returning, RETURN_TIMEOUT)
+        if self.service.finished:
+            self.phase = Phase.OVER
+        yield After(BACK_TIMEOUT, Token(What.BACK))
+
+    def _came_back(self, caller: int, now: float) -> Iterator[Action]:
+        """Go on once those that were there are back, because an update may need several of them."""
+        assert self._awaited is not None
+        if caller in self._awaited:
+            # One that faults kill and bring back again and again must not delay the others.
+            self._awaited.discard(caller)
+            self._returns += 1
+            if self._awaited:
+                yield After(BACK_TIMEOUT, Token(What.BACK, number=self._returns))
+            else:
+                yield from self._go_on(now)
+
+    def _go_on(self, now: float) -> Iterator[Action]:
+        self._awaited = set()
+        if self.phase is Phase.OVER:
+            yield Over()
+            return
+        self.phase = Phase.TRAINING
+        self.service.begin_again(now)
+        yield Record(TrainingBegan())
+        yield from self._all_looks(now)
+        yield from self._gone()
+
+    # -- training
+
+    def _heard(self, heard: Heard, now: float) -> Iterator[Action]:
+        caller, message, service = heard.conversation, heard.message, self.service
+        service.count(caller, heard.size)
+        if isinstance(message, Pull):
+            if self.phase is Phase.OVER and self._others:
+                return  # it trains on with other servers
+            if service.is_asking(caller):
+                raise ValueError("a pull before the parameters of the last one were read")
+            yield from _records(service.asked(caller, now))
+        elif isinstance(message, Pushed):
+            if self.phase is Phase.GATHERING:
+                raise ValueError("a push before training began")
+            if self.phase is Phase.OVER:
+                service.count_late(caller, 0, message.payload_bytes)
+            else:
+                yield from _records(service.pushed(caller, message, now, now))
+        yield from self._look(caller, now)
+
+    def _settled(self, settled: Settled, now: float) -> Iterator[Action]:
+        if self.phase is not Phase.TRAINING or self._by_clock:
+            return
+        service = self.service
+        for caller in service.due(settled.room, now):
+            yield Send(caller, Parameters(service.answer(caller)))
+            service.sent(caller, now)
+            yield from self._look(caller, now)
+        if service.stalled and service.half.deadline is None:
+            yield Record(
+                Remark("all workers wait for parameters, and none will push", is_error=True)
+            )
+            yield from self._end()
+
+    def _due(self, token: Token, now: float) -> Iterator[Action]:
+        if token.what is What.GATHERED:
+            if self.phase is Phase.GATHERING and token.number == self._greetings:
+                yield from self._begin_without(self._callers - self.service.workers, now)
+        elif token.what is What.BACK:
+            if self._awaited and token.number == self._returns:
+                yield from self._go_on(now)
+        elif token.what is What.RETURNED:
+            if token.number == self._departures:
+                self._may_return = False
+                yield from self._check()
+        elif token.what is What.EXPIRED:
+            deadline = self.service.half.deadline
+            self._expires = None
+            if deadline is not None and now >= deadline:
+                yield from _records(self.service.expire())
+        else:
+            yield from self._look_again(token.conversation, now)
+
+    def _begin_without(self, missing: int, now: float) -> Iterator[Action]:
+        if missing == self._callers:
+            yield from self._too_few()
+            return
+        yield Record(Remark(f"training begins without {missing} workers"))
+        yield from self._begin(now)
+
+    def _limit(self, now: float) -> Iterator[Action]:
+        """Be told when the half's time limit is over."""
+        deadline = self.service.half.deadline
+        if deadline is not None and deadline != self._expires:
+            self._expires = deadline
+            yield After(max(0.0, deadline - now), Token(What.EXPIRED))
+
+    # -- callers that are silent
+
+    def _all_looks(self, now: float) -> Iterator[Action]:
+        for caller in self.service.present:
+            yield from self._look(caller, now)
+
+    def _look(self, caller: int, now: float) -> Iterator[Action]:
+        """Look at a caller as soon as it will have been silent for too long."""
+        deadline = self.service.deadline(caller)
+        if deadline is not None and deadline < self._looks.get(caller, float("inf")):
+            self._looks[caller] = deadline
+            yield After(max(0.0, deadline - now), Token(What.SILENT, caller))
+
+    def _look_again(self, caller: int, now: float) -> Iterator[Action]:
+        deadline = self.service.deadline(caller)
+        self._looks.pop(caller, None)
+        if deadline is None or self.phase is not Phase.TRAINING:
+            return
+        if now >= deadline:
+            yield from _records(self.service.suspect(caller, now))
+        else:
+            yield from self._look(caller, now)
+
+    # -- callers that are gone, and the end
+
+    def _closed(self, caller: int) -> Iterator[Action]:
+        self._looks.pop(caller, None)
+        yield from _records(self.service.leave(caller))
+        if self.phase is Phase.TRAINING and not self.service.finished:
+            yield from self._gone()
+
+    def _gone(self) -> Iterator[Action]:
+        """Find whether those that are left are enough, once those that are gone may have come back."""
+        self._departures += 1
+        if self._returning:
+            self._may_return = True
+            yield After(self._returning, Token(What.RETURNED, number=self._departures))
+        else:
+            yield from self._check()
+
+    def _check(self) -> Iterator[Action]:
+        if self.phase is Phase.TRAINING and not self.can_go_on:
+            yield from self._too_few()
+
+    @property
+    def can_go_on(self) -> bool:
+        """True if an update can follow with those that are there, or that may come back."""
+        return self._may_return or self.service.workers >= self.service.half.needed
+
+    @property
+    def too_few(self) -> Remark:
+        """What is to be said where no update can follow."""
+        there, needed = self.service.workers, self.service.half.needed
+        if not self.service.makes_updates:
+            # The server and the other aggregators go on.
+            return Remark("no device of its cluster is left", of_role=True)
+        left = f"{there} workers are left, and an update needs {needed}"
+        return Remark(left if there else "no worker is left", is_error=True)
+
+    def _too_few(self) -> Iterator[Action]:
+        yield Record(self.too_few)
+        yield from self._end()
+
+    def _end(self) -> Iterator[Action]:
+        if self.phase is not Phase.OVER:
+            self.phase = Phase.OVER
+            yield Over()
+
+
+def _records(entries: Iterable[Entry]) -> Iterator[Action]:
+    return map(Record, entries)
