@@ -100,7 +100,7 @@ class Server:
         self.service = service
         self._callers, self._others, self._by_clock = callers, others, by_clock
         self._returning = absence + RETURN_TIMEOUT if absence else 0.0
-        # Of a restored server: those that are to come back; None of one that begins anew.
+        # Of a restored server that has not gone on yet: those that are still to come back.
         self._awaited: set[int] | None = None
         # How many have greeted, have come back and have gone: of their timers the last one counts.
         self._greetings = self._returns = self._departures = 0
@@ -180,17 +180,17 @@ class Server:
     def _came_back(self, caller: int, now: float) -> Iterator[Action]:
         """Go on once those that were there are back, because an update may need several of them."""
         assert self._awaited is not None
-        if caller in self._awaited:
+        before = len(self._awaited)
+        self._awaited.discard(caller)
+        if not self._awaited:
+            yield from self._go_on(now)
+        elif len(self._awaited) < before:
             # One that faults kill and bring back again and again must not delay the others.
-            self._awaited.discard(caller)
             self._returns += 1
-            if self._awaited:
-                yield After(BACK_TIMEOUT, Token(What.BACK, number=self._returns))
-            else:
-                yield from self._go_on(now)
+            yield After(BACK_TIMEOUT, Token(What.BACK, number=self._returns))
 
     def _go_on(self, now: float) -> Iterator[Action]:
-        self._awaited = set()
+        self._awaited = None
         if self.phase is Phase.OVER:
             yield Over()
             return
@@ -239,7 +239,7 @@ class Server:
             if self.phase is Phase.GATHERING and token.number == self._greetings:
                 yield from self._begin_without(self._callers - self.service.workers, now)
         elif token.what is What.BACK:
-            if self._awaited and token.number == self._returns:
+            if self._awaited is not None and token.number == self._returns:
                 yield from self._go_on(now)
         elif token.what is What.RETURNED:
             if token.number == self._departures:

@@ -16,6 +16,7 @@ from testbed.planning.plan import plan
 from testbed.telemetry.records import UPDATE
 from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
+from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire.encodings import DENSE, Codec
 from tests.notes import Notes
@@ -59,7 +60,7 @@ class Noted(ParameterService):
         return entries
 
 
-def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Columns]:
+def settings(**changes: Any) -> Settings:
     spec = {
         "name": "service",
         "dataset": "digits",
@@ -71,9 +72,12 @@ def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterSe
         "clock": "virtual",
         "compute": {"distribution": "constant", "mean": "1s"},
     }
-    settings = with_changes(plan(Spec.model_validate(spec))[0].settings, **changes)
+    return with_changes(plan(Spec.model_validate(spec))[0].settings, **changes)
+
+
+def service(half: ServerHalf | None = None, **changes: Any) -> tuple[ParameterService, Columns]:
     half = half or StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
-    one = Noted(half, LAYOUT, settings)
+    one = Noted(half, LAYOUT, settings(**changes))
     one.notes = Columns()
     return one, one.notes
 

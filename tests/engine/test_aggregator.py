@@ -1,0 +1,194 @@
+"""The aggregator's table: events in, actions out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.engine.aggregator import ABOVE, Aggregator
+from testbed.engine.events import (
+    Action,
+    Closed,
+    Event,
+    Heard,
+    Message,
+    Opened,
+    Over,
+    Pull,
+    Received,
+    Report,
+    Send,
+    Stop,
+    Stopped,
+    Sum,
+)
+from testbed.engine.server import RETURN_TIMEOUT, Server
+from testbed.training.aggregator_service import AggregatorService
+from testbed.training.entries import Connected, Remark, Suspected, TrainingBegan, Welcomed
+from tests.engine.serving import Serving, answers, entries, is_over, opened, pushed
+from tests.training.test_parameter_service import LAYOUT, SIZE, settings
+
+
+class Cluster(Serving):
+    """An aggregator with two devices, and the server above.
+
+    Attributes:
+        parameters: those that are received from above.
+        sums: base version and number of the updates that it has pushed.
+    """
+
+    def __init__(
+        self, wait_for: int = 2, within: float | None = None, absence: float = 0.0, **changes: Any
+    ) -> None:
+        zeros = np.zeros(SIZE, np.float32)
+        half = AggregatorHalf(zeros, None, wait_for=wait_for, within=within)
+        below = AggregatorService(half, LAYOUT, settings(**changes), index=1)
+        super().__init__(Server(below, 2, absence=absence))
+        self.parameters = np.zeros(SIZE, np.float32)
+        self.aggregator = Aggregator(self.role, half, self.parameters)
+        self.sums: list[tuple[int, int]] = []
+
+    def handle(self, event: Event) -> Iterator[Action]:
+        for action in self.aggregator.handle(event, self.now):
+            if isinstance(action, Send) and isinstance(action.message, Sum):
+                combined = action.message.combined
+                self.sums.append((combined.base_version, combined.count))
+            yield action
+
+    def receive(self, version: int, value: float = 0.5) -> list[Action]:
+        """Have the server above send parameters that are all the same."""
+        self.parameters[:] = value
+        return self.tell(Received(ABOVE, version))
+
+
+def upwards(said: list[Action]) -> list[type[Message]]:
+    """Return the kinds of messages to the server above."""
+    return [
+        type(one.message) for one in said if isinstance(one, Send) and one.conversation == ABOVE
+    ]
+
+
+def begun(*versions: int, **options: Any) -> Cluster:
+    """Return an aggregator whose devices compute at the last of some versions."""
+    one = Cluster(**options)
+    one.tell(*opened(0, 1), Opened(ABOVE))
+    for version in versions or (0,):
+        one.receive(version)
+    return one
+
+
+def test_it_asks_above_when_its_devices_are_there_and_serves_what_it_gets() -> None:
+    one = Cluster()
+    said = one.tell(*opened(0, 1))
+    assert entries(said) == [Connected(1), Connected(2), TrainingBegan()]
+    assert not answers(said) and not upwards(said)
+    assert upwards(one.tell(Opened(ABOVE))) == [Pull]
+    said = one.receive(4, 1.5)
+    assert answers(said) == [(0, 4), (1, 4)] and not upwards(said)
+    assert set(one.service.half.parameters) == {1.5}
+
+
+def test_it_pushes_a_sum_and_asks_once_all_have_pushed() -> None:
+    one = begun(4)
+    assert not upwards(one.pushes(0, 4))
+    said = one.pushes(1, 4)
+    assert upwards(said) == [Sum, Pull]
+    assert one.sums == [(4, 2)]
+    assert not answers(said)  # both wait for the next version
+    assert answers(one.receive(6)) == [(0, 6), (1, 6)]
+
+
+def test_what_comes_too_late_for_its_sum_is_dropped() -> None:
+    one = begun(wait_for=1)
+    assert upwards(one.pushes(0, 0)) == [Sum, Pull]
+    assert not upwards(one.pushes(1, 0))
+    assert one.sums == [(0, 1)]
+
+
+def test_a_device_that_goes_may_close_the_sum() -> None:
+    one = begun()
+    one.pushes(0, 0)
+    assert upwards(one.tell(Closed(1))) == [Sum, Pull]
+    assert one.sums == [(0, 1)]
+
+
+def test_its_time_limit_closes_the_sum() -> None:
+    one = begun(within=2.0)
+    one.wait(0.5)
+    one.pushes(0, 0)
+    assert not upwards(one.wait(1.0))
+    assert upwards(one.wait(0.5)) == [Sum, Pull]
+    one.receive(1)
+    # Nobody has pushed by then: the first one after it is a sum by itself.
+    assert not upwards(one.wait(2.0))
+    assert upwards(one.pushes(1, 0, asks=False)) == []
+    assert upwards(one.pushes(0, 1)) == [Sum, Pull]
+
+
+def test_the_limit_of_a_sum_that_has_closed_is_none_of_the_next() -> None:
+    one = begun(within=2.0)
+    one.wait(1.0)
+    one.pushes(0, 0)
+    one.pushes(1, 0)
+    one.receive(1)
+    one.pushes(0, 1)
+    assert not upwards(one.wait(1.9))
+    assert upwards(one.wait(0.1)) == [Sum, Pull]
+
+
+def test_without_devices_it_rests_until_one_is_back() -> None:
+    one = begun(absence=5.0)
+    assert not upwards(one.tell(Closed(0)))
+    said = one.tell(Closed(1))
+    assert upwards(said) == [Report]
+    assert one.tell() == []
+    one.wait(1.0)
+    assert upwards(one.tell(Opened(1))) == [Pull]
+    assert answers(one.receive(3) + one.tell(Heard(1, Pull(), 10))) == [(1, 3)]
+    assert upwards(one.pushes(1, 3, asks=False)) == [Sum, Pull]
+
+
+def test_without_devices_for_good_it_ends() -> None:
+    one = begun(absence=5.0)
+    one.tell(Closed(0), Closed(1))
+    said = one.wait(5.0 + RETURN_TIMEOUT)
+    assert entries(said) == [Remark("no device of its cluster is left", of_role=True)]
+    assert is_over(said)
+
+
+def test_suspected_devices_are_as_good_as_gone() -> None:
+    one = begun(suspect_after=2.0)
+    said = one.wait(2.0)
+    assert {entry.worker for entry in entries(said) if isinstance(entry, Suspected)} == {0, 1}
+    assert upwards(said) == [Report]
+    said = one.pushes(0, 0)
+    assert [type(entry) for entry in entries(said)] == [Welcomed]
+    assert upwards(said) == [Pull]
+
+
+def test_a_server_that_comes_back_is_asked_anew_and_the_sum_is_dropped() -> None:
+    one = begun(2)
+    one.pushes(0, 2)
+    assert upwards(one.tell(Opened(ABOVE, 1))) == [Pull]
+    said = one.receive(1)
+    assert answers(said) == [(0, 1)]  # the other still computes at what is lost
+    assert not upwards(one.pushes(0, 1))
+    said = one.pushes(1, 2)
+    assert answers(said) == [(1, 1)] and not upwards(said)
+    assert upwards(one.pushes(1, 1)) == [Sum, Pull]
+    assert one.sums == [(1, 2)]
+    # Also while it waits for an answer, or rests.
+    assert upwards(one.tell(Opened(ABOVE, 2))) == [Pull]
+    one.receive(1)
+    assert upwards(one.tell(Closed(0), Closed(1))) == [Report]
+    assert upwards(one.tell(Opened(ABOVE, 3))) == [Pull]
+
+
+def test_when_the_server_says_so_it_is_over_for_the_devices_too() -> None:
+    one = begun()
+    one.pushes(0, 0)
+    assert one.tell(Stopped(ABOVE)) == [Over()]
+    assert one.tell(*pushed(1, 0)) == []
+    assert Send(1, Stop()) in one.tell(Closed(1), *opened(1))
+    assert not one.sums
