@@ -12,7 +12,8 @@ one step are synchronous SGD with weights. FedProx (Li et al., 2020, "Federated 
 heterogeneous networks", Algorithm 2) adds μ/2·‖w − w_t‖² to what each worker minimises: its steps are
 w ← w − η·(g + μ·(w − w_t)).
 
-The server may average the first k models of a round; those of stragglers are dropped. Mini-batches are
+The server may average the first k models of a round, or those that come within a time; those of
+stragglers are dropped. Mini-batches are
 drawn at random, as everywhere in this testbed: E times over n_k images are E·n_k/b of them. A worker
 that is gone is not waited for; if all that were drawn are gone, others are drawn.
 """
@@ -72,6 +73,13 @@ class FedAvgOptions(Options):
         description="k: the first k models of a round are averaged, and those of stragglers dropped. "
         "Default (null): all that were drawn.",
     )
+    within: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="The seconds after its beginning at which a round ends with the models that have "
+        "come by then; if there are none, with the first one. Default (null): no time limit.",
+    )
 
 
 class LocalTraining(WorkerHalf):
@@ -119,7 +127,7 @@ class LocalTraining(WorkerHalf):
 class FedAvgServer(SynchronousServer):
     """A server's half that draws the workers of each round, and averages their models."""
 
-    not_saved = SynchronousServer.not_saved | {"_conditions", "_weights"}
+    not_saved = SynchronousServer.not_saved | {"_conditions", "_weights", "_within"}
 
     def __init__(
         self,
@@ -127,6 +135,7 @@ class FedAvgServer(SynchronousServer):
         conditions: Conditions,
         fraction: float,
         wait_for: int | None,
+        within: float | None = None,
     ) -> None:
         """Begin at version 0, with nobody drawn.
 
@@ -134,9 +143,11 @@ class FedAvgServer(SynchronousServer):
             parameters: w_0.
             fraction: C.
             wait_for: k; None: all that are drawn.
+            within: the time limit of a round, in seconds; None: there is none.
         """
         super().__init__(parameters, conditions.rate, wait_for or conditions.workers, "pull")
-        self._conditions, self._fraction = conditions, fraction
+        self._conditions, self._fraction, self._within = conditions, fraction, within
+        self._has_expired = False
         self._weights = conditions.images or (1,) * conditions.workers
         # The workers of this round; none before it has begun. And how often some were drawn for it.
         self._drawn: set[int] = set()
@@ -146,6 +157,7 @@ class FedAvgServer(SynchronousServer):
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         if not self._drawn:
             self._draw()
+            self.deadline = None if self._within is None else time + self._within
         return super().pull(worker, time=time) if worker in self._drawn else None
 
     def _draw(self) -> None:
@@ -160,6 +172,15 @@ class FedAvgServer(SynchronousServer):
     def _possible(self) -> set[int]:
         there = self._drawn if self._there is None else self._drawn & self._there
         return there | self._taken
+
+    @property
+    def _complete(self) -> bool:
+        return self._has_expired or super()._complete
+
+    def expire(self) -> None:
+        self.deadline, self._has_expired = None, True
+        if self._count:
+            self._step(math.nan)  # no push arrived that could give a time
 
     @property
     def _divisor(self) -> int:
@@ -180,12 +201,16 @@ class FedAvgServer(SynchronousServer):
     def _stepped(self, time: float) -> None:
         self._diagnosis = {**self._diagnosis, "k": self._models}
         self._images = self._draws = 0
-        self._drawn = set()
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        """Let the next worker that asks begin a round, of which nobody is drawn yet."""
+        self._drawn, self.deadline, self._has_expired = set(), None, False
 
     def forget(self, worker: int) -> None:
         super().forget(worker)
         if not self._possible:
-            self._drawn = set()  # others are drawn
+            self._begin_round()  # others are drawn
 
 
 def sampled(fraction: float, workers: int) -> int:
@@ -246,4 +271,6 @@ class FedAvg(ServedAlgorithm):
         parameters: FloatVector,
         conditions: Conditions,
     ) -> ServerHalf:
-        return FedAvgServer(parameters, conditions, options.fraction or 1.0, options.wait_for)
+        return FedAvgServer(
+            parameters, conditions, options.fraction or 1.0, options.wait_for, options.within
+        )

@@ -11,9 +11,6 @@ class Aggregators(Protocol):
     def adopt(self, worker: int, state: TimedWorker, version: int) -> None:
         """Let an aggregator serve the parameters that have arrived, and begin to combine."""
 
-    def expired(self, worker: int, state: TimedWorker, combination: float) -> None:
-        """Note that the time of a combination is over."""
-
     def push_due(self) -> None:
         """Let aggregators push combinations that have closed, and ask again if a device has come."""
 

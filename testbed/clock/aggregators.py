@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock.events import EXPIRED
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import TimedWorker
 from testbed.training.aggregator_service import AggregatorService
@@ -53,27 +52,12 @@ class TimedAggregators(Stateful):
         self._stage = stage
         self._resting: set[int] = set()
 
-    def _service(self, worker: int) -> AggregatorService:
-        index = self._clock.conversations.below(worker)
-        assert index is not None
-        return self._services[index - 1]
-
     def adopt(self, worker: int, state: TimedWorker, version: int) -> None:
         """Let an aggregator serve the parameters that have arrived, and begin to combine."""
         state.begun += 1
         state.finished = False
         self._stage.adopt(worker, version, self._clock.now)
-        deadline = self._service(worker).half.deadline
-        if deadline is not None:
-            number = self._clock.conversations.of_worker(worker)[0]
-            self._clock.events.add(deadline, EXPIRED, number, state.begun)
         self._clock.send_due()
-
-    def expired(self, worker: int, state: TimedWorker, combination: float) -> None:
-        """Note that the time of a combination is over, unless it has closed already."""
-        if combination == state.begun and not state.finished:
-            self._service(worker).half.expire()
-            self._clock.send_due()
 
     def push_due(self) -> None:
         """Let aggregators push combinations that have closed, and ask again if a device has come."""

@@ -2,9 +2,9 @@
 
 Of events at one moment, those of a lower rank come first: faults, then parameters arrive, computations
 end, pushes arrive, workers ask for parameters (a pull gets every update that arrived up to its time),
-links have room again, the workers that were silent for too long are suspected, and last the time of
-aggregators' combinations is over. Within each rank, the conversation with the lower number comes first:
-the worker's number if there is one server.
+links have room again, the workers that were silent for too long are suspected, and last the time limits
+of servers and aggregators are over. Within each rank, the conversation with the lower number comes
+first: the worker's number if there is one server; of time limits, the server with the lower index.
 """
 
 import heapq
@@ -25,10 +25,11 @@ EXACT = -1.0
 STOPPED = -1.0
 """Takes the place of a version in an event: a server has no more parameters for the worker."""
 Event: TypeAlias = tuple[float, int, int, float]
-"""Its time in seconds, its rank, its conversation (of a fault: its number), and what it is about.
+"""Its time in seconds, its rank, its conversation (of a fault: its number; of a time limit: the
+server's index), and what it is about.
 
 The end of a computation is an event of its worker's first conversation. What an event is about is the
-version of parameters, the number of a computation or combination, or the sending time of a message.
+version of parameters, the number of a computation, or the sending time of a message.
 """
 
 

@@ -90,6 +90,8 @@ class StarClock(EventClock):
             for worker in devices.workers
         }
         self._stopped = [False] * len(services)
+        # By server: the time limit that is among the events, or was.
+        self._limits: list[float | None] = [None] * len(services)
         self._certain: list[tuple[float, int, int]] = []
         self._ahead = 0
 
@@ -117,10 +119,11 @@ class StarClock(EventClock):
         Of aggregators only what they send counts: what they are sent is of no use without devices.
         """
         for rank, number in self.events.but_faults(LATEST):
+            if rank == EXPIRED:
+                yield from self._waiting_for(number)
+                continue
             worker = self.conversations.worker(number)
-            is_sent = (
-                rank in (FINISHED, ARRIVED, EXPIRED) or self.conversations.below(worker) is None
-            )
+            is_sent = rank in (FINISHED, ARRIVED) or self.conversations.below(worker) is None
             if worker in self.workers and is_sent:
                 yield worker
         if self.transfers is not None and self.transfers.next_end <= LATEST:
@@ -128,6 +131,11 @@ class StarClock(EventClock):
                 worker = self.conversations.worker(transfer.conversation)
                 if transfer.up or self.conversations.below(worker) is None:
                     yield worker
+
+    def _waiting_for(self, server: int) -> Iterator[int]:
+        """Yield the workers that may send something when a server's time limit is over."""
+        above = self.conversations.above(server)
+        yield from self.workers if above is None else {above} & self.workers.keys()
 
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""
@@ -174,7 +182,9 @@ class StarClock(EventClock):
             self.now = time
             self.strikes.strike(number)
             return
-        if self.conditions is None or not self.conditions.delays(time, rank, number, what):
+        if rank == EXPIRED:
+            self._expire(time, number)
+        elif self.conditions is None or not self.conditions.delays(time, rank, number, what):
             self._take_place(time, rank, number, what)
         if self.strikes is not None:  # an update also results when a worker is given up
             self.strikes.strike_at_iteration()
@@ -202,11 +212,20 @@ class StarClock(EventClock):
             self._arrive(number, state, what)
         elif rank == SILENT:
             self._look_at_silence(number, state)
-        elif rank == EXPIRED:
-            assert self.aggregators is not None
-            self.aggregators.expired(worker, state, what)
         else:
             self._ask_or_free(worker, server, rank)
+
+    def _expire(self, time: float, server: int) -> None:
+        """Let the time limit of a server, or of an aggregator's combination, be over."""
+        above = self.conversations.above(server)
+        if above is not None and above not in self.workers:
+            return
+        self.now = time
+        service = self._services[server]
+        deadline = service.half.deadline
+        if deadline is not None and deadline <= time and not service.finished:
+            self._stage.record(server, service.expire())
+            self.send_due()
 
     def _ask_or_free(self, worker: int, server: int, rank: int) -> None:
         """Let a worker ask for parameters, or its link have room again."""
@@ -433,6 +452,10 @@ class StarClock(EventClock):
             self.aggregators.push_due()
         for server, service in enumerate(self._services):
             self._send_due(server, service)
+            deadline = service.half.deadline
+            if deadline is not None and deadline != self._limits[server]:
+                self._limits[server] = deadline
+                self.events.add(deadline, EXPIRED, server)
             if service.finished and not self._stopped[server]:
                 self._stop(server)
 

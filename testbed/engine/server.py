@@ -248,7 +248,7 @@ class Server:
         elif token.what is What.EXPIRED:
             deadline = self.service.half.deadline
             self._expires = None
-            if deadline is not None and now >= deadline:
+            if self.phase is Phase.TRAINING and deadline is not None and now >= deadline:
                 yield from _records(self.service.expire())
         else:
             yield from self._look_again(token.conversation, now)

@@ -94,7 +94,7 @@ class Diagnose:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Let an aggregator serve what its server sent; the value is the combination's deadline or None."""
+    """Let an aggregator serve what its server sent."""
 
     version: int
     time: float
@@ -102,7 +102,7 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Note that the time of an aggregator's combination is over."""
+    """Note that the half's time limit is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Become as in a state, and listen; the value is the deadline of an aggregator's combination.
+    """Become as in a state, and listen.
 
     ``Gathered`` follows when the workers that were there are connected again.
 
@@ -241,6 +241,7 @@ class Outcome:
     Attributes:
         value: as the request says.
         version: of the server's parameters, after the request.
+        deadline: the half's, after the request.
         error: why the worker's message is invalid; None if it is valid.
         is_due: True if an aggregator's combination has closed and is still to be pushed.
     """
@@ -249,6 +250,7 @@ class Outcome:
     version: int
     error: str | None = None
     is_due: bool = False
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

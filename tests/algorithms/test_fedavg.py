@@ -93,6 +93,47 @@ def test_stragglers_are_dropped() -> None:
     assert half.parameters.tolist() == [1 - ETA, 2 - ETA]
 
 
+def test_a_round_ends_at_its_time_limit_with_what_has_come() -> None:
+    half = FedAvgServer(vector(1.0, 2.0), conditions(10, 30, 10), 1.0, None, within=2.0)
+    assert half.deadline is None
+    for worker, time in ((1, 5.0), (0, 5.5)):
+        half.joined(worker)
+        assert half.pull(worker, time=time) == 0
+    assert half.deadline == 7.0  # from the round's beginning
+    half.push(1, DenseUpdate(vector(1, 1)), 0, time=6.0)
+    half.expire()
+    assert (half.version, half.deadline) == (1, None)
+    assert half.parameters.tolist() == [1 - ETA, 2 - ETA]
+    assert half.push(0, DenseUpdate(vector(9, 9)), 0, time=7.5) is None
+    # Nobody is in time: the first one ends the round.
+    for worker in (0, 1):
+        assert half.pull(worker, time=8.0) == 1
+    assert half.deadline == 10.0
+    half.expire()
+    assert (half.version, half.deadline) == (1, None)
+    half.push(0, DenseUpdate(vector(1, 1)), 1, time=11.0)
+    assert half.version == 2
+    # And a limit that is over is none of the next round.
+    for worker in (0, 1):
+        assert half.pull(worker, time=12.0) == 2
+    half.push(0, DenseUpdate(vector(1, 1)), 2, time=12.5)
+    assert half.version == 2
+    half.push(1, DenseUpdate(vector(1, 1)), 2, time=12.5)
+    assert (half.version, half.deadline) == (3, None)
+
+
+def test_when_all_that_were_drawn_are_gone_the_time_limit_begins_anew() -> None:
+    half = FedAvgServer(vector(1.0, 2.0), conditions(10, 10, 10, 10), 0.25, None, within=2.0)
+    for worker in range(4):
+        half.joined(worker)
+    (one,) = (worker for worker in range(4) if half.pull(worker, time=1.0) is not None)
+    half.expire()
+    half.forget(one)
+    assert half.deadline is None
+    (other,) = (worker for worker in range(4) if half.pull(worker, time=4.0) is not None)
+    assert (other != one, half.deadline) == (True, 6.0)
+
+
 def test_who_is_gone_is_not_waited_for_and_others_are_drawn_if_all_are() -> None:
     half = server(*[10] * 10, fraction=0.2)
     one, other = drawn(half)

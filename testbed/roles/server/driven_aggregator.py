@@ -6,6 +6,7 @@ clock says that it has arrived, and what it has combined is pushed when the cloc
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,6 @@ class DrivenAggregator(DrivenServer):
         self._sent: deque[Frame] = deque()
         self._handlers |= {
             driving.Adopt: self._adopt,
-            driving.Expire: lambda _: self._aggregating.expire(),
             driving.Combine: lambda _: self._above.push(),
             driving.Ask: lambda _: self._above.ask(),
         }
@@ -60,15 +60,10 @@ class DrivenAggregator(DrivenServer):
         self._above.connect(self._unread)
         self._above.pushed = self._unread
 
-    @property
-    def _deadline(self) -> float | None:
-        return self._aggregating.deadline
-
     def _outcome(self, value: Any, error: str | None) -> Outcome:
-        half = self._aggregating
-        return Outcome(value, half.version, error, is_due=half.is_due)
+        return replace(super()._outcome(value, error), is_due=self._aggregating.is_due)
 
-    def _adopt(self, request: driving.Adopt) -> float | None:
+    def _adopt(self, request: driving.Adopt) -> None:
         while not self._sent:
             self._above.check()
             self._connections.poll()
@@ -76,7 +71,6 @@ class DrivenAggregator(DrivenServer):
         assert frame.number == request.version
         self._above.take(frame)
         self._aggregating.adopt(self._above.parameters, request.version, time=request.time)
-        return self._aggregating.deadline
 
     # -- the connections' driver
 

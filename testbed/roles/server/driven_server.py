@@ -97,6 +97,7 @@ class DrivenServer:
             driving.Return: lambda r: self._workers.returned(r.worker, 0),
             driving.Refuse: lambda r: self._workers.refuse(r.worker, ValueError(r.reason)),
             driving.Hear: lambda r: self._workers.receive(r.worker, keep=False, alone=True),
+            driving.Expire: lambda _: self._half.expire(),
             driving.Stop: lambda _: self._stop(),
         }
 
@@ -187,7 +188,7 @@ class DrivenServer:
             send(self._clock, self._outcome(value, error))
 
     def _outcome(self, value: Any, error: str | None) -> Outcome:
-        return Outcome(value, self._half.version, error)
+        return Outcome(value, self._half.version, error, deadline=self._half.deadline)
 
     # -- checkpoints
 
@@ -237,7 +238,7 @@ class DrivenServer:
         self.parts.phase.began = time.monotonic()
         self._connections.listen()
         self.parts.evaluator.restore(state["evaluations"])
-        send(self._clock, self._outcome(self._deadline, None))
+        send(self._clock, self._outcome(None, None))
         self._call()
         workers.await_all()
         if self._stopped:
@@ -248,11 +249,6 @@ class DrivenServer:
 
     def _call(self) -> None:
         """Connect an aggregator to its server."""
-
-    @property
-    def _deadline(self) -> float | None:
-        """Of an aggregator's combination, in seconds of the run's clock."""
-        return None
 
     # -- requests
 

@@ -60,7 +60,7 @@ class RemoteServer(ServerHalf):
 
     def _tell(self, told: Outcome) -> None:
         """Take over what came of a request besides its value."""
-        self.version = told.version
+        self.version, self.deadline = told.version, told.deadline
 
     def save(self, request: driving.Save) -> Saved:
         """Return the server's state."""
@@ -121,6 +121,9 @@ class RemoteServer(ServerHalf):
     def forget(self, worker: int) -> None:
         self.ask(driving.Forget(worker))
 
+    def expire(self) -> None:
+        self.ask(driving.Expire())
+
     def track_changes(self) -> None:
         """Do nothing: the server tracks them itself."""
 
@@ -130,25 +133,15 @@ class RemoteAggregator(RemoteServer, CombiningHalf):
 
     def __init__(self, channel: Channel, protocol: Protocol, needed: int) -> None:
         super().__init__(channel, protocol, needed)
-        self.deadline = None
         self._is_due = False
 
     def _tell(self, told: Outcome) -> None:
         super()._tell(told)
         self._is_due = told.is_due
-        if self._is_due:
-            self.deadline = None
 
     @property
     def is_due(self) -> bool:
         return self._is_due
 
-    def restore_all(self, raw: bytes) -> None:
-        self.deadline = self.ask(driving.Restore(raw))
-
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
-        self.deadline = self.ask(driving.Adopt(version, time))
-
-    def expire(self) -> None:
-        self.deadline = None
-        self.ask(driving.Expire())
+        self.ask(driving.Adopt(version, time))
