@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ def encode(value: object, types: Collection[type]) -> tuple[Any, list[Array]]:
 
     Args:
         types: the classes whose objects it may contain; a dataclass is stored by its fields, another
-            class by its attributes.
+            class by its attributes, a member of an enumeration by its name.
 
     Raises:
         TypeError: something in it cannot be stored; the message says where.
@@ -98,6 +99,8 @@ class _Encoding:
         return at
 
     def _object(self, value: object, where: str) -> Any:
+        if isinstance(value, Enum):
+            return {"enum": [type(value).__name__, value.name]}
         if id(value) in self._object_at:
             return {"same": self._object_at[id(value)]}
         self._object_at[id(value)] = len(self._objects)
@@ -120,6 +123,7 @@ class _Decoding:
             "scalar": lambda content: dtype_of(content[0]).type(content[1]),
             "dict": lambda items: {self.of(key): self.of(item) for key, item in items},
             "object": self._object,
+            "enum": self._member,
         }
         for kind in (tuple, deque, set, frozenset):
             self._kinds[kind.__name__] = partial(self._collection, kind)
@@ -137,11 +141,21 @@ class _Decoding:
     def _collection(self, kind: Callable[[Any], Any], items: Any) -> Any:
         return kind(map(self.of, items))
 
-    def _object(self, content: Any) -> object:
-        name, of_fields = content
+    def _kind(self, name: str) -> type:
         if name not in self._types:
             raise ValueError(f"a checkpoint holds a {name}, which is not known here")
-        made: object = object.__new__(self._types[name])
+        return self._types[name]
+
+    def _member(self, content: Any) -> object:
+        name, member = content
+        kind = self._kind(name)
+        if not issubclass(kind, Enum):
+            raise ValueError(f"a checkpoint holds a member of {name}, which has none")
+        return kind[member]
+
+    def _object(self, content: Any) -> object:
+        name, of_fields = content
+        made: object = object.__new__(self._kind(name))
         self._objects.append(made)  # before its fields, in the order of encoding
         for key, item in of_fields.items():
             object.__setattr__(made, key, self.of(item))  # works for frozen dataclasses, too

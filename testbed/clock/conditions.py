@@ -292,7 +292,7 @@ class WorkerConditions(Stateful):
         condition.lost, condition.frozen, condition.owed = True, inf, 0.0
         self._clock.computing.cut(worker, self._clock.now)
         self._give_up(worker, arriving)
-        if self._clock.transfers is not None and state.protocol.asks:
+        if self._clock.transfers is not None and state.role.asks:
             for number in self._clock.conversations.of_worker(worker):
                 self._clock.transfers.drop_downloads(self._clock.now, number)
         state.begun += 1  # so that the computation under way does not finish
@@ -370,6 +370,6 @@ class WorkerConditions(Stateful):
                 service.count(worker, size)
         self._clock.come_back(worker, begun, up, down)
         self._set_rates(worker)
-        if self._clock.workers[worker].protocol.asks:
+        if self._clock.workers[worker].role.asks:
             for server, service in services.items():
                 self._stage.record(server, service.asked(worker, self._clock.now))

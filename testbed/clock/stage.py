@@ -5,7 +5,7 @@ The clock knows when things happen, a stage makes them happen. One stage has rea
 reaches over connections, and another has simulated ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -68,10 +68,11 @@ class Stage(Protocol):
             versions: of each server's part.
         """
 
-    def finish(self, worker: int, late: bool) -> None:
-        """Make the worker send what it has computed or, if late, only report that it has finished.
+    def finish(self, worker: int, reports: Collection[int]) -> None:
+        """Make the worker send what it has computed to its servers, or only report that it is over.
 
-        It sends every server its part, or asks, or does both, as its leg says. An aggregator sends what
+        It sends every server its part, or asks, or does both, as its leg says; ``reports`` are the
+        places of the servers that get only a report. An aggregator sends what
         it has combined; if that is nothing, as it has no devices, it only sends a report
         (``testbed.algorithms.aggregator_half.AggregatorHalf.take``).
         """

@@ -21,6 +21,7 @@ consults two objects: the workers' ``Conditions`` about each event, and the ``St
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -44,6 +45,17 @@ from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.clock.transfers import Line
+from testbed.engine.events import (
+    Coming,
+    Compute,
+    Computed,
+    Event,
+    Job,
+    Received,
+    Report,
+    Send,
+    Stopped,
+)
 from testbed.training.parameter_service import ParameterService
 from testbed.wire.frames import HEADER
 
@@ -64,7 +76,7 @@ class StarClock(EventClock):
         conversations: the numbers of which worker talks to which server.
     """
 
-    not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_protocol"})
+    not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_role"})
     nothing_follows = "no worker will push any longer"
 
     def __init__(
@@ -83,10 +95,10 @@ class StarClock(EventClock):
         self._services = services
         self._stage = stage
         self._busy = devices.busy
-        self._protocol = devices.protocol
+        self._role = devices.role
         servers = self.conversations.servers
         self.workers = {
-            worker: TimedWorker.joining(devices.protocol(worker), servers, *devices.lines(worker))
+            worker: TimedWorker.joining(devices.role(worker), servers, *devices.lines(worker))
             for worker in devices.workers
         }
         self._stopped = [False] * len(services)
@@ -197,13 +209,13 @@ class StarClock(EventClock):
         self.now = time
         if rank <= PARAMETERS:
             place = self.conversations.place(number)
-            if what == STOPPED:
-                versions = state.gathering.stopped(place)
-            else:
+            event: Event = Stopped(place)
+            if what != STOPPED:
                 self._stage.arrived(number, int(what))
-                versions = state.gathering.arrived(place, int(what))
-            if versions is not None:
-                self._compute(worker, state, versions)
+                event = Received(place, int(what))
+            for action in state.role.handle(event):
+                if isinstance(action, Compute):
+                    self._compute(worker, state, action.job)
         elif rank == FINISHED:
             if what == state.begun:  # otherwise it was interrupted
                 self.computing.finish(worker)
@@ -235,16 +247,16 @@ class StarClock(EventClock):
             self.conditions.freed(worker)
         self.send_due()
 
-    def _compute(self, worker: int, state: TimedWorker, versions: Sequence[int]) -> None:
+    def _compute(self, worker: int, state: TimedWorker, job: Job) -> None:
         if self.aggregators is not None and self.conversations.below(worker) is not None:
-            self.aggregators.adopt(worker, state, versions[0])
+            self.aggregators.adopt(worker, state, job.bases[0])
             return
         if self.conditions is not None:
             self.conditions.begins(worker)
         state.begun += 1
         state.finished = False
-        self._stage.compute(worker, versions)
-        computing, waiting = self._busy(worker, self.now, state.protocol.leg.gradients)
+        self._stage.compute(worker, job.bases)
+        computing, waiting = self._busy(worker, self.now, state.role.gradients)
         seconds = computing + waiting
         if self.conditions is not None:
             factor = self.conditions.factor(worker)
@@ -252,7 +264,7 @@ class StarClock(EventClock):
         self.computing.begin(worker, self.now, computing)
         end = self.now + seconds
         self.events.add(end, FINISHED, self.conversations.of_worker(worker)[0], state.begun)
-        if state.protocol.certain:
+        if state.role.certain:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
     def _prepare(self) -> None:
@@ -265,15 +277,21 @@ class StarClock(EventClock):
             if self.conditions is None or self.conditions.is_reachable(worker):
                 state.ahead = True
                 self._ahead += 1
-                self._stage.finish(worker, late=False)
+                self._stage.finish(worker, ())
 
     def finish(self, worker: int, state: TimedWorker) -> None:
         """Let a worker send what it has computed, or an aggregator what it has combined."""
-        late, following = state.gathering.finished()
+        assert state.role.job is not None
+        reports, following = [], None
+        for action in state.role.handle(Computed(state.role.job)):
+            if isinstance(action, Compute):
+                following = action.job
+            elif isinstance(action, Send) and isinstance(action.message, Report):
+                reports.append(action.conversation)
         if state.ahead:
             self.clear_ahead(state)
         else:
-            self._stage.finish(worker, late)
+            self._stage.finish(worker, reports)
         state.finished = True
         if self.transfers is not None:
             for number in self.conversations.of_worker(worker):
@@ -314,12 +332,12 @@ class StarClock(EventClock):
             self.events.add(arrival, ARRIVED, number, EXACT)
             return
         self.events.add(arrival, PARAMETERS, number, transfer.version)
-        if not state.protocol.asks:
+        if not state.role.asks:
             self.events.add(self.now, FREE, number)
 
     def _is_unheard(self, worker: int, transfer: Transfer, state: TimedWorker) -> bool:
         """Return True if the end of a transfer matters to nobody: its receiver is lost for good."""
-        if transfer.up or not state.protocol.asks or self.conditions is None:
+        if transfer.up or not state.role.asks or self.conditions is None:
             return False
         return self.conditions.thaw(worker) == math.inf
 
@@ -364,7 +382,7 @@ class StarClock(EventClock):
             self.strikes.pushed(worker)
         if self.aggregators is not None and not has_update:
             self.aggregators.rests(worker)
-        elif arrived.asks and state.protocol.asks and worker in self.workers:
+        elif arrived.asks and state.role.asks and worker in self.workers:
             self.events.add(self.now, ASKED, number)
         else:
             self._time_silence(number, state)
@@ -387,7 +405,7 @@ class StarClock(EventClock):
         Args:
             begun: a number above that of its earlier computations.
         """
-        state = TimedWorker.joining(self._protocol(worker), self.conversations.servers, up, down)
+        state = TimedWorker.joining(self._role(worker), self.conversations.servers, up, down)
         state.begun = begun
         self.workers[worker] = state
         for number in self.conversations.of_worker(worker):
@@ -469,7 +487,7 @@ class StarClock(EventClock):
         size = self._stage.answer(number)
         service.sent(worker, self.now)
         state = self.workers[worker]
-        state.gathering.sent(self.conversations.place(number))
+        deque(state.role.handle(Coming(self.conversations.place(number))), maxlen=0)
         self._time_silence(number, state)
         version = service.half.version
         if self.transfers is not None:
@@ -492,7 +510,7 @@ class StarClock(EventClock):
 
     def announce_room(self, worker: int, state: TimedWorker) -> None:
         """Have a worker that is sent every version sent the newest when its downlink is free."""
-        if self.transfers is None and state.down.free > self.now and not state.protocol.asks:
+        if self.transfers is None and state.down.free > self.now and not state.role.asks:
             self.events.add(state.down.free, FREE, worker)
 
     def _has_room(self, server: int, worker: int) -> bool:

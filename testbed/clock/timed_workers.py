@@ -13,11 +13,13 @@ from testbed.clock.shared_transfers import SharedTransfers
 from testbed.clock.stage import Arrived
 from testbed.clock.traced_line import TracedLine
 from testbed.clock.transfers import Line
+from testbed.engine.events import Job, Opened, Received
+from testbed.engine.worker import State, Worker
 from testbed.rate_trace import RateTrace
 from testbed.training.gathering import Gathering
 from testbed.training.parameter_service import Pushed
 from testbed.training.silence import Silence
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, SparseUpdate
 
 
@@ -25,14 +27,13 @@ from testbed.updates import DenseUpdate, SparseUpdate
 class TimedWorker:
     """One worker and its links, as the clock sees them.
 
-    ``begun`` counts its computations. ``finished`` and ``ahead`` are about the last of them: whether
-    the clock has reached its end, and whether the worker was told of it before. By server: ``waiting``
-    are its messages that were received and have not arrived, ``timed`` is the time of the event that
-    will check its silence.
+    ``role`` decides what it does. ``begun`` counts its computations; ``finished`` and ``ahead`` are
+    about the last of them: whether the clock has reached its end, and whether the worker was told of it
+    before. By server: ``waiting`` are its messages that were received and have not arrived, ``timed``
+    is the time of the event that will check its silence.
     """
 
-    protocol: WorkerProtocol
-    gathering: Gathering
+    role: Worker
     up: Line
     down: Line
     waiting: list[deque[Arrived]]
@@ -42,15 +43,20 @@ class TimedWorker:
     ahead: bool = False
 
     @classmethod
-    def joining(cls, protocol: WorkerProtocol, servers: int, up: Line, down: Line) -> Self:
-        """Return the state of a worker that joins ``servers`` servers now."""
-        gathering = Gathering(protocol, servers)
+    def joining(cls, role: Worker, servers: int, up: Line, down: Line) -> Self:
+        """Return the state of a worker that has joined ``servers`` servers, and asked where it asks."""
+        for conversation in range(servers):
+            deque(role.handle(Opened(conversation)), maxlen=0)
         waiting: list[deque[Arrived]] = [deque() for _ in range(servers)]
-        return cls(protocol, gathering, up, down, waiting, [math.inf] * servers)
+        return cls(role, up, down, waiting, [math.inf] * servers)
 
 
 STORED: tuple[type, ...] = (
     TimedWorker,
+    Worker,
+    State,
+    Job,
+    Received,
     Gathering,
     *shared_transfers.STORED,
     *use.STORED,
@@ -74,7 +80,7 @@ class Devices:
 
     Attributes:
         workers: their numbers; each has joined all services, and asked if that is the protocol.
-        protocol: makes a worker's state, given its number.
+        role: makes a worker's role, given its number.
         busy: returns the seconds that a worker computes, and those that it then waits, from a moment
             on, for a number of gradients; called once for each computation, in order.
         lines: makes a worker's uplink and downlink.
@@ -83,7 +89,7 @@ class Devices:
     """
 
     workers: Sequence[int]
-    protocol: Callable[[int], WorkerProtocol]
+    role: Callable[[int], Worker]
     busy: Callable[[int, float, int], tuple[float, float]]
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None

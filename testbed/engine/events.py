@@ -74,6 +74,13 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class Coming:
+    """Parameters were sent, and are on their way; only the virtual clock knows that."""
+
+    conversation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
     """Parameters of a version have arrived, or can be received when they are computed at."""
 
@@ -148,9 +155,9 @@ class End:
     """Training is over, whatever is still missing."""
 
 
-Event: TypeAlias = (
-    Opened | Received | Stopped | Computed | Lost | Heard | Closed | Settled | Due | Restored | End
-)
+ToCaller: TypeAlias = Opened | Coming | Received | Stopped | Computed | Lost
+ToServed: TypeAlias = Opened | Heard | Closed | Settled | Due | Restored | End
+Event: TypeAlias = ToCaller | ToServed
 
 # -- messages and actions
 

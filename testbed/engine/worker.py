@@ -28,6 +28,7 @@ from enum import Enum, auto
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg
 from testbed.engine.events import (
     Action,
+    Coming,
     Compute,
     Computed,
     Event,
@@ -61,6 +62,7 @@ class Worker:
 
     Attributes:
         state: where it is in the table above.
+        asks: True if it asks for parameters.
         certain: True if a job is always finished, and what it computes sent.
         job: the computation under way, or the last one; None before the first.
     """
@@ -80,7 +82,7 @@ class Worker:
         self.state = State.START
         self.job: Job | None = None
         self._legs = tuple(legs)
-        self._asks, self.certain = protocol.asks, protocol.certain
+        self.asks, self.certain = protocol.asks, protocol.certain
         self._protocol = protocol(legs)
         self._gathering = Gathering(self._protocol, servers)
         # By conversation: its session, and that in which the parameters of the job came.
@@ -92,6 +94,12 @@ class Worker:
         # Parameters that have arrived of servers that were restored while a worker computes that asks.
         self._early: list[Received] = []
 
+    @property
+    def gradients(self) -> int:
+        """The number of gradients of the job."""
+        assert self.job is not None
+        return self._legs[self.job.leg].gradients
+
     def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
         """Yield the actions that follow an event; carry out each before the next is taken."""
         match event:
@@ -101,7 +109,9 @@ class Worker:
                 yield from self._received(event)
             case Computed():
                 if event.job == self.job and self.state is State.COMPUTING:
-                    yield from (self._sent_and_asked if self._asks else self._sent)(event.job)
+                    yield from (self._sent_and_asked if self.asks else self._sent)(event.job)
+            case Coming():
+                self._gathering.sent(event.conversation)
             case Stopped():
                 self._stopped[event.conversation] = True
                 if all(self._stopped):
@@ -110,7 +120,7 @@ class Worker:
                 else:
                     yield from self._begin(self._gathering.stopped(event.conversation))
             case Lost():
-                self.state = State.ASKED if self._asks else State.LISTENING
+                self.state = State.ASKED if self.asks else State.LISTENING
                 yield from self._take_early()
 
     def _opened(self, conversation: int, session: int) -> Iterator[Action]:
@@ -119,15 +129,15 @@ class Worker:
         if again:
             self._gathering.restored(conversation)
             self._early = [one for one in self._early if one.conversation != conversation]
-            if self._asks and self.state is not State.START:
+            if self.asks and self.state is not State.START:
                 yield Send(conversation, Pull())
         if self.state is State.START and min(self._sessions) >= 0:
-            self.state = State.ASKED if self._asks else State.LISTENING
-            if self._asks:
+            self.state = State.ASKED if self.asks else State.LISTENING
+            if self.asks:
                 yield from (Send(one, Pull()) for one in range(len(self._sessions)))
 
     def _received(self, received: Received) -> Iterator[Action]:
-        if self._asks and self.state is State.COMPUTING:
+        if self.asks and self.state is State.COMPUTING:
             self._early.append(received)
             return
         if self._pushed[received.conversation] == received.version:

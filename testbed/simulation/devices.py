@@ -8,7 +8,7 @@ server is said by ``testbed.clock.conversations``; an aggregator is a worker of 
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from testbed.checkpoints.stateful import Stateful
@@ -109,8 +109,6 @@ class SimulatedDevices(Stateful):
         # By conversation: the parameters that were sent, as long as they may be needed.
         self._there: list[deque[tuple[Part, int]]] = [deque() for _ in every]
         self._outbox: list[deque[Begun | Arrived | int]] = [deque() for _ in every]
-        # By conversation: the version of the last push, where workers do not ask.
-        self._pushed: list[int | None] = [None] * len(every)
         self._computing: list[Begun | None] = [None for _ in workers]
         self._computed: list[Arrived | None] = [None for _ in workers]
         self._began = time.monotonic()
@@ -193,9 +191,6 @@ class SimulatedDevices(Stateful):
 
     def arrived(self, conversation: int, version: int) -> None:
         """Note that parameters have arrived; a worker of one server needs no older ones any more."""
-        if self._pushed[conversation] == version:
-            # The server had suspected the worker, and starts anew.
-            self._pushed[conversation] = None
         if self._deals:
             dealt = self._dealt[conversation].items()
             self._dealt[conversation] = {one: batch for one, batch in dealt if one >= version}
@@ -239,11 +234,8 @@ class SimulatedDevices(Stateful):
             self._compute.versions.hold_again(part)
         return part
 
-    def finish(self, worker: int, late: bool) -> None:
-        """End a worker's computation, or take what an aggregator has combined.
-
-        A server whose version the worker has pushed for before only gets a report.
-        """
+    def finish(self, worker: int, reports: Collection[int]) -> None:
+        """End a worker's computation, or take what an aggregator has combined."""
         if self._computed[worker] is not None:
             return
         numbers = self._numbers.of_worker(worker)
@@ -253,16 +245,9 @@ class SimulatedDevices(Stateful):
         begun = self._computing[worker]
         assert begun is not None
         self._computing[worker] = None
-        pushes = False
-        for number, version in zip(numbers, begun.versions, strict=True):
-            if late or self._pushed[number] == version:
-                self._outbox[number].append(version)
-                continue
-            self._outbox[number].append(begun)
-            pushes = True
-            if not self._pull:
-                self._pushed[number] = version
-        if not pushes:
+        for place, number in enumerate(numbers):
+            self._outbox[number].append(begun.versions[place] if place in reports else begun)
+        if len(reports) == len(numbers):
             self._compute.drop(begun)
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
@@ -339,8 +324,6 @@ class SimulatedDevices(Stateful):
         """Start a killed worker anew; return the bytes of the messages that it sends each server."""
         self._lost.remove(worker)
         self._compute.begin_anew(worker, incarnation)
-        for number in self._numbers.of_worker(worker):
-            self._pushed[number] = None
         return self._greet(worker)
 
     def host_time(self) -> float:

@@ -37,7 +37,7 @@ from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, protocols
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import FloatVector
 from testbed.wire.encodings import Codec
 
@@ -122,7 +122,7 @@ class ServedSystem(System):
         self.clock = star_clock(
             [*self._services, *self._aggregators],
             self._devices,
-            devices(settings, range(settings.evaluator), protocols(protocol, legs), self._busy),
+            devices(settings, range(settings.evaluator), protocol, self._busy),
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
         if self._aggregators:

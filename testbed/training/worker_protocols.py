@@ -5,9 +5,9 @@ worker's driver: its own loop under the wall clock, the virtual clock in an emul
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from testbed.algorithms.server_half import Protocol
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg
@@ -98,15 +98,6 @@ class PushAndInterrupt(WorkerProtocol):
     def arrived(self, version: int) -> int | None:
         self.computing = self._newest = version
         return version
-
-
-Legs: TypeAlias = Callable[[int], Sequence[Leg]]
-"""Returns the legs of a worker, given its number."""
-
-
-def protocols(kind: type[WorkerProtocol], legs: Legs) -> Callable[[int], WorkerProtocol]:
-    """Return the function that makes the protocol of a worker, given its number."""
-    return lambda worker: kind(legs(worker))
 
 
 WORKER_PROTOCOLS: dict[Protocol, type[WorkerProtocol]] = {

@@ -7,7 +7,7 @@ half, the protocols and the schedule of faults are those of every run.
 import copy
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
+from testbed.engine.worker import Worker
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
 from testbed.planning.plan import plan
@@ -81,7 +82,7 @@ class Played:
             self,
             Devices(
                 range(workers),
-                lambda _: WORKER_PROTOCOLS[protocol](),
+                lambda _: Worker(WORKER_PROTOCOLS[protocol], 1),
                 lambda worker, now, gradients: (seconds * float(self.draw.exponential()), 0.0),
                 lambda worker: (Line(rate, delay), Line(rate, delay)),
             ),
@@ -113,10 +114,10 @@ class Played:
         self.computing[worker] = version
         self.begun.append((self.clock.now, worker, version))
 
-    def finish(self, worker: int, late: bool) -> None:
+    def finish(self, worker: int, reports: Collection[int]) -> None:
         version = self.computing[worker]
         assert version is not None
-        self.outbox[worker].append(-1 - version if late else version)
+        self.outbox[worker].append(-1 - version if reports else version)
 
     def receive(self, worker: int, keep: bool) -> Arrived:
         version = self.outbox[worker].popleft()

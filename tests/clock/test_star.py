@@ -7,7 +7,7 @@ and most are multiples of a quarter of a second, so that many events are at the 
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from random import Random
@@ -25,6 +25,7 @@ from testbed.clock.stage import Arrived
 from testbed.clock.star import AHEAD, StarClock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
+from testbed.engine.worker import Worker
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.training.entries import Entry
@@ -127,7 +128,7 @@ class Played:
         up, down = case.uplink, case.downlink
         devices = Devices(
             range(case.workers),
-            protocol=lambda _: WORKER_PROTOCOLS[case.protocol](),
+            role=lambda _: Worker(WORKER_PROTOCOLS[case.protocol], 1),
             busy=self.busy,
             lines=lambda _: (Line(up, case.delay / 8), Line(down)),
         )
@@ -158,7 +159,8 @@ class Played:
         self.computations.append((self.clock.now, worker, version))
         self.computing[worker] = version
 
-    def finish(self, worker: int, late: bool) -> None:
+    def finish(self, worker: int, reports: Collection[int]) -> None:
+        late = len(reports)
         version = self.computing[worker]
         assert version is not None
         self.computing[worker] = None

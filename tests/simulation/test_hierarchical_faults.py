@@ -183,7 +183,8 @@ def test_random_faults_leave_the_ledgers_consistent(
     one = run(options, sizes, *rules, network=network, suspect_after=suspect_after)
     rows, aggregators = one.rows, one.system.own_summary()["aggregators"]
     applied = rows[rows["applied"]]
-    assert one.system.version == UPDATES
+    # Devices that are killed all the time by two rules may never end a push of the shared link.
+    assert one.system.version == UPDATES or one.system.clock.futile
     assert (np.diff(rows["time"]) >= 0).all()
     assert applied["iteration"].tolist() == sorted(applied["iteration"].tolist())
     assert set(rows["worker"].tolist()) <= set(range(WORKERS, WORKERS + len(sizes)))

@@ -10,8 +10,7 @@ made anew.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from testbed.algorithms.server_half import ServerHalf
@@ -43,12 +42,11 @@ from testbed.roles.server.outstanding import Outstanding, orders_to_begin, order
 from testbed.roles.server.remote_servers import NOTHING, RemoteServer, UpdateElsewhere
 from testbed.roles.server.restoration import Restart, cannot_be_written
 from testbed.roles.server.virtual_server import STOPPING
-from testbed.training import computation
 from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, protocols
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Layout
 
 
@@ -90,7 +88,7 @@ class ClockOfServers:
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
         self._busy = times.busy()
-        self._outstanding = Outstanding(self._numbers, settings.evaluator, asks=self._protocol.asks)
+        self._outstanding = Outstanding(self._numbers, settings.evaluator)
         self._active_faults = ActiveFaults()
         self._incarnations = [0] * settings.workers
         self._stopped = [False] * settings.serving
@@ -142,8 +140,7 @@ class ClockOfServers:
 
     def _make_clock(self, there: Sequence[int]) -> StarClock:
         settings = self._settings
-        protocol = protocols(self._protocol, partial(computation.legs, settings))
-        timed = devices(settings, there, protocol, self._busy)
+        timed = devices(settings, there, self._protocol, self._busy)
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._clock = clock = star_clock(self._services, self, timed, schedule)
         if self._roles.aggregators:
@@ -308,16 +305,14 @@ class ClockOfServers:
         self._servers[0].ask(driving.Hear(worker))
         return size
 
-    def finish(self, worker: int, late: bool) -> None:
+    def finish(self, worker: int, reports: Collection[int]) -> None:
         """Tell a worker that its computation is over, or an aggregator to push what it has combined."""
-        reports = self._outstanding.told(worker, late=late)
+        self._outstanding.told(worker, reports)
         index = self._numbers.below(worker)
         if index is not None:
             self._servers[index].ask(driving.Combine())
-        elif self._protocol.asks:
-            self._orders[worker].give(OrderKind.FINISHED)
         else:
-            self._orders[worker].give_all(orders_to_finish(reports, late=late))
+            self._orders[worker].give_all(orders_to_finish(reports))
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone."""

@@ -104,7 +104,7 @@ class EmulatedWorkers:
         if remembers:
             self.vectors = SentVectors(changed=settings.training.pulls == "changed")
         if remembers and channels:
-            self.outstanding = Outstanding(conversations(settings), settings.workers, asks=asks)
+            self.outstanding = Outstanding(conversations(settings), settings.workers)
             self._host.note = self._note
 
     def _note(self, worker: int, answer: Answer) -> None:
@@ -273,11 +273,11 @@ class EmulatedWorkers:
         if not self._asks:
             self._channels[worker].give_all(orders_to_begin(versions))
 
-    def finish(self, worker: int, late: bool) -> None:
+    def finish(self, worker: int, reports: Collection[int]) -> None:
         """Tell a worker that its computation is over."""
         if self.outstanding is not None:
-            self.outstanding.told(worker, late=late)
-        self._channels[worker].give_all(orders_to_finish([0] * late, late=late))
+            self.outstanding.told(worker, reports)
+        self._channels[worker].give_all(orders_to_finish(reports))
 
     def receive(self, worker: int, keep: bool, *, alone: bool = False) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone.

@@ -9,7 +9,7 @@ push or only a report, is noted in any case.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -27,7 +27,6 @@ class Computing:
         drawn: the number of computations that this incarnation of the worker had begun before.
         unread: the places of the servers that have not read the message of it.
         told: True if the worker was told that the computation is over.
-        late: True if the worker then only reports that it has finished.
         reports: the places of the servers that get only a report, known when it is over.
     """
 
@@ -35,7 +34,6 @@ class Computing:
     drawn: int
     unread: list[int]
     told: bool = False
-    late: bool = False
     reports: list[int] = field(default_factory=list)
 
 
@@ -43,13 +41,11 @@ class Computing:
 class SentWorker:
     """The outstanding versions and computations of one worker.
 
-    ``there`` are the versions that it was sent by each of its servers and may still compute at,
-    ``used`` are the versions of several that it computed at last, and ``pushed`` the version of its
-    last push to each server, if it does not ask.
+    ``there`` are the versions that it was sent by each of its servers and may still compute at, and
+    ``used`` are the versions of several that it computed at last.
     """
 
     there: list[deque[int]]
-    pushed: list[int | None]
     computing: deque[Computing] = field(default_factory=deque)
     used: list[int] = field(default_factory=list)
     drawn: int = 0
@@ -58,7 +54,7 @@ class SentWorker:
     @classmethod
     def of(cls, servers: int) -> Self:
         """Return a worker of ``servers`` servers with nothing outstanding."""
-        return cls([deque() for _ in range(servers)], [None] * servers)
+        return cls([deque() for _ in range(servers)])
 
 
 STORED: tuple[type, ...] = (Computing, SentWorker)
@@ -68,18 +64,16 @@ STORED: tuple[type, ...] = (Computing, SentWorker)
 class Outstanding(Stateful):
     """The outstanding versions and orders of all workers of a run, and of its aggregators."""
 
-    not_saved = frozenset({"_numbers", "_asks"})
+    not_saved = frozenset({"_numbers"})
 
-    def __init__(self, numbers: Conversations, workers: int, *, asks: bool) -> None:
+    def __init__(self, numbers: Conversations, workers: int) -> None:
         """Begin with nothing outstanding.
 
         Args:
             numbers: which worker talks to which server.
             workers: their number, with the aggregators that talk to a server.
-            asks: True if workers ask, and compute at each answer.
         """
         self._numbers = numbers
-        self._asks = asks
         self._workers = [SentWorker.of(numbers.servers) for _ in range(workers)]
 
     def _of(self, conversation: int) -> tuple[SentWorker, int]:
@@ -98,8 +92,6 @@ class Outstanding(Stateful):
     def arrived(self, conversation: int, version: int) -> None:
         """Note that a version has arrived; a worker of one server needs no older one any more."""
         state, place = self._of(conversation)
-        if state.pushed[place] == version:
-            state.pushed[place] = None  # the server had suspected the worker, and starts anew
         if self._numbers.servers == 1:
             _drop_older(state.there[place], version)
 
@@ -122,22 +114,10 @@ class Outstanding(Stateful):
         state.computing.append(Computing(list(versions), state.drawn, unread))
         state.drawn += 1
 
-    def told(self, worker: int, *, late: bool) -> Sequence[int]:
-        """Note that a worker was told that its computation is over.
-
-        Returns:
-            The places of the servers that get only a report: it is too late, or the worker has pushed
-            for that version before.
-        """
-        state = self._workers[worker]
-        computing = state.computing[-1]
-        computing.told, computing.late = True, late
-        for place, version in enumerate(computing.versions):
-            if late or state.pushed[place] == version:
-                computing.reports.append(place)
-            elif not self._asks:
-                state.pushed[place] = version
-        return computing.reports
+    def told(self, worker: int, reports: Collection[int]) -> None:
+        """Note that a worker was told that its computation is over, and which places get a report."""
+        computing = self._workers[worker].computing[-1]
+        computing.told, computing.reports = True, list(reports)
 
     def received(self, conversation: int) -> None:
         """Note that a server has read a worker's next message."""
@@ -199,7 +179,7 @@ class Outstanding(Stateful):
                 if place not in one.unread
             ]
             if one.told:
-                orders += orders_to_finish(one.reports, late=one.late)
+                orders += orders_to_finish(one.reports)
         if not state.computing:
             orders.append((OrderKind.RESUME, state.drawn))
             orders += [*orders_to_begin(state.used)[:-1], (OrderKind.WAIT, 0)]
@@ -213,14 +193,14 @@ def orders_to_begin(versions: Sequence[int]) -> list[tuple[OrderKind, int]]:
     return [*arrived, (OrderKind.BEGIN, 0)]
 
 
-def orders_to_finish(reports: Sequence[int], *, late: bool) -> list[tuple[OrderKind, int]]:
+def orders_to_finish(reports: Collection[int]) -> list[tuple[OrderKind, int]]:
     """Return the orders by which a worker sends what it has computed.
 
     Args:
         reports: the places of the servers that get only a report.
     """
     orders = [(OrderKind.REPORT, place) for place in reports]
-    return [*orders, (OrderKind.FINISHED, int(late))]
+    return [*orders, (OrderKind.FINISHED, 0)]
 
 
 def _drop_older(there: deque[int], version: int) -> None:

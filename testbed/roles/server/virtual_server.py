@@ -7,7 +7,6 @@ reads from a worker only when the clock waits for that worker's message.
 
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from testbed.clock import device_use
@@ -24,9 +23,8 @@ from testbed.roles.server.parts import Parts
 from testbed.roles.server.restoration import Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
-from testbed.training import computation
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, protocols
+from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.wire.frames import Frame, Kind
 
 STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
@@ -124,8 +122,7 @@ class VirtualServer:
             self._report.send(TrainingBegun(self._phase.began))
 
     def _make_clock(self, workers: Sequence[int]) -> StarClock:
-        protocol = protocols(self._protocol, partial(computation.legs, self._settings))
-        timed = devices(self._settings, workers, protocol, self._busy)
+        timed = devices(self._settings, workers, self._protocol, self._busy)
         return star_clock([self._service], self._workers, timed, self.parts.schedule)
 
     def _between(self) -> None:

@@ -199,7 +199,7 @@ def test_a_time_limit_and_late_pushes(drive: Drive, above: Server) -> None:
     running, clock = drive(within=0.2)
     devices = begun(running, clock, above)
     above.send(0, 1.5)
-    assert clock.ask(driving.Adopt(0, 0.5)).value == pytest.approx(0.7)  # the limit, by the clock
+    assert clock.ask(driving.Adopt(0, 0.5)).deadline == pytest.approx(0.7)  # by the clock
     serve(clock, devices, 0)
     assert not clock.ask(driving.Expire()).is_due  # a combination of nothing is not pushed
     devices[0].sendall(dense(0, 2.0) + header(Kind.PULL))

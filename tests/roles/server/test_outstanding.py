@@ -107,7 +107,7 @@ class Scene:
     def __init__(self, protocol: type[WorkerProtocol], *, changed: bool) -> None:
         self.kind = protocol
         self.changed = changed
-        self.outstanding = Outstanding(Conversations(), 1, asks=protocol.asks)
+        self.outstanding = Outstanding(Conversations(), 1)
         self.vectors = SentVectors(changed=changed)
         self.clocks = protocol()  # the worker's protocol, as the clock follows it
         self.version = -1
@@ -152,19 +152,24 @@ class Scene:
     def tell(self) -> None:
         """Tell the workers ahead that their computation is over, if it is certain to be finished."""
         if self.busy and not self.told and self.kind.certain:
-            self.each(orders_to_finish(self.outstanding.told(0, late=False), late=False))
-            self.told = True
+            self._over(late=False)
 
     def finish(self) -> None:
         if not self.busy:
             return
         finish = self.clocks.finished()
         if not self.told:
-            reports = self.outstanding.told(0, late=finish.late)
-            self.each(orders_to_finish(reports, late=finish.late))
+            self._over(late=finish.late)
         self.busy = False
         self.unread += 1
         self._begin(finish.next)
+
+    def _over(self, *, late: bool) -> None:
+        """Tell the workers that their computation is over."""
+        reports = [0] * late
+        self.outstanding.told(0, reports)
+        self.each(orders_to_finish(reports))
+        self.told = True
 
     def read(self) -> None:
         if self.unread:
@@ -180,7 +185,7 @@ class Scene:
         again = decode(tree, [one.copy() for one in arrays], STORED)
         self.vectors = SentVectors(changed=self.changed)
         self.vectors.restore(again["vectors"])
-        self.outstanding = Outstanding(Conversations(), 1, asks=self.kind.asks)
+        self.outstanding = Outstanding(Conversations(), 1)
         self.outstanding.restore(again["outstanding"])
         self.forgetful = Worker.again(self.kind, self.vectors, self.outstanding)
         assert self.forgetful.sends == self.steady.sends
@@ -226,13 +231,13 @@ def test_a_restored_worker_sends_the_same_as_one_that_never_left(
 
 
 def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
-    outstanding = Outstanding(Conversations(), 2, asks=False)
+    outstanding = Outstanding(Conversations(), 2)
     for version in (0, 1):
         outstanding.sent(1, version)
         outstanding.arrived(1, version)
         if version == 0:
             outstanding.begun(1, [0])
-    assert outstanding.told(1, late=True) == [0]
+    outstanding.told(1, [0])
     outstanding.begun(1, [1])
     assert outstanding.needed(1) == [0, 1]
     assert outstanding.orders(1) == [
@@ -240,7 +245,7 @@ def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
         (OrderKind.ARRIVED, 0),
         (OrderKind.BEGIN, 0),
         (OrderKind.REPORT, 0),
-        (OrderKind.FINISHED, 1),
+        (OrderKind.FINISHED, 0),
         (OrderKind.RESUME, 1),
         (OrderKind.ARRIVED, 1),
         (OrderKind.BEGIN, 0),
@@ -254,11 +259,11 @@ def sent(outstanding: Outstanding, conversation: int, version: int) -> None:
 
 
 def test_a_worker_of_two_servers_sends_only_to_the_one_that_has_not_read_it() -> None:
-    outstanding = Outstanding(Conversations(2), 2, asks=True)
+    outstanding = Outstanding(Conversations(2), 2)
     for conversation in (2, 3):
         sent(outstanding, conversation, 4)
     outstanding.begun(1, [4, 4])
-    assert outstanding.told(1, late=False) == []
+    outstanding.told(1, [])
     outstanding.received(3)
     sent(outstanding, 3, 5)
     assert (outstanding.needed(2), outstanding.needed(3)) == ([4], [4, 5])
@@ -281,28 +286,25 @@ def test_a_worker_of_two_servers_sends_only_to_the_one_that_has_not_read_it() ->
     assert outstanding.orders(0) == [(OrderKind.RESUME, 0), (OrderKind.WAIT, 0)]
 
 
-def test_a_server_gets_one_push_for_a_version_and_then_reports() -> None:
-    outstanding = Outstanding(Conversations(2), 1, asks=False)
+def test_who_gets_only_a_report_is_told_again() -> None:
+    outstanding = Outstanding(Conversations(2), 1)
     for conversation in (0, 1):
         sent(outstanding, conversation, 0)
     outstanding.begun(0, [0, 0])
-    assert outstanding.told(0, late=False) == []
+    outstanding.told(0, [])
     sent(outstanding, 1, 1)
     outstanding.begun(0, [0, 1])
-    assert outstanding.told(0, late=False) == [0]
+    outstanding.told(0, [0])
     assert outstanding.needed(0) == [0]
     assert outstanding.orders(0)[-3:] == [
         (OrderKind.BEGIN, 0),
         (OrderKind.REPORT, 0),
         (OrderKind.FINISHED, 0),
     ]
-    sent(outstanding, 0, 0)  # the server had suspected the worker
-    outstanding.begun(0, [0, 1])
-    assert outstanding.told(0, late=False) == [1]
 
 
 def test_nothing_is_needed_by_a_lost_worker_and_it_returns_with_nothing() -> None:
-    outstanding = Outstanding(Conversations(), 1, asks=True)
+    outstanding = Outstanding(Conversations(), 1)
     sent(outstanding, 0, 4)
     outstanding.begun(0, [4])
     outstanding.sent(0, 5)
