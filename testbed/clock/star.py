@@ -21,7 +21,6 @@ consults two objects: the workers' ``Conditions`` about each event, and the ``St
 
 import heapq
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -487,7 +486,7 @@ class StarClock(EventClock):
         size = self._stage.answer(number)
         service.sent(worker, self.now)
         state = self.workers[worker]
-        deque(state.role.handle(Coming(self.conversations.place(number))), maxlen=0)
+        state.role.handle(Coming(self.conversations.place(number)))
         self._time_silence(number, state)
         version = service.half.version
         if self.transfers is not None:

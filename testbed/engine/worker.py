@@ -101,27 +101,32 @@ class Worker:
         return self._legs[self.job.leg].gradients
 
     def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
-        """Yield the actions that follow an event; carry out each before the next is taken."""
-        match event:
-            case Opened():
-                yield from self._opened(event.conversation, event.session)
-            case Received():
-                yield from self._received(event)
-            case Computed():
-                if event.job == self.job and self.state is State.COMPUTING:
-                    yield from (self._sent_and_asked if self.asks else self._sent)(event.job)
-            case Coming():
-                self._gathering.sent(event.conversation)
-            case Stopped():
-                self._stopped[event.conversation] = True
-                if all(self._stopped):
-                    self.state = State.OVER
-                    yield Over()
-                else:
-                    yield from self._begin(self._gathering.stopped(event.conversation))
-            case Lost():
-                self.state = State.ASKED if self.asks else State.LISTENING
-                yield from self._take_early()
+        """Return the actions that follow an event; carry out each before the next is taken."""
+        if isinstance(event, Received):
+            return self._received(event)
+        if isinstance(event, Computed):
+            is_over = event.job == self.job and self.state is State.COMPUTING
+            sends = self._sent_and_asked if self.asks else self._sent
+            return sends(event.job) if is_over else iter(())
+        if isinstance(event, Coming):
+            self._gathering.sent(event.conversation)
+            return iter(())
+        return self._conversation(event)
+
+    def _conversation(self, event: Event) -> Iterator[Action]:
+        """Yield the actions that follow the beginning, the end or the loss of a conversation."""
+        if isinstance(event, Opened):
+            yield from self._opened(event.conversation, event.session)
+        elif isinstance(event, Stopped):
+            self._stopped[event.conversation] = True
+            if all(self._stopped):
+                self.state = State.OVER
+                yield Over()
+            else:
+                yield from self._begin(self._gathering.stopped(event.conversation))
+        elif isinstance(event, Lost):
+            self.state = State.ASKED if self.asks else State.LISTENING
+            yield from self._take_early()
 
     def _opened(self, conversation: int, session: int) -> Iterator[Action]:
         again = self._sessions[conversation] >= 0
