@@ -34,7 +34,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
 	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
-agree: install ## run 14 experiments in namespaces, Docker and the simulator, and compare the results to the bit
+agree: install ## run 15 experiments in namespaces, Docker and the simulator, and compare the results to the bit
 	$(BIN)/python -m bench.agree
 
 PAPER ?= adacomp

@@ -30,13 +30,13 @@ SPEC = _EXPERIMENTS / "agree.yaml"
 _OTHERS = (
     *("clusters", "graph", "servers", "co-located", "hierarchical", "peers", "peers-in-clusters"),
     *("peers-faults", "rules", "backup-workers", "downpour", "allocation", "presence"),
-    "fedavg",
+    *("fedavg", "ring"),
 )
 SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in _OTHERS))
 """The experiments: each shape of algorithm, links that workers or peers share, peers that faults
 strike, several servers, which may be on the machines of workers, aggregators, one rule of each family
 of paper 002, a number of backup workers that changes, Downpour with a bound at two servers, servers
-that hold whole tensors, devices that arrive, leave and return, and federated averaging."""
+that hold whole tensors, devices that arrive, leave and return, federated averaging, and a ring."""
 WIRE_TOLERANCE = 0.005
 _COUNTED = ("payload_bytes", "message_bytes")
 _LOCAL = tuple(f"local_{key}" for key in _COUNTED)

@@ -26,6 +26,7 @@ from testbed.algorithms.hierarchical import Hierarchical
 from testbed.algorithms.interface import Algorithm, Options
 from testbed.algorithms.momentum_asgd import MomentumAsgd, NagAsgd
 from testbed.algorithms.parts import Part
+from testbed.algorithms.ring import Ring
 from testbed.algorithms.staleness_aware import Sa, SaGradient
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
 from testbed.errors import SpecError
@@ -55,6 +56,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "hierarchical": Hierarchical,
     "all-to-all": AllToAll,
     "ako": Ako,
+    "ring": Ring,
 }
 
 

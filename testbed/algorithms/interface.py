@@ -135,12 +135,14 @@ class Algorithm(ABC):
         sliced: True if each of several servers can apply it to its own part of Θ.
         scheduled: True if its halves take α from ``conditions.rate`` at the version of each step; with
             any other algorithm, a schedule is refused.
+        bears_loss: True if peers go on without one that is killed; if not, such faults are refused.
         imports: modules that its halves import when they first need them. They are loaded before a
             role is forked: it may be in a container, which does not have them at the host's paths.
     """
 
     sliced: ClassVar[bool] = True
     scheduled: ClassVar[bool] = False
+    bears_loss: ClassVar[bool] = True
     imports: ClassVar[tuple[str, ...]] = ()
     options_type: ClassVar[type[Options]]
     parts: ClassVar[tuple[Part, ...]]

@@ -132,8 +132,21 @@ def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
     return []
 
 
+def _unbearable(contents: Deployment, fault: ClassFaultSpec) -> list[Conflict]:
+    """Return a conflict if a fault kills peers, and an algorithm cannot go on without them."""
+    if fault.how.kind != "kill":
+        return []
+    names = [name for name in contents.peers if not algorithm_named(name).bears_loss]
+    text = (
+        "waits for every device, so that a kill would end all progress: use freeze or stop-network"
+    )
+    return [(("how",), f"'{name}' {text}") for name in names[:1]]
+
+
 def _unsupported(contents: Deployment, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if the run's peers, clock or devices cannot do what the fault asks for."""
+    if found := _unbearable(contents, fault):
+        return found
     if contents.peers and (found := _unsupported_by_peers(contents.peers[0], fault)):
         return found
     virtual = contents.clock == "virtual"

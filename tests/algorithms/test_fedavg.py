@@ -96,8 +96,9 @@ def test_stragglers_are_dropped() -> None:
 def test_a_round_ends_at_its_time_limit_with_what_has_come() -> None:
     half = FedAvgServer(vector(1.0, 2.0), conditions(10, 30, 10), 1.0, None, within=2.0)
     assert half.deadline is None
-    for worker, time in ((1, 5.0), (0, 5.5)):
+    for worker in (0, 1):
         half.joined(worker)
+    for worker, time in ((1, 5.0), (0, 5.5)):
         assert half.pull(worker, time=time) == 0
     assert half.deadline == 7.0  # from the round's beginning
     half.push(1, DenseUpdate(vector(1, 1)), 0, time=6.0)

@@ -1,4 +1,4 @@
-"""A conversation pattern that no algorithm here has: the ring of docs/algorithms.md, as a plug-in."""
+"""A conversation pattern of a plug-in's own: the circle of peers of docs/algorithms.md."""
 
 import json
 from pathlib import Path
@@ -24,15 +24,15 @@ GRAPH: dict[str, Any] = {"graph": {"topohub": "sndlib/germany50", "rate": "10mbi
 
 
 @pytest.mark.parametrize("network", [PRIVATE, PRIVATE | GRAPH], ids=["private", "graph"])
-def test_peers_in_a_ring_agree_and_have_two_connections_each(
+def test_peers_in_a_circle_agree_and_have_two_connections_each(
     command: CommandLine, tmp_path: Path, network: dict[str, Any]
 ) -> None:
-    (ring,) = (block for block in blocks() if block.first == "# testbed/algorithms/ring.py")
-    (tmp_path / "circle.py").write_text(ring.text)
+    (circle,) = (block for block in blocks() if block.first == "# testbed/algorithms/circle.py")
+    (tmp_path / "circle.py").write_text(circle.text)
     content = SMALL | {
         "clock": "virtual",
         "plugins": [str(tmp_path / "circle.py")],
-        "algorithms": ["circle:Ring"],
+        "algorithms": ["circle:Circle"],
         "training": {"updates": 40, "learning_rate": 0.01},
         "network": network,
         "compute": {"distribution": "exponential", "mean": "50ms"},
@@ -43,7 +43,7 @@ def test_peers_in_a_ring_agree_and_have_two_connections_each(
     found = json.loads((emulated.run_directory / "summary.json").read_text())
     done = command.do("simulate", command.spec(content), "--out", tmp_path / "twin", "--no-report")
     assert done.returncode == 0, done.stderr
-    (simulated,) = (tmp_path / "twin").glob("*/*/Ring")
+    (simulated,) = (tmp_path / "twin").glob("*/*/Circle")
     twin = json.loads((simulated / "summary.json").read_text())
     assert found["parameters_sha256"] == twin["parameters_sha256"]
     assert found["training_seconds"] == twin["training_seconds"]
