@@ -25,8 +25,7 @@ OVER       Heard                             OVER       none; it is counted
 
 ``ParameterService`` decides about the callers, each in a state of ``worker_states``. A server that is
 restored after its last update waits in OVER for those that were there, and is over when they have had
-their time. Where a clock says when training begins, what is heard then and when it ends, the server is
-told of greetings, questions and ends only.
+their time.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -86,7 +85,6 @@ class Server:
         *,
         absence: float = 0.0,
         others: bool = False,
-        by_clock: bool = False,
     ) -> None:
         """Begin without callers.
 
@@ -94,11 +92,10 @@ class Server:
             callers: how many of them there will be.
             absence: the longest time that a killed one stays away, in seconds; 0: none comes back.
             others: True if there are other servers, with which a caller may train on.
-            by_clock: True if the virtual clock tells the service what is heard in training.
         """
         self.phase = Phase.GATHERING
         self.service = service
-        self._callers, self._others, self._by_clock = callers, others, by_clock
+        self._callers, self._others = callers, others
         self._returning = absence + RETURN_TIMEOUT if absence else 0.0
         # Of a restored server that has not gone on yet: those that are still to come back.
         self._awaited: set[int] | None = None
@@ -137,7 +134,7 @@ class Server:
             yield from self._restored(event.there)
         elif isinstance(event, End):
             yield from self._end()
-        if self.phase is Phase.TRAINING and not self._by_clock:
+        if self.phase is Phase.TRAINING:
             if self.service.finished:
                 yield from self._end()
             else:
@@ -164,8 +161,7 @@ class Server:
 
     def _begin(self, now: float) -> Iterator[Action]:
         self.phase = Phase.TRAINING
-        if not self._by_clock:
-            yield from _records(self.service.begin())
+        yield from _records(self.service.begin())
         yield Record(TrainingBegan())
         yield from self._all_looks(now)
         yield from self._check()
@@ -221,7 +217,7 @@ class Server:
         yield from self._look(caller, now)
 
     def _settled(self, settled: Settled, now: float) -> Iterator[Action]:
-        if self.phase is not Phase.TRAINING or self._by_clock:
+        if self.phase is not Phase.TRAINING:
             return
         service = self.service
         for caller in service.due(settled.room, now):
@@ -255,7 +251,7 @@ class Server:
 
     def _begin_without(self, missing: int, now: float) -> Iterator[Action]:
         if missing == self._callers:
-            yield from self._too_few()
+            yield from self._check()
             return
         yield Record(Remark(f"training begins without {missing} workers"))
         yield from self._begin(now)
@@ -308,32 +304,27 @@ class Server:
             yield from self._check()
 
     def _check(self) -> Iterator[Action]:
-        if self.phase is Phase.TRAINING and not self.can_go_on:
-            yield from self._too_few()
-
-    @property
-    def can_go_on(self) -> bool:
-        """True if an update can follow with those that are there, or that may come back."""
-        return self._may_return or self.service.workers >= self.service.half.needed
-
-    @property
-    def too_few(self) -> Remark:
-        """What is to be said where no update can follow."""
-        there, needed = self.service.workers, self.service.half.needed
-        if not self.service.makes_updates:
-            # The server and the other aggregators go on.
-            return Remark("no device of its cluster is left", of_role=True)
-        left = f"{there} workers are left, and an update needs {needed}"
-        return Remark(left if there else "no worker is left", is_error=True)
-
-    def _too_few(self) -> Iterator[Action]:
-        yield Record(self.too_few)
-        yield from self._end()
+        remark = too_few(self.service)
+        if remark is not None and not self._may_return and self.phase is not Phase.OVER:
+            yield Record(remark)
+            yield from self._end()
 
     def _end(self) -> Iterator[Action]:
         if self.phase is not Phase.OVER:
             self.phase = Phase.OVER
             yield Over()
+
+
+def too_few(service: ParameterService) -> Remark | None:
+    """Return what is to be said where too few are there for another update; None if they are enough."""
+    there, needed = service.workers, service.half.needed
+    if there >= needed:
+        return None
+    if not service.makes_updates:
+        # The server and the other aggregators go on.
+        return Remark("no device of its cluster is left", of_role=True)
+    left = f"{there} workers are left, and an update needs {needed}"
+    return Remark(left if there else "no worker is left", is_error=True)
 
 
 def _records(entries: Iterable[Entry]) -> Iterator[Action]:

@@ -1,8 +1,8 @@
-"""Between the process of the virtual clock and several servers: what to do, and what came of it.
+"""Between the virtual clock and servers: what to do, and what came of it.
 
 The clock's process decides, and the servers have the parameters, the connections and the messages. It
-sends one request at a time to a server and waits for its ``Outcome``. A worker that is named is given
-by its number; times are seconds of the run's clock.
+makes one request at a time of a server and waits for its ``Outcome``; an only server is in its process.
+A worker that is named is given by its number; times are seconds of the run's clock.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,13 @@ class Answer:
         sent: the version that it was sent last; None if it was sent none.
         needed: the versions that it has and still needs, where there are checkpoints; None if it can
             send nothing more.
+        dealt: the number of its mini-batch in the run's stream of them, if there is one.
     """
 
     worker: int
     sent: int | None
     needed: Sequence[int] | None = None
+    dealt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,13 @@ class Receive:
     Otherwise it is its base version (None: it only asks for parameters), the number of its update
     (None: it has none that counts), its payload bytes, its loss, the number of updates in the sum of an
     aggregator (0: it is none), whether it asks for parameters, and the sizes of the frames.
+
+    Attributes:
+        keep: True if others' messages may be read before this one is used.
     """
 
     worker: int
+    keep: bool = True
 
 
 @dataclass(frozen=True, slots=True)

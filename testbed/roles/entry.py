@@ -42,9 +42,10 @@ from testbed.roles.reporting import Report
 from testbed.roles.server.clock_of_servers import ClockOfServers, run_clock
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import DrivenServer, serve_driven
+from testbed.roles.server.remote_servers import remote_servers
 from testbed.roles.server.restoration import STORED, Restart
+from testbed.roles.server.server_with_clock import ServerWithClock
 from testbed.roles.server.serving import Serving
-from testbed.roles.server.virtual_server import VirtualServer
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.sharing import ADDRESSES, EVERY, SETTINGS, Shared
@@ -194,10 +195,10 @@ class _Role:
         if self.shared.servers is not None:
             self.shared.orders.close()
             clock = self.shared.servers.channel_of_device(index)
-            serve_driven(lambda restart: DrivenServer(serving(restart), clock), restart)
+            serve_driven(lambda restart: DrivenServer(serving(restart)), clock, restart)
             return
         channels = self.shared.orders.of_clock()
-        VirtualServer(serving(restart), times=self.loaded.times, channels=channels).serve()
+        ServerWithClock(serving(restart), times=self.loaded.times, channels=channels).serve()
 
     def _aggregate(self, arguments: Mapping[str, Any]) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
@@ -223,7 +224,7 @@ class _Role:
         self.shared.orders.close()
         clock = self.shared.servers.channel_of_device(index)
         serve_driven(
-            lambda restart: DrivenAggregator(serving(restart), clock), Restart.of_role(arguments)
+            lambda restart: DrivenAggregator(serving(restart)), clock, Restart.of_role(arguments)
         )
 
     @property
@@ -271,16 +272,16 @@ class _Role:
             computation.aggregator_half(settings, layout, len(settings.callers(index)))
             for index in range(settings.servers, settings.serving)
         ]
-        channels, orders = servers.channels_of_clock(), workers.of_clock()
+        driven = remote_servers(halves, servers.channels_of_clock())
+        orders = workers.of_clock()
         checkpoints = self._checkpoints(SERVER_NUMBER)
 
         def clock(restart: Restart | None) -> ClockOfServers:
             return ClockOfServers(
                 settings,
                 layout,
-                halves,
+                driven,
                 self.loaded.times,
-                servers=channels,
                 workers=orders,
                 report=self.report,
                 checkpoints=checkpoints,

@@ -445,10 +445,13 @@ class ParameterService(Stateful):
         # The worker has what it was sent last, or will have it before it reads this.
         changes = self.half.changed_since(vector, self.answered(worker))
         encoding, body = self._exact.encode(changes)
+        return Answer(self.half.version, vector, encoding, body, self.deal())
+
+    def deal(self) -> int:
+        """Return the number of the mini-batch of the next answer; 0 where none are dealt."""
         dealt = self._dealt
-        if self._deals:
-            self._dealt += 1
-        return Answer(self.half.version, vector, encoding, body, dealt)
+        self._dealt += self._deals
+        return dealt
 
     def answered(self, worker: int) -> int | None:
         """Note that a worker is sent the present version; return the one that it was sent before."""

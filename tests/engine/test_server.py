@@ -339,16 +339,3 @@ def test_who_trains_on_with_other_servers_is_only_counted() -> None:
     one.pushes(0, 0)
     for _ in range(2):
         assert one.tell(Heard(1, Pull(), 10), Heard(1, dense(0), 100)) == []
-
-
-def test_where_a_clock_drives_the_service_the_role_only_gathers_and_ends() -> None:
-    one = Serving(Server(service(suspect_after=2.0, updates=1)[0], 2, by_clock=True))
-    said = one.tell(*opened(0, 1))
-    assert entries(said) == [Connected(1), Connected(2), TrainingBegan()]
-    assert not answers(said)
-    assert not one.service.begun
-    one.service.begin()
-    assert one.tell(*opened()) == one.wait(10.0) == []
-    one.service.half.version = 1
-    assert one.tell(End()) == [Over()]
-    assert one.tell(*pushed(0, 0, asks=False)) == []

@@ -1,7 +1,7 @@
-"""The virtual clock of several servers, or of a server and aggregators, in a process of its own.
+"""The virtual clock of a run with servers: in the process of an only one, or in one of its own.
 
 It drives them: it has the state of every worker at every server; the servers have the parameters and
-the connections. Devices get their orders as from the clock in a server's process.
+the connections. Devices get their orders from it.
 
 A checkpoint is one of the whole run, between two events: the clock's process asks every server for its
 state, and writes all of it. If a server is killed, everything goes back: the others end their
@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.clock import device_use
@@ -23,8 +22,10 @@ from testbed.clock.devices import devices
 from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.clock.star import StarClock
+from testbed.engine.server import too_few
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
+from testbed.faults.fault import Kind as FaultKind
 from testbed.faults.schedule import Schedule
 from testbed.messages import driving
 from testbed.messages.reports import (
@@ -39,9 +40,8 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.driven_roles import DrivenRoles
 from testbed.roles.server.outstanding import Outstanding, orders_to_begin, orders_to_finish
-from testbed.roles.server.remote_servers import NOTHING, RemoteServer, UpdateElsewhere
+from testbed.roles.server.remote_servers import NOTHING, DrivenHalf, UpdateElsewhere
 from testbed.roles.server.restoration import Restart, cannot_be_written
-from testbed.roles.server.virtual_server import STOPPING
 from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings
@@ -49,18 +49,20 @@ from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Layout
 
+STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
+"""Kinds of faults during which nothing arrives from a worker."""
+
 
 class ClockOfServers:
-    """The clock of one run with several servers or with aggregators, and its stage."""
+    """The clock of one run with servers, and its stage."""
 
     def __init__(
         self,
         settings: Settings,
         layout: Layout,
-        halves: Sequence[ServerHalf],
+        servers: Sequence[DrivenHalf],
         times: Times,
         *,
-        servers: Sequence[Channel],
         workers: Sequence[OrderChannel],
         report: Channel,
         checkpoints: Checkpoints | None,
@@ -69,9 +71,7 @@ class ClockOfServers:
         """Make the clock of a run.
 
         Args:
-            halves: like those of the servers and then of the aggregators; they say how workers get
-                parameters.
-            servers: to the servers and aggregators, by their indices.
+            servers: the servers and then the aggregators.
             workers: for the clock's orders, one per worker.
             report: to the orchestrator.
             checkpoints: the run's, if any are written.
@@ -80,9 +80,9 @@ class ClockOfServers:
         self._settings = settings
         self._orders = workers
         self._numbers = conversations(settings)
-        self._protocol = WORKER_PROTOCOLS[halves[0].protocol]
+        self._protocol = WORKER_PROTOCOLS[servers[0].protocol]
         self._roles = roles = DrivenRoles(
-            settings, layout, halves, servers, report=report, now=lambda: self.now
+            settings, layout, servers, report=report, now=lambda: self.now
         )
         self._servers, self._services = roles.servers, roles.services
         self._report = roles.report
@@ -116,7 +116,8 @@ class ClockOfServers:
         clock.run(self._between)
         self._report.send(device_use.report(clock, self._settings))
         if not clock.finished:
-            self._report.event("error", clock.why_it_ended)
+            few = too_few(self._services[0])
+            self._report.event("error", clock.why_it_ended if few is None else few.text)
         clock.drain()
         unreachable = sorted(self._active_faults.under(STOPPING))
         self._roles.flush()
@@ -129,8 +130,13 @@ class ClockOfServers:
         """Have a server killed, and the others end their connections; return what follows."""
         self._roles.flush()
         self._roles.go_back(killed.server, killed.number)
-        self._report.send(ServerKillDue(killed.number, killed.begin))
+        self.report_kill(killed)
         return Restart(killed.number, self._began, server=killed.server)
+
+    def report_kill(self, killed: ServerKilledError) -> None:
+        """Have the orchestrator kill a server."""
+        self._roles.flush()
+        self._report.send(ServerKillDue(killed.number, killed.begin))
 
     def _begin(self, began: float) -> None:
         """Report that training begins at a moment of CLOCK_MONOTONIC, or goes on in a resumed run."""
@@ -252,18 +258,20 @@ class ClockOfServers:
             self._reported = now
             self._roles.flush()
             self._report.send(device_use.report(self._clock, self._settings))
+            for server in self._servers:
+                server.look_after()
         evaluated = self._servers[: self._settings.servers]
         while all(server.crowded for server in evaluated):
             time.sleep(0.01)
             for server in evaluated:
                 server.crowded = server.ask(driving.LookAtEvaluator())
 
-    def _server(self, conversation: int) -> tuple[int, int, RemoteServer]:
+    def _server(self, conversation: int) -> tuple[int, int, DrivenHalf]:
         """Return a conversation's worker, its server's index, and the server."""
         index = self._numbers.server(conversation)
         return self._numbers.worker(conversation), index, self._servers[index]
 
-    def _called(self, worker: int) -> list[RemoteServer]:
+    def _called(self, worker: int) -> list[DrivenHalf]:
         """Return the servers, or the aggregator, that a worker talks to."""
         numbers = self._numbers.of_worker(worker)
         return [self._servers[self._numbers.server(number)] for number in numbers]
@@ -273,9 +281,10 @@ class ClockOfServers:
     def answer(self, conversation: int) -> int:
         """Send a worker the parameters that it is due; return the message's bytes."""
         worker, index, server = self._server(conversation)
-        sent = self._services[index].answered(worker)
+        service = self._services[index]
+        sent, dealt = service.answered(worker), service.deal()
         needed = self._outstanding.needed(conversation) if self._checkpoints else None
-        size: int = server.ask(driving.Answer(worker, sent, needed))
+        size: int = server.ask(driving.Answer(worker, sent, needed, dealt))
         self._outstanding.sent(conversation, server.version)
         return size
 
@@ -317,7 +326,7 @@ class ClockOfServers:
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone."""
         worker, _, server = self._server(conversation)
-        found = server.ask(driving.Receive(worker))
+        found = server.ask(driving.Receive(worker, keep))
         if found is None:
             return None
         self._outstanding.received(conversation)

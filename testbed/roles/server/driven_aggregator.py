@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
-from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.driving import Outcome
 from testbed.roles.server.above import Above
@@ -25,8 +24,8 @@ from testbed.wire.frames import Frame, Kind
 class DrivenAggregator(DrivenServer):
     """One of the aggregators of a run; a ``Driver`` of its connections."""
 
-    def __init__(self, serving: Serving, clock: Channel) -> None:
-        super().__init__(serving, clock)
+    def __init__(self, serving: Serving) -> None:
+        super().__init__(serving)
         assert isinstance(serving.half, AggregatorHalf)
         self._aggregating = serving.half
         self._above = Above(
@@ -60,8 +59,8 @@ class DrivenAggregator(DrivenServer):
         self._above.connect(self._unread)
         self._above.pushed = self._unread
 
-    def _outcome(self, value: Any, error: str | None) -> Outcome:
-        return replace(super()._outcome(value, error), is_due=self._aggregating.is_due)
+    def outcome(self, value: Any = None, error: str | None = None) -> Outcome:
+        return replace(super().outcome(value, error), is_due=self._aggregating.is_due)
 
     def _adopt(self, request: driving.Adopt) -> None:
         while not self._sent:

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from testbed.algorithms.aggregator_half import CombiningHalf
-from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.counted import no_reports
 from testbed.roles.recording import Recorder
 from testbed.roles.reporting import Report
-from testbed.roles.server.remote_servers import RemoteAggregator, RemoteServer
+from testbed.roles.server.remote_servers import DrivenHalf
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.entries import EvaluationDue
 from testbed.training.parameter_service import ParameterService
@@ -37,8 +36,7 @@ class DrivenRoles:
         self,
         settings: Settings,
         layout: Layout,
-        halves: Sequence[ServerHalf],
-        channels: Sequence[Channel],
+        servers: Sequence[DrivenHalf],
         *,
         report: Channel,
         now: Callable[[], float],
@@ -46,36 +44,31 @@ class DrivenRoles:
         """Begin with roles that have no workers yet.
 
         Args:
-            halves: like those of the roles; they say how workers get parameters.
-            channels: to the roles.
+            servers: those, as the clock sees them.
             report: to the orchestrator.
             now: returns the virtual seconds since training began.
         """
         self.counts = no_reports(settings.servers)
-        self.servers: list[RemoteServer] = []
+        self.servers = list(servers)
         self.services: list[ParameterService] = []
         self.aggregators: list[AggregatorService] = []
         self._settings = settings
         self.recorders: list[Recorder] = []
         self._now = now
         layouts = [one.layout for one in slices_of(settings, layout)]
-        for index, (half, channel) in enumerate(zip(halves, channels, strict=True)):
+        for index, server in enumerate(servers):
             own = Report(report, index)
-            server: RemoteServer
             service: ParameterService
-            if isinstance(half, CombiningHalf):
-                server = RemoteAggregator(channel, half.protocol, half.needed)
+            if isinstance(server, CombiningHalf):
                 service = AggregatorService(server, layout, settings, index=index)
                 self.aggregators.append(service)
             else:
-                server = RemoteServer(channel, half.protocol, half.needed)
                 service = ParameterService(server, layouts[index], settings, index=index)
-            self.servers.append(server)
             self.services.append(service)
             evaluate = partial(self._evaluate, server, own)
             self.recorders.append(Recorder(own, self.counts, evaluate))
 
-    def _evaluate(self, server: RemoteServer, report: Report, due: EvaluationDue) -> None:
+    def _evaluate(self, server: DrivenHalf, report: Report, due: EvaluationDue) -> None:
         report.flush()  # no evaluation is on record before the updates that led to it
         evaluate = driving.Evaluate(self._now(), due.ledger, due.last)
         server.crowded = server.ask(evaluate)

@@ -1,4 +1,4 @@
-"""One of several servers under the virtual clock, which runs in another process and drives it.
+"""A server under the virtual clock, which drives it: in the same process, or one of several in another.
 
 The server has its slice of the parameters, its connections and the messages of its workers. What it
 does with them, and when, the clock says (``testbed.messages.driving``). Until all workers are there it
@@ -10,7 +10,7 @@ import math
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
@@ -22,14 +22,17 @@ from testbed.messages.codec import send
 from testbed.messages.driving import REQUESTS, Gathered, Outcome, Request, Saved
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.pending import Asked
+from testbed.roles.orders import OrderChannel
+from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
 from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.going_back import await_ends, begin_to_end
+from testbed.roles.server.measuring import measured
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.transport.connection import Connection
-from testbed.training.parameter_service import Pushed, apply_update
+from testbed.training.parameter_service import Pushed
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Update, as_bytes
 from testbed.wire import WireError
@@ -37,37 +40,93 @@ from testbed.wire.encodings import Codec
 from testbed.wire.frames import HEADER, Frame, Kind
 
 
-def serve_driven(make: Callable[[Restart | None], "DrivenServer"], restart: Restart | None) -> None:
+def serve_driven(
+    make: Callable[[Restart | None], "DrivenServer"], clock: Channel, restart: Restart | None
+) -> None:
     """Run a server, and a new one each time that it goes back because another one is killed.
 
     Args:
         make: returns a server that begins, or waits for its state.
+        clock: to the process with the clock.
         restart: the first server's.
+
+    Raises:
+        ConnectionError: the clock is gone.
     """
-    while (kills := make(restart).serve()) is not None:
+    while (kills := _serve(make(restart), clock, goes_on=restart is not None)) is not None:
         restart = Restart(kills, None)
 
 
-class DrivenServer:
-    """One of the servers of a run; a ``Driver`` of its connections."""
+def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | None:
+    """Listen, do what the clock says, and drain; return when the last connection is closed.
 
-    def __init__(self, serving: Serving, clock: Channel) -> None:
+    Returns:
+        None; or the number of kills of servers after which this one is to be made anew.
+    """
+    if goes_on:
+        request = _next_request(clock)
+        assert isinstance(request, driving.Restore)
+        send(clock, server.restore(request))
+    send(clock, server.gather())
+    server.parts.connections.also(clock)
+    while True:
+        while not clock.readable(0):
+            server.wait()
+        request = _next_request(clock)
+        match request:
+            case driving.End():
+                server.end(request)
+                server.finish()
+                return None
+            case driving.Save():
+                send(clock, server.save(request))
+            case driving.GoBack(kills):
+                ends = begin_to_end(server.parts)
+                send(clock, server.outcome())
+                await_ends(server.parts, ends)
+                return kills
+            case driving.AwaitKill():
+                send(clock, server.outcome())
+                while True:
+                    signal.pause()
+            case _:
+                send(clock, server.do(request))
+
+
+def _next_request(clock: Channel) -> Request:
+    request = REQUESTS.receive(clock)
+    if request is None:
+        raise ConnectionResetError("the virtual clock is gone")
+    return request
+
+
+class DrivenServer:
+    """One of the servers of a run; a ``Driver`` of its connections.
+
+    Attributes:
+        clock: returns the virtual seconds since training began, where the clock is in this process.
+    """
+
+    clock: Callable[[], float] | None = None
+
+    def __init__(self, serving: Serving, channels: Sequence[OrderChannel] = ()) -> None:
         """Make the server, which waits for a state if it goes on from a checkpoint.
 
         Args:
-            clock: to the process with the clock.
+            channels: for the clock's orders, one per worker, where the clock is in this process.
         """
+        self._time = 0.0
         self._restart = serving.restart
-        self.parts = parts = Parts.of(serving, self, lambda: self._time, virtual=True)
-        self._clock = clock
+        self.parts = parts = Parts.of(serving, self, self.now, virtual=True)
         self._half = serving.half
         self._callers = serving.settings.callers(serving.index)
         self._connections = parts.connections
         self._asks = WORKER_PROTOCOLS[serving.half.protocol].asks
         self._exact = Codec(EncodingChoice(), serving.layout.sizes)
-        self._time = 0.0
+        self._apply_update = measured(parts.line)
         self._gathering = True
         self._last_greeting = time.monotonic()
+        self._crowded_since: float | None = None
         self._stopped = False
         self._sizes: dict[int, list[int]] = {}
         # By worker: the updates that were received and not applied, each with its number.
@@ -75,10 +134,10 @@ class DrivenServer:
         self._updates = 0
         self._workers = EmulatedWorkers(
             parts,
-            (),
+            channels,
             asks=self._asks,
-            now=lambda: self._time,
-            wait=parts.connections.poll,
+            now=self.now,
+            wait=self.wait,
             restart=serving.restart,
             remembers=serving.remembers,
         )
@@ -92,45 +151,43 @@ class DrivenServer:
             driving.Forget: lambda r: self._half.forget(r.worker),
             driving.Diagnose: lambda _: dict(self._half.diagnose()),
             driving.Evaluate: self._evaluate,
-            driving.LookAtEvaluator: lambda _: parts.evaluator.crowded,
+            driving.LookAtEvaluator: lambda _: self._look_at_evaluator(),
             driving.Killed: lambda r: self._killed(r.worker),
-            driving.Return: lambda r: self._workers.returned(r.worker, 0),
+            driving.Return: lambda r: self._workers.returned(r.worker),
             driving.Refuse: lambda r: self._workers.refuse(r.worker, ValueError(r.reason)),
             driving.Hear: lambda r: self._workers.receive(r.worker, keep=False, alone=True),
             driving.Expire: lambda _: self._half.expire(),
             driving.Stop: lambda _: self._stop(),
         }
 
-    def serve(self) -> int | None:
-        """Listen, do what the clock says, and drain; return when the last connection is closed.
+    def now(self) -> float:
+        """Return the virtual seconds since training began, or those of the last evaluation."""
+        return self._time if self.clock is None else self.clock()
 
-        Returns:
-            None; or the number of kills of servers after which this one is to be made anew.
-        """
+    # -- gathering
+
+    def gather(self) -> Gathered:
+        """Wait until all workers are there, or those that were at a checkpoint are back."""
         if self._restart is None:
             self._connections.listen()
             self._gather()
         else:
-            self._go_on()
+            self._call()
+            self._workers.await_all()
+            if self._stopped:
+                self._stop()
         self._gathering = False
         workers = sorted(self._connections.workers)
         for connection in self._connections.workers.values():
             self._connections.watch(connection)  # from here on they are read when it is their turn
-        sizes = [self._sizes.get(worker, []) for worker in workers]
-        send(self._clock, Gathered(workers, sizes))
-        kills = self._obey()
-        if kills is None:
-            end(self.parts)
-            drain(self.parts, lambda worker: DRAIN_TIMEOUT)
-        return kills
+        return Gathered(workers, [self._sizes.get(worker, []) for worker in workers])
 
     def _gather(self) -> None:
-        """Wait until all workers are there."""
+        """Wait until all workers are there, or no other one has come for some time."""
         while not self._gathered:
-            self._connections.poll()
-            self.parts.host.look()
+            self.wait()
             late = time.monotonic() > self._last_greeting + GATHERING_TIMEOUT
-            if late and self._connections.workers and self.parts.phase.began is None:
+            if late and self.parts.phase.began is None:
                 missing = len(self._callers) - len(self._connections.workers)
                 self.parts.report.event("warning", f"training begins without {missing} workers")
                 self._start()
@@ -147,52 +204,44 @@ class DrivenServer:
     def _start(self) -> None:
         self.parts.phase.began = time.monotonic()
 
-    def _next_request(self) -> Request:
-        request = REQUESTS.receive(self._clock)
-        if request is None:
-            raise ConnectionResetError("the virtual clock is gone")
-        return request
+    def wait(self, patience: float = REPORT_PERIOD) -> None:
+        """Wait for a short time for what the kernel reports, handle it, and look after the run."""
+        self._connections.poll(patience)
+        if self.parts.host.is_look_due:
+            self.parts.host.look()
+            self.parts.report.flush()
 
-    def _obey(self) -> int | None:
-        """Do what the clock says, until training is over; return the same as ``serve``.
+    # -- what the clock says
 
-        Raises:
-            ConnectionError: the clock is gone.
-        """
-        self._connections.also(self._clock)
-        while True:
-            while not self._clock.readable(0):
-                self._connections.poll()
-            request = self._next_request()
-            match request:
-                case driving.End():
-                    self._end(request)
-                    return None
-                case driving.Save():
-                    send(self._clock, self._save(request))
-                    continue
-                case driving.GoBack(kills):
-                    ends = begin_to_end(self.parts)
-                    send(self._clock, self._outcome(None, None))
-                    await_ends(self.parts, ends)
-                    return kills
-                case driving.AwaitKill():
-                    send(self._clock, self._outcome(None, None))
-                    while True:
-                        signal.pause()
-            value, error = None, None
-            try:
-                value = self._handlers[type(request)](request)
-            except ValueError as found:
-                error = f"{found}"
-            send(self._clock, self._outcome(value, error))
+    def do(self, request: Request) -> Outcome:
+        """Do what a request says."""
+        value, error = None, None
+        try:
+            value = self._handlers[type(request)](request)
+        except ValueError as found:
+            error = f"{found}"
+        return self.outcome(value, error)
 
-    def _outcome(self, value: Any, error: str | None) -> Outcome:
+    def outcome(self, value: Any = None, error: str | None = None) -> Outcome:
+        """Return what came of a request."""
         return Outcome(value, self._half.version, error, deadline=self._half.deadline)
+
+    def end(self, request: driving.End) -> None:
+        """End training: what comes is counted, and no update any more."""
+        self.parts.service.go_on(*request.ledger)
+        self.parts.phase.over = True
+        self._gathering = True  # all connections are read again
+        self._workers.close_what_does_not_end(request.unreachable)
+
+    def finish(self) -> None:
+        """Say STOP, and drain; return when the last connection is closed."""
+        end(self.parts)
+        # All have the same time: a suspected worker is late only by the clock.
+        drain(self.parts, lambda worker: DRAIN_TIMEOUT)
 
     # -- checkpoints
 
-    def _save(self, request: driving.Save) -> Saved:
+    def save(self, request: driving.Save) -> Saved:
         """Return the state, and note what workers would have to be sent again."""
         vectors, killed = self._workers.vectors, self._workers.killed_workers
         assert vectors is not None
@@ -217,14 +266,8 @@ class DrivenServer:
         """Return what an aggregator has in its state in addition."""
         return {}
 
-    def _go_on(self) -> None:
-        """Restore the state that the clock's process sends, and wait for the workers.
-
-        Raises:
-            ConnectionError: the clock is gone.
-        """
-        request = self._next_request()
-        assert isinstance(request, driving.Restore)
+    def restore(self, request: driving.Restore) -> Outcome:
+        """Take the state of a checkpoint, and listen; ``gather`` waits for the workers."""
         state = state_of_bytes(request.raw, STORED)
         workers = self._workers
         assert workers.vectors is not None
@@ -238,11 +281,7 @@ class DrivenServer:
         self.parts.phase.began = time.monotonic()
         self._connections.listen()
         self.parts.evaluator.restore(state["evaluations"])
-        send(self._clock, self._outcome(None, None))
-        self._call()
-        workers.await_all()
-        if self._stopped:
-            self._stop()
+        return self.outcome()
 
     def _restore_more(self, state: Mapping[str, Any]) -> None:
         """Restore what ``_more_state`` has returned."""
@@ -260,7 +299,9 @@ class DrivenServer:
         def answer(connection: Connection) -> int:
             if self._workers.needs_nothing(lost=request.needed is None):
                 return HEADER.size + sum(map(len, body))
-            size = self.parts.host.send(connection, self._half.version, encoding, body)
+            size = self.parts.host.send(
+                connection, self._half.version, encoding, body, dealt=request.dealt
+            )
             if self._stopped:
                 self._connections.say_stop([connection])
             return size
@@ -268,7 +309,7 @@ class DrivenServer:
         return self._workers.send_to(request.worker, answer)
 
     def _receive(self, request: driving.Receive) -> list[Any] | None:
-        arrived = self._workers.receive(request.worker, keep=True)
+        arrived = self._workers.receive(request.worker, keep=request.keep)
         if arrived is None:
             return None
         push, number = arrived.push, None
@@ -287,7 +328,7 @@ class DrivenServer:
             received.popleft()  # it came from a suspected worker, and counts for nothing
         _, update = received.popleft()
         push = Pushed(request.base_version, update, 0, request.loss, request.count)
-        return apply_update(self._half, request.worker, push, request.time)
+        return self._apply_update(self._half, request.worker, push, request.time)
 
     def _reported(self, request: driving.Reported) -> None:
         self._half.finished(request.worker, request.base_version, time=request.time)
@@ -299,6 +340,15 @@ class DrivenServer:
         evaluator.ask(asked, as_bytes(half.parameters), last=request.last)
         return evaluator.crowded
 
+    def _look_at_evaluator(self) -> bool:
+        """Return True if too many evaluations wait; give an evaluator up that does not go on."""
+        self.wait(0)
+        evaluator, now = self.parts.evaluator, time.monotonic()
+        self._crowded_since = (self._crowded_since or now) if evaluator.crowded else None
+        if self._crowded_since is not None:
+            evaluator.give_up(self._crowded_since)
+        return evaluator.crowded
+
     def _killed(self, worker: int) -> None:
         self._received.pop(worker, None)
         self._workers.killed(worker)
@@ -306,12 +356,6 @@ class DrivenServer:
     def _stop(self) -> None:
         self._stopped = True
         self._connections.say_stop(self._connections.workers.values())
-
-    def _end(self, request: driving.End) -> None:
-        self.parts.service.go_on(*request.ledger)
-        self.parts.phase.over = True
-        self._gathering = True  # all connections are read again
-        self._workers.close_what_does_not_end(request.unreachable)
 
     # -- the connections' driver
 
@@ -346,6 +390,10 @@ class DrivenServer:
             self._connections.welcome(connection)
             evaluator.greeted(connection)
             return
+        killed = self._workers.killed_workers
+        if self.parts.phase.over and killed.is_earlier(number, identity.incarnation):
+            self._connections.close(connection, None)
+            return
         if self.parts.phase.over:
             self._connections.welcome(connection)
             self._connections.is_worker(connection, number)
@@ -375,6 +423,11 @@ class DrivenServer:
             self.parts.evaluator.send()
 
     def lost(self, worker: int) -> None:
-        """Leave it to the clock to find that a worker is gone, when the clock comes to that worker."""
+        """Leave it to the clock to find that a worker is gone, when the clock comes to that worker.
+
+        Raises:
+            RunError: the worker has gone because it was given an order that it cannot obey.
+        """
+        self._workers.claims(worker)
         if self._gathering and self._restart is not None:
             self._workers.awaited.add(worker)  # another server that it calls was not back yet

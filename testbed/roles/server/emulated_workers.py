@@ -4,20 +4,14 @@ Workers compute as soon as they have parameters, and send when the clock has tol
 computation is over. The server reads from a worker only when that worker's message is the next event.
 """
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
-from testbed.clock.conversations import conversations
 from testbed.clock.stage import Arrived
 from testbed.errors import RunError
-from testbed.faults.active_faults import ActiveFaults
-from testbed.messages.reports import FaultReported, ServerKillDue
-from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.orders import OrderChannel
 from testbed.roles.server.killed_workers import KilledWorkers
-from testbed.roles.server.outstanding import Outstanding, orders_to_begin, orders_to_finish
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.reading import Reading
 from testbed.roles.server.restoration import Restart
@@ -28,12 +22,10 @@ from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.training import computation
-from testbed.training.entries import Entry
-from testbed.training.parameter_service import Answer
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
-from testbed.wire.frames import HEADER, Kind, header
+from testbed.wire.frames import Kind, header
 
 PATIENCE = 30.0
 """Seconds of waiting for one worker's message after which a warning is reported, again and again."""
@@ -50,9 +42,6 @@ class EmulatedWorkers:
     Attributes:
         reading: the message that the clock waits for.
         killed_workers: the workers that are killed now.
-        active_faults: the faults that have begun and not ended.
-        outstanding: what each worker has not answered; None where no checkpoints are written, or where
-            another process has the clock.
         vectors: the vectors that workers were sent and may have to be sent again; None where no
             checkpoints are written.
         awaited: the workers that were connected before this server was restored, and are not back.
@@ -72,7 +61,7 @@ class EmulatedWorkers:
         """Begin with workers that are all well.
 
         Args:
-            channels: for the clock's orders, one per worker; none where another process gives them.
+            channels: for the clock's orders, one per worker; none where another process has the clock.
             asks: True if workers ask for parameters.
             now: returns the virtual seconds since training began.
             wait: handles what the kernel reports, after a short wait for it.
@@ -97,20 +86,10 @@ class EmulatedWorkers:
         self._received: Counter[int] = Counter()
         self.reading = Reading(parts.host, parts.connections.buffer)
         self.killed_workers = KilledWorkers(settings.evaluator)
-        self.active_faults = ActiveFaults()
         self.awaited: set[int] = set()
-        self.outstanding: Outstanding | None = None
         self.vectors: SentVectors | None = None
         if remembers:
             self.vectors = SentVectors(changed=settings.training.pulls == "changed")
-        if remembers and channels:
-            self.outstanding = Outstanding(conversations(settings), settings.workers)
-            self._host.note = self._note
-
-    def _note(self, worker: int, answer: Answer) -> None:
-        assert self.outstanding is not None
-        self.note(worker, answer.version, answer.vector, self.outstanding.needed(worker))
-        self.outstanding.sent(worker, answer.version)
 
     def note(
         self, worker: int, version: int, vector: FloatVector, needed: Sequence[int] | None
@@ -126,11 +105,6 @@ class EmulatedWorkers:
         if needed is not None:
             ours = vector is self._service.half.parameters
             self.vectors.sent(worker, version if ours else (version, worker), version, vector)
-
-    def stop(self) -> None:
-        """Give all workers the order to stop."""
-        for channel in self._channels:
-            channel.give(OrderKind.STOP)
 
     # -- workers that come back
 
@@ -159,8 +133,7 @@ class EmulatedWorkers:
         """Return True for a process that is to be killed: its successor is what the clock waits for."""
         if self._restart and identity.kills < self._restart.kills:
             return True  # it came back after the checkpoint
-        killed, number = self.killed_workers, identity.number
-        return number in killed and identity.incarnation < killed.incarnations[number]
+        return self.killed_workers.is_earlier(identity.number, identity.incarnation)
 
     def _bring_back(self, connection: Connection, number: int) -> None:
         """Bring a worker back to where it was at the checkpoint."""
@@ -173,8 +146,6 @@ class EmulatedWorkers:
             body = as_bytes(vector)
             head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
             connection.send([head, body])
-        if self.outstanding is not None:
-            self._channels[number].give_all(self.outstanding.orders(number))
         self._connections.is_worker(connection, number)
         self._connections.workers[number] = connection
         self.awaited.discard(number)
@@ -227,18 +198,7 @@ class EmulatedWorkers:
             else:
                 self._connections.watch(connection)
 
-    # -- the clock's stage
-
-    def answer(self, worker: int) -> int:
-        """Send a worker that is due its parameters, and return the message's bytes."""
-
-        def send(connection: Connection) -> int:
-            lost = self.outstanding is not None and self.outstanding.is_lost(worker)
-            if self.needs_nothing(lost=lost):
-                return HEADER.size + sum(map(len, self._service.answer(worker).body))
-            return self._host.answer(connection, worker)
-
-        return self.send_to(worker, send)
+    # -- what the clock says
 
     def needs_nothing(self, *, lost: bool) -> bool:
         """Return True if a worker is sent nothing in fact, as it may lack what it was sent before.
@@ -258,26 +218,6 @@ class EmulatedWorkers:
         except BrokenConnectionError as error:
             self._connections.close(connection, f"{error}")
             return 0
-
-    def arrived(self, worker: int, version: int) -> None:
-        """Tell a listening worker that parameters have arrived; a worker that asks sees that itself."""
-        if self.outstanding is not None and not self.outstanding.is_lost(worker):
-            self.outstanding.arrived(worker, version)
-        if not self._asks:
-            self._channels[worker].give(OrderKind.ARRIVED, version)
-
-    def compute(self, worker: int, versions: Sequence[int]) -> None:
-        """Tell a listening worker at which version to compute; one that asks sees that itself."""
-        if self.outstanding is not None:
-            self.outstanding.begun(worker, versions)
-        if not self._asks:
-            self._channels[worker].give_all(orders_to_begin(versions))
-
-    def finish(self, worker: int, reports: Collection[int]) -> None:
-        """Tell a worker that its computation is over."""
-        if self.outstanding is not None:
-            self.outstanding.told(worker, reports)
-        self._channels[worker].give_all(orders_to_finish(reports))
 
     def receive(self, worker: int, keep: bool, *, alone: bool = False) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone.
@@ -316,8 +256,6 @@ class EmulatedWorkers:
             return None
         self._received[worker] += 1
         self._connections.watch(connection)
-        if self.outstanding is not None:
-            self.outstanding.received(worker)
         return arrived
 
     def claims(self, worker: int) -> list[str]:
@@ -345,47 +283,11 @@ class EmulatedWorkers:
                 "is under way between them; please report it with the experiment file"
             )
 
-    def host_time(self) -> float:
-        """Return the seconds of the host's clock since training began."""
-        return self._phase.host_time()
-
-    def record(self, server: int, entries: Sequence[Entry]) -> None:
-        """Report what the service has returned."""
-        self._recorder.record(entries)
-
     def refuse(self, worker: int, error: ValueError) -> None:
         """Close the connection of a worker that sent what it must not."""
         connection = self._connections.workers.get(worker)
         if connection is not None:
             self._connections.close(connection, f"{error}")
-
-    # -- faults
-
-    def fault(self, record: dict[str, Any]) -> None:
-        """Report the begin or end of a fault to the orchestrator, which carries it out."""
-        self._recorder.counts["faults"] += 1
-        self.active_faults.take(record)
-        self._report.flush()
-        self._report.send(FaultReported(record))
-
-    def server_killed(
-        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
-    ) -> None:
-        """Have the orchestrator kill this process, unless it was restarted after that already."""
-        if self._restart is not None and number <= self._restart.kills:
-            self.fault(begin)
-            self.fault(end)
-            return
-        self._report.flush()
-        self._report.send(ServerKillDue(number, begin))
-        while True:
-            signal.pause()
-
-    def lose(self, worker: int) -> None:
-        """Note that a worker is frozen or cut off for good, so that nothing more comes from it."""
-        if self.outstanding is not None and self.vectors is not None:
-            self.outstanding.lose(worker)
-            self.vectors.keep(worker, None)
 
     def killed(self, worker: int) -> None:
         """Note that a worker is killed: what its connection still brings, until it ends, is ignored."""
@@ -397,10 +299,8 @@ class EmulatedWorkers:
         if connection is not None:
             self._connections.watch(connection)  # for its end
         self.killed_workers.add(worker)
-        self.active_faults.killed(worker)
-        self.lose(worker)
 
-    def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
+    def returned(self, worker: int) -> Sequence[int] | None:
         """Wait until a killed worker has greeted and, where workers ask, has asked.
 
         Returns:
@@ -421,6 +321,4 @@ class EmulatedWorkers:
             return None
         self._connections.workers[worker] = connection
         self._connections.watch(connection)
-        if self.outstanding is not None:
-            self.outstanding.returned(worker)
         return sizes

@@ -1,7 +1,6 @@
 """A role that serves, on its device: what its connections bring becomes events, and it is answered.
 
-Under the virtual clock the clock gives pushes to the service, and answers are given when it says so;
-then the host's role is told of greetings, and of what is heard before and after.
+Under the virtual clock the clock decides, and the host only decodes what has come, and sends.
 """
 
 import heapq
@@ -34,7 +33,7 @@ from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.telemetry.board import DeviceLine, ServerLine
 from testbed.training.entries import TrainingBegan
-from testbed.training.parameter_service import Answer, ParameterService, Pushed
+from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.updates import as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE, Codec
@@ -51,7 +50,6 @@ class Host:
         role: the role that serves.
         began: called when training begins, or goes on.
         above: called with what an aggregator sends to its server; the message is used up at once.
-        note: called with every answer before it is sent, and its worker; None: nothing is called.
     """
 
     def __init__(
@@ -81,7 +79,6 @@ class Host:
         self.role = role
         self.began: Callable[[], None] = lambda: None
         self.above: Callable[[Send], None] = lambda _: None
-        self.note: Callable[[int, Answer], None] | None = None
         self._server = role.below if isinstance(role, Aggregator) else role
         self._service = service
         self._connections = connections
@@ -138,8 +135,9 @@ class Host:
         if not isinstance(send.message, Parameters):
             self.say_stop([connection])
             return
+        answer = send.message.answer
         try:
-            self._answer(connection, send.conversation, send.message.answer)
+            self.send(connection, answer.version, answer.encoding, answer.body, dealt=answer.dealt)
         except BrokenConnectionError as error:
             self._connections.broke(connection, error)
 
@@ -229,17 +227,6 @@ class Host:
 
     def _has_room(self, number: int) -> bool:
         return not self._connections.workers[number].pending
-
-    def answer(self, connection: Connection, number: int) -> int:
-        """Send a worker that is due its parameters, and return the message's bytes."""
-        return self._answer(connection, number, self._service.answer(number))
-
-    def _answer(self, connection: Connection, number: int, answer: Answer) -> int:
-        if self.note is not None:
-            self.note(number, answer)
-        return self.send(
-            connection, answer.version, answer.encoding, answer.body, dealt=answer.dealt
-        )
 
     def send(
         self,

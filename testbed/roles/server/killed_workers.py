@@ -31,6 +31,10 @@ class KilledWorkers:
         """Yield the killed workers."""
         return iter(self._connections)
 
+    def is_earlier(self, worker: int, incarnation: int) -> bool:
+        """Return True if a process is one that was killed, or is to be."""
+        return worker in self and incarnation < self.incarnations[worker]
+
     def add(self, worker: int) -> None:
         """Note that a worker was killed."""
         self._connections[worker] = None

@@ -28,6 +28,7 @@ from testbed.roles.server.serving import Serving
 from testbed.telemetry.board import (
     Board,
     DeviceLine,
+    ServerLine,
     further_lines,
     hub_line,
     lines_of,
@@ -46,7 +47,7 @@ class Parts:
     """The parts of one run's server.
 
     Attributes:
-        own_line: of the board, for this device's figures.
+        line, own_line: of the board: for all servers' figures, and for this device's.
         schedule: which devices faults strike, and when.
         above: float32, (|Θ|,), memory for what an aggregator receives; empty for a server.
         checkpoints: the server's, if it writes any.
@@ -55,6 +56,7 @@ class Parts:
     settings: Settings
     report: Report
     phase: Phase
+    line: ServerLine
     own_line: DeviceLine
     schedule: Schedule
     connections: Connections
@@ -133,7 +135,6 @@ class Parts:
             len(callers),
             absence=schedule.longest_absence,
             others=others,
-            by_clock=virtual,
         )
         role: Server | Aggregator = server
         above = np.empty(size if isinstance(half, AggregatorHalf) else 0, np.float32)
@@ -157,6 +158,7 @@ class Parts:
             settings,
             report,
             phase,
+            line,
             own_line,
             schedule,
             connections,

@@ -1,7 +1,8 @@
-"""Servers and aggregators in other processes, as the process of the virtual clock sees them."""
+"""Servers and aggregators as the virtual clock sees them, which drives them."""
 
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,21 +27,36 @@ class UpdateElsewhere(DenseUpdate):
     number: int = 0
 
 
-class RemoteServer(ServerHalf):
-    """A server in another process, as the clock's process sees it: the half of the algorithm."""
+class DrivenHalf(ServerHalf):
+    """A server as the clock sees it: the half of the algorithm.
 
-    def __init__(self, channel: Channel, protocol: Protocol, needed: int) -> None:
+    Attributes:
+        crowded: True if too many evaluations wait there.
+    """
+
+    def __init__(self, protocol: Protocol, needed: int) -> None:
         super().__init__(NOTHING)
         self.protocol, self.needed = protocol, needed
-        self._channel = channel
         self.crowded = False
 
+    @abstractmethod
     def gathered(self) -> Gathered:
         """Wait until the server has all its workers."""
-        told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, Gathered):
-            raise ConnectionResetError("a server is gone")
-        return told
+
+    @abstractmethod
+    def outcome(self, request: Request) -> Outcome:
+        """Have the server do something, and return what came of it."""
+
+    @abstractmethod
+    def save(self, request: driving.Save) -> Saved:
+        """Return the server's state."""
+
+    @abstractmethod
+    def end(self, request: driving.End) -> None:
+        """Have the server end; nothing comes of it any more."""
+
+    def look_after(self) -> None:
+        """Let the server handle what its kernel reports."""
 
     def ask(self, request: Request) -> Any:
         """Have the server do something, and return the value that came of it.
@@ -49,10 +65,7 @@ class RemoteServer(ServerHalf):
             ValueError: a worker's message is invalid.
             ConnectionError: the server is gone.
         """
-        send(self._channel, request)
-        told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, Outcome):
-            raise ConnectionResetError("a server is gone")
+        told = self.outcome(request)
         self._tell(told)
         if told.error is not None:
             raise ValueError(told.error)
@@ -62,21 +75,9 @@ class RemoteServer(ServerHalf):
         """Take over what came of a request besides its value."""
         self.version, self.deadline = told.version, told.deadline
 
-    def save(self, request: driving.Save) -> Saved:
-        """Return the server's state."""
-        send(self._channel, request)
-        told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, Saved):
-            raise ConnectionResetError("a server is gone")
-        return told
-
     def restore_all(self, raw: bytes) -> None:
         """Have the server become as in a state; ``gathered`` then waits for its workers."""
         self.ask(driving.Restore(raw))
-
-    def end(self, request: driving.End) -> None:
-        """Have the server end; it does not answer any more."""
-        send(self._channel, request)
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         return self.version if self.ask(driving.Pull(worker, time)) else None
@@ -128,6 +129,37 @@ class RemoteServer(ServerHalf):
         """Do nothing: the server tracks them itself."""
 
 
+class RemoteServer(DrivenHalf):
+    """A server in another process."""
+
+    def __init__(self, channel: Channel, protocol: Protocol, needed: int) -> None:
+        super().__init__(protocol, needed)
+        self._channel = channel
+
+    def gathered(self) -> Gathered:
+        told = FROM_SERVER.receive(self._channel)
+        if not isinstance(told, Gathered):
+            raise ConnectionResetError("a server is gone")
+        return told
+
+    def outcome(self, request: Request) -> Outcome:
+        send(self._channel, request)
+        told = FROM_SERVER.receive(self._channel)
+        if not isinstance(told, Outcome):
+            raise ConnectionResetError("a server is gone")
+        return told
+
+    def save(self, request: driving.Save) -> Saved:
+        send(self._channel, request)
+        told = FROM_SERVER.receive(self._channel)
+        if not isinstance(told, Saved):
+            raise ConnectionResetError("a server is gone")
+        return told
+
+    def end(self, request: driving.End) -> None:
+        send(self._channel, request)
+
+
 class RemoteAggregator(RemoteServer, CombiningHalf):
     """An aggregator in another process."""
 
@@ -145,3 +177,17 @@ class RemoteAggregator(RemoteServer, CombiningHalf):
 
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
         self.ask(driving.Adopt(version, time))
+
+
+def remote_servers(halves: Sequence[ServerHalf], channels: Sequence[Channel]) -> list[DrivenHalf]:
+    """Return the servers and aggregators in other processes.
+
+    Args:
+        halves: like those that they have.
+        channels: to them.
+    """
+    kinds = [RemoteAggregator if isinstance(one, CombiningHalf) else RemoteServer for one in halves]
+    return [
+        kind(channel, half.protocol, half.needed)
+        for kind, half, channel in zip(kinds, halves, channels, strict=True)
+    ]

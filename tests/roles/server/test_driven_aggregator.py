@@ -59,13 +59,13 @@ class GoesBack:
     def __init__(self, serving: Serving, channel: Channel, options: dict[str, Any]) -> None:
         def make(restart: Restart | None) -> DrivenAggregator:
             own = replace(serving, half=half(options), index=1, is_saved=True, restart=restart)
-            return DrivenAggregator(own, channel)
+            return DrivenAggregator(own)
 
-        self._make = make
+        self._make, self._channel = make, channel
         self.parts = make(None).parts
 
     def serve(self) -> None:
-        serve_driven(self._make, None)
+        serve_driven(self._make, self._channel, None)
 
 
 Drive: TypeAlias = Callable[..., tuple[Running, Clock]]

@@ -20,7 +20,7 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
-from testbed.roles.server.virtual_server import VirtualServer
+from testbed.roles.server.server_with_clock import ServerWithClock
 from testbed.roles.transport.greeting import Identity
 from testbed.telemetry.records import UPDATE
 from testbed.training.times import Times
@@ -81,7 +81,7 @@ def virtual(
     chosen = settings(**run)
     ends = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(chosen.workers))
     ours, theirs = ([OrderChannel(end) for end in side] for side in zip(*ends, strict=True))
-    make = partial(VirtualServer, times=Times.of(chosen), channels=ours)
+    make = partial(ServerWithClock, times=Times.of(chosen), channels=ours)
     running = Running(monkeypatch, make, None, rules=told, **run)
     try:
         yield running, theirs
@@ -149,15 +149,15 @@ def test_reading_another_connection_does_not_change_a_push(monkeypatch: pytest.M
     with virtual(monkeypatch, workers=1, updates=1) as (running, theirs):
         worker, other = running.connect(0), running.connect()
         finished(theirs[0])
-        assert isinstance(running.server, VirtualServer)
-        look_after = running.server._look_after
+        assert isinstance(running.server, ServerWithClock)
+        look_after = running.server.parts.host.look
 
         def held() -> None:
             between.set()
             go_on.wait(20)
             look_after()
 
-        monkeypatch.setattr(running.server, "_look_after", held)
+        monkeypatch.setattr(running.server.parts.host, "look", held)
         assert between.wait(20)
         worker.sendall(dense(0, 1.0))
         other.sendall(hello(0))
