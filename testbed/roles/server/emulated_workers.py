@@ -1,4 +1,4 @@
-"""The emulated workers of a server: a ``testbed.clock.stage.FaultStage``.
+"""The workers of a server that a clock drives: their messages, their deaths and their returns.
 
 Workers compute as soon as they have parameters, and send when the clock has told them that their
 computation is over. The server reads from a worker only when that worker's message is the next event.
@@ -37,7 +37,7 @@ The run's result depends on whether it returns, and a busy host must not decide 
 
 
 class EmulatedWorkers:
-    """The workers of one run, which the clock reaches over connections and order channels.
+    """The workers of one server, over their connections.
 
     Attributes:
         reading: the message that the clock waits for.
