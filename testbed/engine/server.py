@@ -101,7 +101,6 @@ class Server:
         self._awaited: set[int] | None = None
         # How many have greeted, have come back and have gone: of their timers the last one counts.
         self._greetings = self._returns = self._departures = 0
-        self._may_return = False
         # By caller: when it is looked at next, as it may have been silent for too long.
         self._looks: dict[int, float] = {}
         self._expires: float | None = None
@@ -239,7 +238,6 @@ class Server:
                 yield from self._go_on(now)
         elif token.what is What.RETURNED:
             if token.number == self._departures:
-                self._may_return = False
                 yield from self._check()
         elif token.what is What.EXPIRED:
             deadline = self.service.half.deadline
@@ -289,7 +287,6 @@ class Server:
     # -- callers that are gone, and the end
 
     def _closed(self, caller: int) -> Iterator[Action]:
-        self._looks.pop(caller, None)
         yield from _records(self.service.leave(caller))
         if self.phase is Phase.TRAINING and not self.service.finished:
             yield from self._gone()
@@ -298,14 +295,13 @@ class Server:
         """Find whether those that are left are enough, once those that are gone may have come back."""
         self._departures += 1
         if self._returning:
-            self._may_return = True
             yield After(self._returning, Token(What.RETURNED, number=self._departures))
         else:
             yield from self._check()
 
     def _check(self) -> Iterator[Action]:
         remark = too_few(self.service)
-        if remark is not None and not self._may_return and self.phase is not Phase.OVER:
+        if remark is not None and self.phase is not Phase.OVER:
             yield Record(remark)
             yield from self._end()
 

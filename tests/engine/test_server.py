@@ -222,6 +222,38 @@ def test_patience_is_as_before_once_something_came_in_time() -> None:
     assert [type(entry) for entry in entries(one.wait(0.1))] == [Suspected]
 
 
+def suspected(one: Serving, seconds: float) -> list[int]:
+    """Let time pass; return who is suspected meanwhile."""
+    return [entry.worker for entry in entries(one.wait(seconds)) if isinstance(entry, Suspected)]
+
+
+def test_who_comes_and_does_not_ask_is_silent() -> None:
+    one = Serving(suspect_after=2.0)
+    one.tell(*opened(0, 1))
+    one.tell(Closed(1))
+    one.wait(1.0)
+    one.pushes(0, 0)
+    one.tell(Opened(1))
+    assert suspected(one, 1.9) == []
+    assert sorted(suspected(one, 0.1)) == [0, 1]
+
+
+def test_who_has_pushed_and_does_not_ask_is_silent() -> None:
+    one = Serving(suspect_after=2.0)
+    one.tell(*opened(0, 1))
+    one.wait(1.0)
+    one.pushes(0, 0, asks=False)
+    assert suspected(one, 1.0) == [1]
+    assert suspected(one, 1.0) == [0]
+
+
+def test_who_is_back_after_a_restoration_and_does_not_ask_is_silent() -> None:
+    one = restored(suspect_after=2.0)
+    one.tell(*opened(0), Opened(1))
+    assert suspected(one, 1.9) == []
+    assert sorted(suspected(one, 0.1)) == [0, 1]
+
+
 def test_a_caller_that_has_gone_is_not_suspected() -> None:
     one = Serving(suspect_after=2.0)
     one.tell(*opened(0, 1))
@@ -283,8 +315,8 @@ def test_who_waits_for_a_time_limit_does_not_wait_for_ever() -> None:
 # -- servers that come back, that are several, and that a clock drives
 
 
-def restored(updates: int = 5, there: tuple[int, ...] = (0, 1)) -> Serving:
-    one = Serving(updates=updates)
+def restored(updates: int = 5, there: tuple[int, ...] = (0, 1), **changes: Any) -> Serving:
+    one = Serving(updates=updates, **changes)
     one.now = 100.0
     one.service.half.version = 3
     assert not one.tell(Restored(there))
