@@ -41,7 +41,6 @@ class Peers:
             assert isinstance(parcel.update, SparseUpdate)
             self.sent[peer] += len(parcel.update.values)
             self.exact[peer] += parcel.exact
-            # What is on its way stays as it is until the next gradient.
             self.under_way[(peer + 1) % self.n].append(parcel.update)
 
     def step(self, peer: int) -> None:
@@ -49,6 +48,9 @@ class Peers:
         if half.ready:
             gradient = self.gradient(peer, self.rounds[peer])
             self.rounds[peer] += 1
+            # What a peer sends may share its memory, and has left by its next gradient.
+            successor = (peer + 1) % self.n
+            self.under_way[successor] = deque(one.copy() for one in self.under_way[successor])
             self.send(peer, list(half.step(gradient)))
             gradient[:] = np.nan  # the memory is the next one's
 

@@ -82,7 +82,7 @@ from testbed.roles.server.wall_server import WallServer
 
 def serve(self):
     for number in range(20):
-        self._report.event("info", f"event {number}")
+        self.parts.report.event("info", f"event {number}")
     raise RunError("the reason")
 
 WallServer.serve = serve
