@@ -2,13 +2,11 @@
 
 from typing import Protocol
 
-from testbed.clock.timed_workers import TimedWorker
-
 
 class Aggregators(Protocol):
     """The aggregators of a run; ``worker`` is an aggregator's number as a worker."""
 
-    def adopt(self, worker: int, state: TimedWorker, version: int) -> None:
+    def adopt(self, worker: int, version: int) -> None:
         """Let an aggregator serve the parameters that have arrived, and begin to combine."""
 
     def push_due(self) -> None:

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.star import StarClock
-from testbed.clock.timed_workers import TimedWorker
 from testbed.training.aggregator_service import AggregatorService
 
 
@@ -52,10 +51,8 @@ class TimedAggregators(Stateful):
         self._stage = stage
         self._resting: set[int] = set()
 
-    def adopt(self, worker: int, state: TimedWorker, version: int) -> None:
+    def adopt(self, worker: int, version: int) -> None:
         """Let an aggregator serve the parameters that have arrived, and begin to combine."""
-        state.begun += 1
-        state.finished = False
         self._stage.adopt(worker, version, self._clock.now)
         self._clock.send_due()
 

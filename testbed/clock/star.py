@@ -21,6 +21,7 @@ consults two objects: the workers' ``Conditions`` about each event, and the ``St
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -248,7 +249,7 @@ class StarClock(EventClock):
 
     def _compute(self, worker: int, state: TimedWorker, job: Job) -> None:
         if self.aggregators is not None and self.conversations.below(worker) is not None:
-            self.aggregators.adopt(worker, state, job.bases[0])
+            self.aggregators.adopt(worker, job.bases[0])
             return
         if self.conditions is not None:
             self.conditions.begins(worker)
@@ -486,7 +487,7 @@ class StarClock(EventClock):
         size = self._stage.answer(number)
         service.sent(worker, self.now)
         state = self.workers[worker]
-        state.role.handle(Coming(self.conversations.place(number)))
+        deque(state.role.handle(Coming(self.conversations.place(number))), maxlen=0)
         self._time_silence(number, state)
         version = service.half.version
         if self.transfers is not None:

@@ -30,7 +30,7 @@ class Job:
 
 
 class What(Enum):
-    """What a role waits for, beside what others send it."""
+    """The moments of which a role may ask to be told."""
 
     GATHERED = auto()
     """Those that are to greet before training begins have had their time."""
@@ -127,7 +127,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What happens at this moment has happened: a role that serves may answer.
+    """All events of this moment were told: a role that serves answers those that are due.
 
     Attributes:
         room: returns True if what a caller was sent before has left.

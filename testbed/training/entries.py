@@ -79,7 +79,7 @@ class TrainingBegan:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a person should know.
+    """A sentence for the person who reads the run's events.
 
     Attributes:
         is_error: True if the run cannot be complete.

@@ -207,9 +207,7 @@ class DrivenServer:
     def wait(self, patience: float = REPORT_PERIOD) -> None:
         """Wait for a short time for what the kernel reports, handle it, and look after the run."""
         self._connections.poll(patience)
-        if self.parts.host.is_look_due:
-            self.parts.host.look()
-            self.parts.report.flush()
+        self.parts.host.look_after()
 
     # -- what the clock says
 

@@ -70,11 +70,8 @@ class EmulatedWorkers:
         """
         settings = parts.settings
         self._report = parts.report
-        self._phase = parts.phase
         self._service = parts.service
         self._connections = parts.connections
-        self._host = parts.host
-        self._recorder = parts.recorder
         self._channels = channels
         self._asks = asks
         self._now = now

@@ -153,18 +153,17 @@ class Host:
         while self._tokens and self._tokens[0][0] <= time.monotonic():
             self.happen(Due(heapq.heappop(self._tokens)[2]))
 
-    @property
-    def is_look_due(self) -> bool:
-        """True if the run is to be looked after again."""
-        return time.monotonic() - self._last_look >= REPORT_PERIOD
-
-    def look(self) -> None:
-        """Close connections that do not greet."""
-        self._last_look = now = time.monotonic()
+    def look_after(self) -> None:
+        """Every now and then, close connections that do not greet, and report the rows so far."""
+        now = time.monotonic()
+        if now - self._last_look < REPORT_PERIOD:
+            return
+        self._last_look = now
         self._own_line.look()
         for connection in list(self._connections.open):
             if connection.device is None and now - connection.opened > GREETING_TIMEOUT:
                 self._connections.close(connection, f"no greeting within {GREETING_TIMEOUT:g} s")
+        self._recorder.report.flush()
 
     # -- what callers send
 

@@ -48,8 +48,7 @@ class Parts:
 
     Attributes:
         line, own_line: of the board: for all servers' figures, and for this device's.
-        schedule: which devices faults strike, and when.
-        above: float32, (|Θ|,), memory for what an aggregator receives; empty for a server.
+        above: float32, (|Θ|,), memory for what an aggregator's role is told of; otherwise empty.
         checkpoints: the server's, if it writes any.
     """
 
@@ -58,12 +57,10 @@ class Parts:
     phase: Phase
     line: ServerLine
     own_line: DeviceLine
-    schedule: Schedule
     connections: Connections
     evaluator: Evaluator
     recorder: Recorder
     service: ParameterService
-    server: Server
     host: Host
     above: FloatVector
     checkpoints: Checkpoints | None
@@ -137,8 +134,9 @@ class Parts:
             others=others,
         )
         role: Server | Aggregator = server
-        above = np.empty(size if isinstance(half, AggregatorHalf) else 0, np.float32)
-        if isinstance(half, AggregatorHalf):
+        above = np.empty(0, np.float32)
+        if isinstance(half, AggregatorHalf) and not virtual:
+            above = np.empty(size, np.float32)
             role = Aggregator(server, half, above)
         host = Host(
             role,
@@ -160,12 +158,10 @@ class Parts:
             phase,
             line,
             own_line,
-            schedule,
             connections,
             evaluator,
             recorder,
             service,
-            server,
             host,
             above,
             serving.checkpoints,

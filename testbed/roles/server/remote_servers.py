@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from testbed.messages.codec import send
 from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request, Saved
 from testbed.updates import DenseUpdate, FloatVector, Update
 
+T = TypeVar("T", Gathered, Outcome, Saved)
 NOTHING = np.empty(0, np.float32)
 """Stands for parameters that are in another process."""
 
@@ -136,25 +137,22 @@ class RemoteServer(DrivenHalf):
         super().__init__(protocol, needed)
         self._channel = channel
 
-    def gathered(self) -> Gathered:
+    def _receive(self, kind: type[T]) -> T:
         told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, Gathered):
+        if not isinstance(told, kind):
             raise ConnectionResetError("a server is gone")
         return told
+
+    def gathered(self) -> Gathered:
+        return self._receive(Gathered)
 
     def outcome(self, request: Request) -> Outcome:
         send(self._channel, request)
-        told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, Outcome):
-            raise ConnectionResetError("a server is gone")
-        return told
+        return self._receive(Outcome)
 
     def save(self, request: driving.Save) -> Saved:
         send(self._channel, request)
-        told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, Saved):
-            raise ConnectionResetError("a server is gone")
-        return told
+        return self._receive(Saved)
 
     def end(self, request: driving.End) -> None:
         send(self._channel, request)

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.engine.aggregator import ABOVE
-from testbed.engine.events import End, Event, Opened, Pull, Received, Report, Send, Stopped, Sum
-from testbed.roles.server.draining import drain, end, patience_of
+from testbed.engine.events import Event, Opened, Pull, Received, Report, Send, Stopped, Sum
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.sums import Sums
 from testbed.roles.server.wall_server import WallServer
@@ -40,25 +39,15 @@ class WallAggregator(WallServer):
         self._asks = False
         self.parts.host.above = self._upwards
 
-    def serve(self) -> None:
-        """Listen, connect to the server, train and drain; return when all connections are closed.
+    def _look_after(self) -> None:
+        super()._look_after()
+        if self._links is None and self.parts.phase.began is not None:
+            self._connect()
+        self._send_upwards()
 
-        Raises:
-            ConnectionError: the server is gone before training was over, and does not come back.
-        """
-        parts = self.parts
-        parts.connections.listen()
-        while not parts.phase.over:
-            self._wait()
-            self._look_after()
-            if self._links is None and parts.phase.began is not None:
-                self._connect()
-            self._send_upwards()
-        parts.host.tell(End())
+    def _leave(self) -> None:
         if self._links is not None:
             self._links.finish() if self._links.all_stopped else self._links.leave()
-        end(parts)
-        drain(parts, patience_of(parts))
 
     def _began(self) -> None:
         self.parts.phase.began = time.monotonic()

@@ -49,6 +49,7 @@ class WallServer:
             self._wait()
             self._look_after()
         parts.host.tell(End())
+        self._leave()
         if parts.service.finished:
             self._checkpoint_if_mortal()
         end(parts)
@@ -65,11 +66,11 @@ class WallServer:
         self.parts.connections.poll(self.parts.host.patience)
 
     def _look_after(self) -> None:
-        host = self.parts.host
-        host.tell_due()
-        if host.is_look_due:
-            host.look()
-            self.parts.report.flush()
+        self.parts.host.tell_due()
+        self.parts.host.look_after()
+
+    def _leave(self) -> None:
+        """End what this role has called itself: nothing, if it is no aggregator."""
 
     def _began(self) -> None:
         parts, restart = self.parts, self._restart
@@ -119,7 +120,8 @@ class WallServer:
     # -- checkpoints
 
     def _checkpoint_if_mortal(self) -> None:
-        if self.parts.settings.faults.server_absence is not None:
+        mortal = self.parts.settings.faults.server_absence is not None
+        if mortal and self._checkpoints is not None:
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
