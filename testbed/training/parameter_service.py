@@ -379,8 +379,9 @@ class ParameterService(Stateful):
             if not (has_more and self._sent[worker] == self.half.version):
                 self._expect(worker, time)
                 return found
-        # A worker that asks does so now; one that was sent a newer version has that to compute at.
-        if not self._broadcasts or has_more:
+        # A worker that asks does so now, or has before; one that was sent a newer version has that to
+        # compute at.
+        if has_more if self._broadcasts else not self.is_asking(worker):
             self._silence.begins(worker, time)
         return found
 

@@ -48,16 +48,21 @@ class Serving:
 
     def tell(self, *events: Event) -> list[Action]:
         """Tell the role of events, each with what is due after it; return what it says but timers."""
+        return [action for event in events for action in (*self._tell(event), *self.settle())]
+
+    def settle(self) -> list[Action]:
+        """Have the role answer those that are due; return what it says but timers."""
+        return self._tell(Settled(self.has_room))
+
+    def _tell(self, event: Event) -> list[Action]:
         said: list[Action] = []
-        for event in events:
-            for one in (event, Settled(self.has_room)):
-                for action in self.handle(one):
-                    if isinstance(action, After):
-                        assert action.seconds >= 0
-                        when = self.now + action.seconds
-                        heapq.heappush(self.tokens, (when, next(self._order), action.token))
-                    else:
-                        said.append(action)
+        for action in self.handle(event):
+            if isinstance(action, After):
+                assert action.seconds >= 0
+                when = self.now + action.seconds
+                heapq.heappush(self.tokens, (when, next(self._order), action.token))
+            else:
+                said.append(action)
         return said
 
     def handle(self, event: Event) -> Iterator[Action]:

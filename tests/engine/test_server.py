@@ -65,8 +65,8 @@ def test_a_caller_without_room_is_answered_when_there_is_some() -> None:
     one.crowded.add(1)
     assert answers(one.tell(*opened(0, 1))) == [(0, 0)]
     one.crowded.clear()
-    assert answers(one.tell()) == []
-    assert answers(one.pushes(0, 0)) == [(1, 1), (0, 1)]
+    assert answers(one.settle()) == [(1, 0)]
+    assert answers(one.pushes(0, 0)) == [(0, 1)]
 
 
 def test_the_last_update_is_the_end() -> None:
@@ -245,6 +245,14 @@ def test_who_has_pushed_and_does_not_ask_is_silent() -> None:
     one.pushes(0, 0, asks=False)
     assert suspected(one, 1.0) == [1]
     assert suspected(one, 1.0) == [0]
+
+
+def test_who_asks_before_it_pushes_waits_and_is_not_silent() -> None:
+    one = Serving(Server(service(synchronous(2), suspect_after=2.0)[0], 2))
+    one.tell(*opened(0, 1))
+    one.tell(Heard(1, Pull(), 10), *pushed(1, 0, asks=False))
+    assert suspected(one, 2.0) == [0]
+    assert suspected(one, 1.9) == []
 
 
 def test_who_is_back_after_a_restoration_and_does_not_ask_is_silent() -> None:

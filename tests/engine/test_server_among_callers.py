@@ -138,7 +138,7 @@ class Scene(Serving):
 
     def crowd(self, caller: int) -> None:
         self.crowded ^= {caller}
-        self.check(self.tell())
+        self.check(self.settle())
 
     def pass_time(self, caller: int) -> None:
         self.check(self.wait(0.7 * (1 + caller)))
