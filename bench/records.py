@@ -1,9 +1,8 @@
 """``make records``: measure again what README and docs print, and keep it in ``docs/records``.
 
 A record is a folder: what its commands printed (``output.txt``), with which code, on which host and
-when (``record.json``), the pictures that they drew (``*.png``), and for each run that they made its
-spec, its result and its curve, as ``reproduction.records`` keeps them. The pages print figures between
-two comments,
+when (``record.json``), the pictures that they drew (``*.png``), and the runs that they made, as
+``reproduction.record_files`` keeps them. The pages print figures between two comments,
 
     <!-- record NAME: lines -->     every line is a line that the record's commands printed
     <!-- record NAME: figures -->   every number is one of the record
@@ -112,9 +111,12 @@ def make(name: str, code: str | None) -> Path:
         whole = FOLDER / name
         shutil.rmtree(whole, ignore_errors=True)
         whole.mkdir(parents=True)
+        made: dict[str, Run] = {}
         for path in sorted(Path(folder).glob(f"{OUT}/*/*/*/manifest.json")):
             run = Run.load(path.parent)
-            keep(run, whole / f"{run.manifest.experiment}-{run.manifest.seed}-{path.parent.name}")
+            made[f"{run.manifest.experiment}-{run.manifest.seed}-{path.parent.name}"] = run
+        if made:
+            keep(made, whole)
         for picture in Path(folder).glob("*.png"):
             shutil.copyfile(picture, whole / picture.name)
     (whole / "output.txt").write_text("\n".join(printed), encoding="utf-8")

@@ -4,10 +4,8 @@ A run directory has a row for each update; a record has the means of ``POINTS`` 
 run, so that it stays small enough to be committed and still shows what changes over training.
 """
 
-import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -29,40 +27,6 @@ class Diagnosed:
     iteration: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     values: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
-    def write(self, path: Path) -> None:
-        """Write them as CSV; without a name remove the file. Raises OSError."""
-        if not self.values:
-            path.unlink(missing_ok=True)
-            return
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("iteration", *self.values))
-            for place, iteration in enumerate(self.iteration.tolist()):
-                writer.writerow(
-                    (iteration, *(f"{column[place]:.6g}" for column in self.values.values()))
-                )
-
-    @classmethod
-    def read(cls, path: Path) -> "Diagnosed":
-        """Read what ``write`` has written; without a file there are none.
-
-        Raises:
-            OSError: the file cannot be read.
-            ValueError: it has another format.
-        """
-        if not path.exists():
-            return cls()
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            first, *names = next(rows, None) or ("",)
-            if first != "iteration" or not names:
-                raise ValueError("its first row is not iteration and names of diagnostics")
-            iteration, *columns = zip(*rows, strict=True)
-        values = {
-            name: np.array(column, np.float64) for name, column in zip(names, columns, strict=True)
-        }
-        return cls(np.array(iteration, np.int64), values)
-
 
 def thinned(diagnostics: Mapping[str, npt.NDArray[np.float64]]) -> Diagnosed:
     """Return the means over equal parts of a run.
@@ -75,7 +39,7 @@ def thinned(diagnostics: Mapping[str, npt.NDArray[np.float64]]) -> Diagnosed:
         return Diagnosed()
     ends = np.linspace(0, updates, min(POINTS, updates) + 1).round().astype(np.int64)
     values = {
-        name: np.array([_mean(part) for part in np.split(column[:updates], ends[1:-1])])
+        name: to_digits([_mean(part) for part in np.split(column[:updates], ends[1:-1])], 6)
         for name, column in diagnostics.items()
     }
     return Diagnosed(ends[1:], values)
@@ -84,3 +48,8 @@ def thinned(diagnostics: Mapping[str, npt.NDArray[np.float64]]) -> Diagnosed:
 def _mean(values: npt.NDArray[np.float64]) -> float:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
+
+
+def to_digits(values: Iterable[float], digits: int) -> npt.NDArray[np.float64]:
+    """Return values rounded to a number of significant digits, shape (values,)."""
+    return np.array([float(f"{value:.{digits}g}") for value in values], np.float64)

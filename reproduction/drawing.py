@@ -321,16 +321,16 @@ class Boxes:
 
 
 def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
-    """Draw a part's figure as PNG and SVG; return the PNG's path, None if no line has a point.
+    """Draw a part's figure as SVG; return its path, None if no line has a point.
 
     Raises:
         TestbedError: a file cannot be written.
     """
     if not any(panel.has_points(lines) for panel in panels):
         return None
-    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("png", "svg")]
-    style.write(figure(panels, lines), paths)
-    return paths[0]
+    path = stem.with_name(f"{stem.name}.svg")
+    style.write(figure(panels, lines), [path])
+    return path
 
 
 def figure(panels: Sequence[Panel], lines: Lines) -> style.Draw:

@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reproduction.records import Record, Records
+from reproduction.record import Record
+from reproduction.records import Records
 from reproduction.runs import Setting, of_lines
 from reproduction.series import Scale, Series
 

@@ -90,14 +90,14 @@ def _page(checked: Checked, order: Order, folder: Path, records: Records) -> str
         f"In the paper: {part.shows}",
         _provenance(checked, order),
         order.scale.remark if part.series else "",
-        f"![{part.title}]({figure.name})\n\n[SVG]({figure.stem}.svg)" if figure else "",
+        f"![{part.title}]({figure.name})" if figure else "",
         part.caption if figure else "",
         *(_section(one, lines) for one in part.sections),
         f"## Claims\n\n{tables.verdicts(checked.verdicts)}",
         _notes(part.name, order),
         f"## Runs\n\n{tables.runs(lines)}" if part.series else "",
         order.paper.runs_took if part.series else "",
-        _curve_links(lines, records),
+        _curves(lines, records),
     )
 
 
@@ -185,10 +185,12 @@ def _overview(checked: list[Checked], order: Order) -> str:
     )
 
 
-def _curve_links(lines: Lines, records: Records) -> str:
-    names = [records.name(run) for line in lines.values() for run in line.runs]
-    links = ", ".join(f"[{name}](records/{name}/curve.csv)" for name in names)
-    return f"Curves: {links}." if names else ""
+def _curves(lines: Lines, records: Records) -> str:
+    """Return where the curves of the lines are; empty without a run."""
+    numbers = sorted({records.number(run) for line in lines.values() for run in line.runs})
+    runs = ", ".join(map(str, numbers))
+    where = "[records/runs.csv](records/runs.csv), described in [runs.yaml](records/runs.yaml)"
+    return f"Curves: run {runs} in {where}." if runs else ""
 
 
 def _write(path: Path, text: str) -> Path:

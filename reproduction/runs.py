@@ -36,6 +36,7 @@ def identity(spec: Spec) -> Identity:
         data.pop(key, None)
     for key in _OF_NO_EFFECT_ON_DEVICES:
         data["devices"].pop(key, None)
+    data["simulation"].pop("processors", None)
     for one in data["devices"].get("classes") or ():
         for key in ("cpus", "memory"):
             one.pop(key, None)

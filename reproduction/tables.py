@@ -13,7 +13,7 @@ import numpy as np
 
 from reproduction.claims import Verdict, as_cost
 from reproduction.measures import Line, Lines, Reached, Spread, Target, both_reaching
-from reproduction.records import Record
+from reproduction.record import Record
 from testbed.experiment.sweep import text_of
 from testbed.quantities import UNKNOWN, as_count, as_decimal, as_duration, as_fraction
 

@@ -9,14 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from reproduction import record_files
 from reproduction.driver import Order
 from reproduction.measures import lines_of
 from reproduction.pages import write_pages
 from reproduction.papers.adacomp import PAPER
 from reproduction.papers.adacomp.parts import FIG1, FIG3, FIG4, PARTS
 from reproduction.papers.adacomp.scales import FULL, QUICK
-from reproduction.records import Records, wall_seconds
+from reproduction.record import wall_seconds
+from reproduction.records import Records
 from reproduction.runs import Folder, identity
 from reproduction.series import Scale
 from reproduction.tables import runs
@@ -27,6 +32,7 @@ from tests.reproduction.conftest import PUSH, WriteRun, spec_of
 
 ADACOMP = FIG3.series[-1]
 CURVE = [10.0, 90.0, 98.0]
+HEADINGS = "run,iteration,accuracy,payload_bytes,wire_bytes,time,loss"
 
 
 def _told(directory: Path, **fields: object) -> Run:
@@ -84,7 +90,7 @@ def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
     write_run(spec, CURVE)
     write_run(spec.model_copy(update={"engine": "simulation"}), CURVE)
     records = _take(order, tmp_path)
-    names = sorted(path.name for path in (tmp_path / "records").iterdir())
+    names = sorted(record_files.read(tmp_path / "records"))
     runtime = spec.devices.runtime
     assert names == [f"fig3-adacomp-0.01-seed1-{name}" for name in (runtime, "simulator")]
     for part, name in ((FIG3, ADACOMP.name), (FIG4, "60000-one-0.01")):
@@ -169,36 +175,94 @@ def test_each_scale_has_its_own_records(order: Order, tmp_path: Path, write_run:
     for scale in (FULL, QUICK):
         write_run(spec_of(ADACOMP, scale, 1), CURVE)
         _take(replace(order, scale=scale), tmp_path)
-    assert len(list((tmp_path / "records").iterdir())) == 2
+    assert len(record_files.read(tmp_path / "records")) == 2
 
 
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
-        (
-            "curve.csv",
-            "a,b\n",
-            "its first row is not iteration,accuracy,payload_bytes,wire_bytes,time,loss",
-        ),
-        ("curve.csv", "iteration,accuracy,payload_bytes,wire_bytes\n", "it has no evaluation"),
-        ("curve.csv", "iteration,accuracy,payload_bytes,wire_bytes\n1,x,2,3\n", "'x'"),
-        ("curve.csv", None, "No such file"),
-        ("result.json", "{}", "Field required"),
-        ("result.json", "{", "Invalid JSON"),
+        ("runs.csv", "a,b\n", "its first row is not run,iteration,accuracy,payload_bytes"),
+        ("runs.csv", f"{HEADINGS}\n", "has no evaluation"),
+        ("runs.csv", f"{HEADINGS}\n1,1,x,2,3,,\n", "'x'"),
+        ("runs.csv", f"{HEADINGS}\nx,1,1,2,3,,\n", "'x'"),
+        ("runs.csv", None, "No such file"),
+        ("runs.yaml", "runs: {one: {number: 1, experiment: none}}", "Field required"),
+        ("runs.yaml", "{", "expected"),
+        ("runs.yaml", "[]", "valid dictionary"),
     ],
 )
-def test_a_folder_that_is_no_record_is_refused(
+def test_files_that_hold_no_records_are_refused(
     recorded: Path, file: str, content: str | None, told: str
 ) -> None:
-    (folder,) = (recorded / "records").iterdir()
+    path = recorded / "records" / file
     if content is None:
-        (folder / file).unlink()
+        path.unlink()
     else:
-        (folder / file).write_text(content)
+        path.write_text(content)
     with pytest.raises(TestbedError) as raised:
         Records(recorded)
-    assert str(raised.value).startswith(f"{folder / file} is no part of a record: ")
+    assert str(raised.value).startswith(f"{path} holds no records of runs: ")
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"experiment": "another"}, "'another'"),
+        ({"values": {"training.nothing": 1}}, "nothing"),
+        ({"values": {"algorithms.7.name": "asgd"}}, "out of range"),
+        ({"without": ["loss.name"]}, "'loss'"),
+    ],
+    ids=str,
+)
+def test_a_run_that_does_not_fit_its_experiment_is_refused(
+    recorded: Path, change: dict[str, Any], told: str
+) -> None:
+    path = recorded / "records" / "runs.yaml"
+    content = yaml.safe_load(path.read_text())
+    (run,) = content["runs"].values()
+    path.write_text(yaml.safe_dump(content | {"runs": {"one": run | change}}))
+    with pytest.raises(TestbedError, match="holds no records of runs") as raised:
+        Records(recorded)
+    assert told in str(raised.value)
+
+
+def test_a_run_that_is_taken_out_of_the_file_is_gone_and_the_others_keep_their_curves(
+    order: Order, tmp_path: Path, write_run: WriteRun
+) -> None:
+    for seed, best in ((1, 91.0), (2, 92.0), (3, 93.0)):
+        write_run(spec_of(ADACOMP, FULL, seed), [10.0, best])
+    _take(replace(order, seeds=(1, 2, 3)), tmp_path)
+    path = tmp_path / "records" / "runs.yaml"
+    content = yaml.safe_load(path.read_text())
+    del content["runs"][next(name for name in content["runs"] if "seed1" in name)]
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    for _ in range(2):
+        found = record_files.read(tmp_path / "records")
+        kept = {one.seed: one.evaluations.accuracy.max() for one in found.values()}
+        assert kept == {2: 92.0, 3: 93.0}
+        record_files.write(tmp_path / "records", found)
+
+
+_LEAVES = st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab.", max_size=3)
+_TREES = st.recursive(
+    _LEAVES,
+    lambda below: (
+        st.lists(below, max_size=3) | st.dictionaries(st.text("ab.", min_size=1, max_size=2), below)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from("xyz"), _TREES), st.dictionaries(st.sampled_from("xyz"), _TREES)
+)
+def test_what_a_run_has_of_its_own_makes_its_spec_of_its_experiment(
+    base: dict[str, Any], own: dict[str, Any]
+) -> None:
+    values, without = record_files.differences(base, own)
+    assert record_files.with_own(base, values, without) == own
+    assert record_files.differences(own, own) == ({}, [])
 
 
 @pytest.fixture

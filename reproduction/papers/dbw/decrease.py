@@ -14,7 +14,7 @@ from reproduction.claims import Verdict
 from reproduction.drawing import UPDATES, Places
 from reproduction.measures import Floats, Line, Lines
 from reproduction.races import of_most_seeds
-from reproduction.records import Record
+from reproduction.record import Record
 from testbed.results.figures import style
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from reproduction.papers.dbw.claims import BestStatic, Follows, Outweighs, Withi
 from reproduction.papers.dbw.decrease import Decreases, bounds, decreases, proportional
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 from reproduction.races import AtLeastAsFast, TimesFaster
-from reproduction.records import Evaluated, Record, Records, Result
+from reproduction.record import Evaluated, Record, Result
+from reproduction.records import Records
 from reproduction.runs import Setting, identity, of_lines
 from reproduction.series import Series
 from testbed.errors import SpecError
@@ -231,7 +232,7 @@ def test_a_figure_is_run_and_written(tmp_path: Path) -> None:
     pages = tmp_path / "pages" / "tiny"
     page = (pages / "fig9.md").read_text()
     assert "| DBW |" in page
-    assert (pages / "fig9.png").exists()
+    assert (pages / "fig9.svg").exists()
     (record,) = Records(pages).of(identity(spec_of(lines.FIG9[0], TINY, 1)))
     assert list(record.evaluations.exact) == ["training_loss"]
     time, k = record.evaluations.time, record.diagnostics.values["k"]

@@ -32,7 +32,7 @@ from reproduction.papers.gap_aware.published import TABLE4
 from reproduction.papers.gap_aware.published import TABLE5 as PUBLISHED5
 from reproduction.papers.gap_aware.scales import CPU, PAPER_SCALE
 from reproduction.papers.gap_aware.times import MEAN, rate
-from reproduction.records import Evaluated, Record, Result
+from reproduction.record import Evaluated, Record, Result
 from reproduction.runs import Needed, Setting, of_lines
 from reproduction.series import Scale, Series
 from testbed.errors import SpecError
@@ -40,7 +40,7 @@ from testbed.execution import execute
 from testbed.experiment.sections.learning import TransformerSpec
 from testbed.experiment.spec import Spec
 from testbed.results.reading.run import Run
-from tests.end_to_end.test_server_killed import Nobody
+from testbed.runs.watching import Unwatched
 
 WORKERS, TASKS = 16, 40
 
@@ -201,7 +201,7 @@ def test_all_parts_are_carried_out_at_tiny_scale_and_have_their_pages(tmp_path: 
     assert "| homogeneous | 1% | " in page["fig3"] and "| 4 | " in page["fig12"]
     assert "Only with SCALE=paper: Table 5" in page["README"]
     for name in ("fig2", "fig3", "fig4", "fig12", "fig13", "table2", "table4"):
-        assert (folder / f"{name}.png").stat().st_size > 5_000, name
+        assert (folder / f"{name}.svg").stat().st_size > 5_000, name
 
 
 def test_the_committed_pages_are_those_of_the_committed_records(
@@ -222,7 +222,7 @@ def test_the_committed_pages_are_those_of_the_committed_records(
 
 def _drawn(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
     some = any(panel.has_points(lines) for panel in panels)
-    return stem.with_suffix(".png") if some else None
+    return stem.with_suffix(".svg") if some else None
 
 
 def _short(spec: Spec) -> Sequence[str]:
@@ -236,6 +236,6 @@ def test_the_papers_scale_runs(tmp_path: Path) -> None:
     lines = [one for one in TABLE5.series if one.name == "dana-ga-4"]
     (needed,) = of_lines(lines, Setting(Scale("paper", options=_short), (1,)))
     assert needed.run.spec.model.name == "wide-resnet-16-4"
-    done = execute(needed.run.spec, tmp_path, lambda *_: Nobody(), report=False)
+    done = execute(needed.run.spec, tmp_path, lambda *_: Unwatched(), report=False)
     (run,) = done.directory.glob("*/diagnostics.parquet")
     assert len(Run.load(run.parent).diagnostics["gap"]) == 3
