@@ -1,5 +1,7 @@
 """The aggregator's half of a hierarchical algorithm: it sums the updates of its devices.
 
+Its devices are workers, and the aggregators of clusters inside its own, which push sums.
+
 An aggregator is a server below and a worker above. Its parameters are those that it was last sent by
 the server, and its version is theirs: it makes no version of its own. When parameters arrive, it opens
 a *combination*: it serves them to its devices and adds up what they push. The combination closes when
@@ -54,6 +56,10 @@ class CombiningHalf(ServerHalf):
         """True if a combination has closed and is still to be pushed."""
 
     @abstractmethod
+    def take(self) -> Combined | None:
+        """Return what was combined; None if that is nothing, as there are no devices."""
+
+    @abstractmethod
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
         """Take over the server's parameters, and open a combination for their version.
 
@@ -83,8 +89,8 @@ class AggregatorHalf(CombiningHalf):
             parameters: float32, (|Θ|,), memory that is the half's from now on.
             above: selects from the sum what is pushed, with error feedback if it has that; None pushes
                 all of it.
-            wait_for: the combination closes when it has so many updates, or those of all devices that
-                are present, if these are fewer.
+            wait_for: the combination closes when so many have pushed, or all devices that are present,
+                if these are fewer.
             within: or as many seconds after its version arrived, with what it has by then; if that is
                 nothing, with the first update. None: no time limit.
         """
@@ -98,6 +104,7 @@ class AggregatorHalf(CombiningHalf):
         self._sum = np.zeros_like(parameters)
         # The entries that the sparse updates of the combination contain; None if any was dense.
         self._contained: npt.NDArray[np.bool_] | None = np.zeros(len(parameters), np.bool_)
+        self._count = 0
         self._losses = 0.0
         self._sent: dict[int, int] = {}
         self._taken: set[int] = set()
@@ -130,10 +137,11 @@ class AggregatorHalf(CombiningHalf):
         self.deadline = None if self._within is None else time + self._within
         self._taken.clear()
         self._sent.clear()
-        self._losses = 0.0
+        self._count, self._losses = 0, 0.0
         self._close_if_complete()
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
+        self._there.add(worker)  # an aggregator may have reported that it had no devices
         # As in synchronous SGD, one update per device and version.
         if not self._is_open or worker in self._sent or worker in self._taken:
             return None
@@ -150,6 +158,18 @@ class AggregatorHalf(CombiningHalf):
         loss: float = math.nan,
         time: float = math.nan,
     ) -> int | None:
+        return self.push_sum(worker, update, base_version, 1, loss=loss, time=time)
+
+    def push_sum(
+        self,
+        worker: int,
+        update: Update,
+        base_version: int,
+        count: int,
+        *,
+        loss: float = math.nan,
+        time: float = math.nan,
+    ) -> int | None:
         self._computing.discard(worker)
         if worker in self._outdated:
             self._outdated.discard(worker)
@@ -162,12 +182,14 @@ class AggregatorHalf(CombiningHalf):
             raise ValueError(f"a second update of worker {worker} for version {base_version}")
         self._add(update, first=not self._taken)
         self._taken.add(worker)
-        self._losses += loss
+        self._count += count
+        self._losses += loss * count
         self._close_if_complete()
         return 0
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
-        self._late += 1
+        """Go on without an aggregator that has no devices, until it asks again."""
+        self.forget(worker)
 
     def _add(self, update: Update, *, first: bool) -> None:
         if isinstance(update, DenseUpdate):
@@ -203,7 +225,7 @@ class AggregatorHalf(CombiningHalf):
         """
         assert self._is_due
         self._is_due = False
-        count = len(self._taken)
+        count = self._count
         if not count:
             return None
         return Combined(self._update(), count, self.version, self._losses / count)

@@ -93,6 +93,8 @@ class AkoPeer(ExchangingPeer):
         t: the peer's round.
     """
 
+    not_saved = frozenset({"_layout", "_parts", "_places", "_selections"})
+
     def __init__(  # noqa: PLR0917 - Algorithm 1's inputs, and the options
         self,
         parameters: FloatVector,

@@ -44,6 +44,8 @@ class ExchangingPeer(PeerHalf):
         clocks: the staleness clocks.
     """
 
+    not_saved = frozenset({"learning_rate", "_as_tensor", "_theta"})
+
     def __init__(
         self,
         parameters: FloatVector,

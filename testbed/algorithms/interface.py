@@ -259,7 +259,7 @@ class Algorithm(ABC):
         """Make the half of one cluster's aggregator, to which ``parameters`` belong from now on.
 
         Args:
-            devices: the number of workers in the cluster.
+            devices: the number of workers and aggregators that talk to it.
         """
         raise AssertionError("the algorithm has no aggregators")
 
@@ -300,7 +300,8 @@ class ServedAlgorithm(Algorithm):
 class AggregatedAlgorithm(ServedAlgorithm):
     """An algorithm with a server and, between it and the workers, an aggregator in each cluster.
 
-    Workers talk to their cluster's aggregator, and aggregators to the server, by the same protocol.
+    Workers talk to their cluster's aggregator, and aggregators to that of the cluster in which their
+    own one is, or to the server, by the same protocol.
     """
 
     parts: ClassVar[tuple[Part, ...]] = ("server", "aggregator", "worker")
@@ -309,10 +310,12 @@ class AggregatedAlgorithm(ServedAlgorithm):
     def conversations(
         options: Any, conditions: Conditions, population: Population
     ) -> Iterable[tuple[Role, Role]]:
-        for worker, aggregator in enumerate(population.aggregator_of):
-            yield Role("worker", worker), Role("aggregator", aggregator)
-        for aggregator in range(population.count("aggregator")):
-            yield Role("aggregator", aggregator), Role("server", 0)
+        for caller, called in enumerate(population.aggregator_of):
+            above = caller - population.devices
+            yield (
+                Role("worker", caller) if above < 0 else Role("aggregator", above),
+                Role("server", 0) if called < 0 else Role("aggregator", called),
+            )
 
     @staticmethod
     @abstractmethod
@@ -326,7 +329,7 @@ class AggregatedAlgorithm(ServedAlgorithm):
         """Make the half of one cluster's aggregator, to which ``parameters`` belong from now on.
 
         Args:
-            devices: the number of workers in the cluster.
+            devices: the number of workers and aggregators that talk to it.
         """
 
 

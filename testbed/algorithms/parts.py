@@ -13,8 +13,9 @@ Part: TypeAlias = Literal["server", "aggregator", "worker", "peer"]
 """The parts of roles.
 
 server: holds a slice of the parameters, applies updates to it and sends it to callers; aggregator:
-combines the updates of a cluster's workers for the server that it calls itself; worker: computes
-gradients of the parameters that it is sent; peer: has parameters of its own, and exchanges updates.
+combines the updates of a cluster for the server, or the aggregator, that it calls itself; worker:
+computes gradients of the parameters that it is sent; peer: has parameters of its own, and exchanges
+updates.
 """
 
 
@@ -33,7 +34,8 @@ class Population:
     Attributes:
         devices: the number of workers or peers.
         servers: the number of servers, if the algorithm has any.
-        aggregator_of: each device's aggregator, from 0; empty without aggregators.
+        aggregator_of: the aggregator, from 0, of each device and then of each aggregator; -1: it talks
+            to the server. Empty without aggregators.
     """
 
     devices: int
@@ -46,6 +48,6 @@ class Population:
             case "server":
                 return self.servers
             case "aggregator":
-                return max(self.aggregator_of, default=-1) + 1
+                return max(0, len(self.aggregator_of) - self.devices)
             case _:
                 return self.devices

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from testbed.checkpoints.stateful import Stateful
 from testbed.updates import FloatVector, Update
 
 
@@ -22,8 +23,10 @@ class Parcel:
     exact: bool = False
 
 
-class PeerHalf(ABC):
+class PeerHalf(Stateful, ABC):
     """One peer's model, and the rule by which it exchanges updates with the others.
+
+    All attributes except those named in ``not_saved`` are its state, as in ``WorkerHalf``.
 
     Attributes:
         parameters: float32, shape (|Θ|,), contiguous; changed in place, by these methods only.
@@ -57,13 +60,13 @@ class PeerHalf(ABC):
             The parcels to send in answer; none unless the class sets ``answers``.
         """
 
-    def forget(self, peer: int) -> None:  # noqa: B027 - most rules keep nothing per peer
+    def forget(self, peer: int) -> None:
         """Drop all that is kept for a peer that is lost: it sends and receives nothing any more."""
 
-    def joined(self, peer: int) -> None:  # noqa: B027 - most rules keep nothing per peer
+    def joined(self, peer: int) -> None:
         """Take a peer in that was lost and is there again, with nothing of what it had been sent."""
 
-    def suspect(self, peer: int) -> None:  # noqa: B027 - only a paced rule waits for others
+    def suspect(self, peer: int) -> None:
         """Wait for a peer no longer, which is silent, until something is received from it."""
 
     @property

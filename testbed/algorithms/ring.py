@@ -39,6 +39,7 @@ class RingOptions(Options):
 class RingPeer(PeerHalf):
     """One peer of the ring."""
 
+    not_saved = frozenset({"_rate"})
     paced = True
     answers = True
 

@@ -7,8 +7,10 @@ message to each other for every gradient.
 
 from collections.abc import Iterable
 
+from testbed.checkpoints.stateful import Stateful
 
-class StalenessClocks:
+
+class StalenessClocks(Stateful):
     """One peer's clocks.
 
     Attributes:

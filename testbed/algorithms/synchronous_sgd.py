@@ -203,9 +203,7 @@ class SynchronousAlgorithm(ServedAlgorithm):
 
     scheduled = True
     diagnostics: ClassVar[tuple[Diagnostic, ...]] = (
-        Diagnostic(
-            "k", "Gradients in the update's mean: wait_for, or fewer when workers are gone."
-        ),
+        Diagnostic("k", "Gradients in the update's mean."),
         Diagnostic(
             "late", "Gradients that were too late for their update, since the update before."
         ),

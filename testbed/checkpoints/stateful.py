@@ -5,7 +5,7 @@ forgotten. If it cannot be stored, the first checkpoint fails and names it.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -17,15 +17,13 @@ class Stateful:
     """Attributes of this class that a new object has as they should be, so that no checkpoint does."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state, by attribute; an attribute that is itself stateful appears as its state.
+        """Return the state, by attribute; what is itself stateful, or a list of such, as its state.
 
         The state shares the object's memory: store it before the object changes.
         """
         not_saved = _not_saved(type(self))
         return {
-            name: value.state() if isinstance(value, Stateful) else value
-            for name, value in vars(self).items()
-            if name not in not_saved
+            name: _state_of(value) for name, value in vars(self).items() if name not in not_saved
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -43,10 +41,23 @@ class Stateful:
             mine = vars(self).get(name)
             if isinstance(mine, Stateful):
                 mine.restore(value)
+            elif _are_stateful(mine):
+                for one, saved in zip(mine, value, strict=True):
+                    one.restore(saved)
             elif isinstance(mine, np.ndarray) and _alike(mine, value):
                 np.copyto(mine, value)
             else:
                 setattr(self, name, value)
+
+
+def _state_of(value: Any) -> Any:
+    if isinstance(value, Stateful):
+        return value.state()
+    return [one.state() for one in value] if _are_stateful(value) else value
+
+
+def _are_stateful(value: Any) -> TypeGuard[list[Stateful]]:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Stateful)
 
 
 def _not_saved(kind: type) -> frozenset[str]:

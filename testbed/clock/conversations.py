@@ -3,8 +3,8 @@
 Conversations are numbered, and events are about one of them. With one server the number of a
 conversation is its worker's. A *way* is one direction of a conversation.
 
-An aggregator is a server to the workers of its cluster, and a worker to the server above it. As a
-server it has an index, as a worker a number; both follow those of the others.
+An aggregator is a server to the workers of its cluster, and a worker to the server or aggregator above
+it. As a server it has an index, as a worker a number; both follow those of the others.
 """
 
 from collections.abc import Sequence
@@ -60,27 +60,27 @@ class Conversations:
 
 
 class Tree(Conversations):
-    """Workers that talk to their cluster's aggregator, and aggregators that talk to the server.
+    """Workers that talk to aggregators, and aggregators that talk to others or to the server.
 
     The server has index 0 and aggregator a index 1 + a. With n workers, which are numbered from 0,
-    aggregator a is worker n + a of the server. A conversation has its worker's number.
+    aggregator a is worker n + a of what it talks to. A conversation has its worker's number.
     """
 
-    def __init__(self, aggregator_of: Sequence[int], aggregators: int) -> None:
+    def __init__(self, aggregator_of: Sequence[int], workers: int) -> None:
         """Number the conversations.
 
         Args:
-            aggregator_of: each worker's aggregator, from 0, by the workers' numbers.
-            aggregators: how many there are.
+            aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it
+                talks to the server.
+            workers: how many workers there are.
         """
         super().__init__()
         self._aggregator_of = aggregator_of
-        self._aggregators = aggregators
+        self._workers = workers
 
     def server(self, conversation: int) -> int:
         """Return the index of the server of a conversation."""
-        workers = len(self._aggregator_of)
-        return 1 + self._aggregator_of[conversation] if conversation < workers else 0
+        return 1 + self._aggregator_of[conversation]
 
     def between(self, worker: int, server: int) -> int:
         """Return the number of the conversation of a worker with a server that it talks to."""
@@ -88,12 +88,12 @@ class Tree(Conversations):
 
     def below(self, worker: int) -> int | None:
         """Return the index as a server of what talks as this worker; None if it is none."""
-        index = worker - len(self._aggregator_of)
+        index = worker - self._workers
         return 1 + index if index >= 0 else None
 
     def above(self, server: int) -> int | None:
         """Return the number as a worker of what serves at this index; None if it is none."""
-        return len(self._aggregator_of) + server - 1 if server else None
+        return self._workers + server - 1 if server else None
 
 
 class PeerConversations:
@@ -140,5 +140,5 @@ class PeerConversations:
 def conversations(settings: Settings) -> Conversations:
     """Return the conversations of a run with servers."""
     if settings.aggregators:
-        return Tree(settings.network.aggregator_of, settings.aggregators)
+        return Tree(settings.network.aggregator_of, settings.workers)
     return Conversations(settings.servers)

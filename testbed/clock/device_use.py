@@ -56,7 +56,7 @@ def of_served(clock: StarClock, settings: Settings) -> list[DeviceUse]:
         passed = clock.transfers.passed(clock.now)
     else:
         for worker in range(callers):
-            state = clock.workers.get(worker)
+            state = clock.devices.get(worker)
             lines = () if state is None else (state.up, state.down)
             up, down = clock.line_bytes.at(worker, clock.now, lines)
             passed |= {(worker, True): up, (worker, False): down}

@@ -11,11 +11,14 @@ What the events mean is for the clocks around servers (``testbed.clock.star``) a
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock.events import EventQueue
+from testbed.clock.events import FAULT, EventQueue
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
+from testbed.clock.transfers import Line
 from testbed.clock.use import ComputingTime, LineBytes
 
 LATEST = 1e12
@@ -26,11 +29,40 @@ still tell a tenth of a millisecond apart there.
 """
 
 
-class EventClock(Stateful, ABC):
+class Strikes(Protocol):
+    """The faults of a run: when they strike, and when they end."""
+
+    def begin(self) -> None:
+        """Remove devices that have not arrived yet, and add the first fault to the events."""
+
+    def strike(self, number: int) -> None:
+        """Let the fault of an event begin or end."""
+
+    def pushed(self, device: int) -> None:
+        """Let faults strike that are due after a push of a worker or aggregator, or a peer's step."""
+
+    def strike_at_iteration(self) -> None:
+        """Let faults strike that are due at the version that was reached."""
+
+
+@dataclass(slots=True)
+class TimedDevice:
+    """A device that computes, as the clock sees it: ``up`` and ``down`` are its links, if its own."""
+
+    up: Line
+    down: Line
+
+
+Timed = TypeVar("Timed", bound=TimedDevice)
+
+
+class EventClock(Stateful, ABC, Generic[Timed]):
     """Runs the events of one run.
 
     Attributes:
         now: virtual seconds since training began.
+        devices: the devices that compute and are there, by number.
+        strikes: None in a run without faults.
         events: the events that are to come.
         transfers: None in a run whose conversations share no links.
         futile: why no update is to be expected although events are to come; empty as long as one is.
@@ -43,6 +75,8 @@ class EventClock(Stateful, ABC):
 
     def __init__(self, transfers: SharedTransfers | None) -> None:
         self.now = 0.0
+        self.devices: dict[int, Timed] = {}
+        self.strikes: Strikes | None = None
         self.futile = ""
         self.computing = ComputingTime()
         self.line_bytes = LineBytes()
@@ -54,13 +88,31 @@ class EventClock(Stateful, ABC):
     def finished(self) -> bool:
         """True if the run's updates are complete."""
 
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The number of updates so far; of several servers', the first one's."""
+
+    @abstractmethod
+    def device(self, number: int) -> int:
+        """Return the device that an event is about, by the event's number."""
+
+    @abstractmethod
+    def acting(self) -> Iterator[int]:
+        """Yield the devices of which anything is to come, and not too late; one may come twice."""
+
+    def has_any_but_faults(self) -> bool:
+        """Return True if anything but faults is to come, and not too late."""
+        transfers = math.inf if self.transfers is None else self.transfers.next_end
+        return transfers <= LATEST or self.events.has_any_but_faults(LATEST)
+
     @abstractmethod
     def _begin(self) -> None:
         """Begin training; do nothing if the clock goes on from a checkpoint."""
 
     @abstractmethod
     def _handle(self, time: float, rank: int, number: int, what: float) -> None:
-        """Carry out an event of the queue."""
+        """Carry out an event of the queue that is no fault."""
 
     @abstractmethod
     def _end_transfer(self, transfers: SharedTransfers, time: float, transfer: Transfer) -> None:
@@ -83,9 +135,20 @@ class EventClock(Stateful, ABC):
             self._prepare()
             transfers = self.transfers
             if transfers is None or transfers.next_end != self._next_time:
-                self._handle(*self.events.pop())
+                self._happen_next()
             elif not transfers.change_rate():
                 self._end_transfer(transfers, transfers.next_end, transfers.ending())
+
+    def _happen_next(self) -> None:
+        time, rank, number, what = self.events.pop()
+        if rank != FAULT:
+            self._handle(time, rank, number, what)
+            if self.strikes is not None:  # an update also results when a device is given up
+                self.strikes.strike_at_iteration()
+            return
+        assert self.strikes is not None
+        self.now = time
+        self.strikes.strike(number)
 
     @property
     def _next_time(self) -> float:

@@ -1,10 +1,14 @@
-"""The queue of events around parameter servers.
+"""The queue of events, and what comes first of those at one moment.
 
-Of events at one moment, those of a lower rank come first: faults, then parameters arrive, computations
-end, pushes arrive, workers ask for parameters (a pull gets every update that arrived up to its time),
-links have room again, the workers that were silent for too long are suspected, and last the time limits
-of servers and aggregators are over. Within each rank, the conversation with the lower number comes
-first: the worker's number if there is one server; of time limits, the server with the lower index.
+Of events at one moment, those of a lower rank come first. Faults strike, and killed peers come back;
+messages pass the core, and arrive at those that compute; computations end, and messages arrive at
+servers; then workers ask for parameters (a pull gets every update that arrived up to its time) and
+peers begin to compute; links have room again; those that were silent for too long are suspected; and
+last the time limits of servers and aggregators are over.
+
+Within each rank, the event with the lower number comes first. Around servers that is a conversation's:
+the worker's number if there is one server; of time limits, the server's index. Among peers it is made
+of the peer's and, of its messages, the sender's.
 """
 
 import heapq
@@ -13,28 +17,42 @@ from typing import TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
 
-FAULT, THAWED, PARAMETERS, FINISHED, ARRIVED, ASKED, FREE, SILENT, EXPIRED = range(-1, 8)
+(
+    FAULT,
+    BACK,
+    AT_CORE,
+    WAITED,
+    TAKEN,
+    FINISHED,
+    SERVED,
+    ASKED,
+    FREE,
+    SILENT,
+    EXPIRED,
+) = range(-1, 10)
 """Ranks of events.
 
-``PARAMETERS`` are on the link, and what happens to the link may move them. ``THAWED`` are parameters
-that have left the link and wait at a frozen device for its thaw: only another freeze may move them, and
-they come before anything that leaves the link at that moment.
+What is ``TAKEN`` arrives at a device that computes: parameters, or a peer's message. Until then it is
+on the link, and what happens to the link may move it. What has ``WAITED`` has left the link and is
+taken in at a frozen device's thaw: only another freeze may move it, and it comes before anything that
+leaves the link at that moment. What is ``SERVED`` arrives at a server.
 """
+BEGIN = ASKED
+"""A peer begins to compute: at the rank at which workers ask."""
 EXACT = -1.0
 """Takes the place of a message's sending time in an event, once its size and arrival are known."""
 STOPPED = -1.0
 """Takes the place of a version in an event: a server has no more parameters for the worker."""
 Event: TypeAlias = tuple[float, int, int, float]
-"""Its time in seconds, its rank, its conversation (of a fault: its number; of a time limit: the
-server's index), and what it is about.
+"""Its time in seconds, its rank, its number (see above; of a fault: its own), and what it is about.
 
-The end of a computation is an event of its worker's first conversation. What an event is about is the
+The end of a worker's computation is an event of its first conversation. What an event is about is the
 version of parameters, the number of a computation, or the sending time of a message.
 """
 
 
 class EventQueue(Stateful):
-    """The events that are to come."""
+    """The events of a run that are to come."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from testbed.algorithms.aggregator_half import Combined
 from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
 
@@ -19,13 +20,11 @@ class Arrived:
 
     Attributes:
         push: what the server takes in; None if the worker only asks for parameters.
-        sizes: bytes of each message, the push's first.
-        asks: True if a worker that asks for parameters does so with these messages.
+        sizes: bytes of each message, the push's first; the others ask for parameters.
     """
 
     push: Pushed | None
     sizes: Sequence[int]
-    asks: bool = True
 
     @property
     def size(self) -> int:
@@ -72,9 +71,7 @@ class Stage(Protocol):
         """Make the worker send what it has computed to its servers, or only report that it is over.
 
         It sends every server its part, or asks, or does both, as its leg says; ``reports`` are the
-        places of the servers that get only a report. An aggregator sends what
-        it has combined; if that is nothing, as it has no devices, it only sends a report
-        (``testbed.algorithms.aggregator_half.AggregatorHalf.take``).
+        places of the servers that get only a report.
         """
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
@@ -92,6 +89,23 @@ class Stage(Protocol):
 
     def refuse(self, conversation: int, error: ValueError) -> None:
         """Handle a worker that sent an invalid message, and is no part of the run any more."""
+
+
+class AggregatorStage(Protocol):
+    """The part of a stage that only aggregators need; they go by their numbers as workers."""
+
+    def adopt(self, worker: int, version: int, time: float) -> None:
+        """Make an aggregator's service take over parameters that have arrived.
+
+        Args:
+            time: now, in virtual seconds since training began.
+        """
+
+    def push(self, worker: int, combined: Combined | None) -> None:
+        """Let an aggregator push what it has combined, and ask, or with None send only a report."""
+
+    def ask(self, worker: int) -> int:
+        """Let an aggregator that rested ask its server for parameters; return the message's bytes."""
 
 
 class FaultStage(Stage, Protocol):

@@ -1,6 +1,5 @@
 """The workers as the clock around servers sees them."""
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,11 +8,13 @@ from typing import Self
 from testbed.algorithms.worker_half import Leg
 from testbed.clock import shared_transfers, use
 from testbed.clock.conversations import Conversations
+from testbed.clock.event_clock import TimedDevice
 from testbed.clock.shared_transfers import SharedTransfers
 from testbed.clock.stage import Arrived
 from testbed.clock.traced_line import TracedLine
 from testbed.clock.transfers import Line
 from testbed.engine.events import Job, Opened, Received
+from testbed.engine.server import Phase
 from testbed.engine.worker import State, Worker
 from testbed.rate_trace import RateTrace
 from testbed.training.gathering import Gathering
@@ -24,20 +25,19 @@ from testbed.updates import DenseUpdate, SparseUpdate
 
 
 @dataclass(slots=True)
-class TimedWorker:
+class TimedWorker(TimedDevice):
     """One worker and its links, as the clock sees them.
 
     ``role`` decides what it does. ``begun`` counts its computations; ``finished`` and ``ahead`` are
     about the last of them: whether the clock has reached its end, and whether the worker was told of it
-    before. By server: ``waiting`` are its messages that were received and have not arrived, ``timed``
-    is the time of the event that will check its silence.
+    before. ``waiting`` are its messages that were received and have not arrived, by server, and
+    ``early`` those that were received before they were sent, by the clock. What an aggregator does its
+    own role decides, and of this one only that it asks is of use.
     """
 
     role: Worker
-    up: Line
-    down: Line
     waiting: list[deque[Arrived]]
-    timed: list[float]
+    early: list[deque[Arrived]]
     begun: int = 0
     finished: bool = False
     ahead: bool = False
@@ -47,14 +47,15 @@ class TimedWorker:
         """Return the state of a worker that has joined ``servers`` servers, and asked where it asks."""
         for conversation in range(servers):
             deque(role.handle(Opened(conversation)), maxlen=0)
-        waiting: list[deque[Arrived]] = [deque() for _ in range(servers)]
-        return cls(role, up, down, waiting, [math.inf] * servers)
+        waiting, early = ([deque[Arrived]() for _ in range(servers)] for _ in range(2))
+        return cls(up, down, role, waiting, early)
 
 
 STORED: tuple[type, ...] = (
     TimedWorker,
     Worker,
     State,
+    Phase,
     Job,
     Received,
     Gathering,

@@ -1,16 +1,17 @@
 """The aggregator: a server of its cluster's devices, and a worker of the server above.
 
-=========  ============================  =========  ================================================
-state      event                         next       actions
-=========  ============================  =========  ================================================
-CLOSED     Opened(ABOVE)                 CLOSED     Send(ABOVE, Pull)
-CLOSED     Received(ABOVE)               COMBINING  none: the devices are due, and ``within`` begins
-COMBINING  the combination has closed    CLOSED     Send(ABOVE, Sum, Pull)
-COMBINING  it has, with nothing in it    RESTING    Send(ABOVE, Report)
-RESTING    a device is there             CLOSED     Send(ABOVE, Pull)
-any        Opened(ABOVE) again           CLOSED     Send(ABOVE, Pull); what devices compute is lost
-any        Stopped(ABOVE)                the same   Over
-=========  ============================  =========  ================================================
+=========  ==============================  =========  ================================================
+state      event                           next       actions
+=========  ==============================  =========  ================================================
+CLOSED     Opened(ABOVE)                   CLOSED     Send(ABOVE, Pull)
+CLOSED     Received(ABOVE)                 COMBINING  Compute: take the parameters over
+COMBINING  Settled, and it has closed      CLOSED     Send(ABOVE, Sum, Pull)
+COMBINING  Settled, with nothing in it     CLOSED     Send(ABOVE, Report), WhenLeft(RESTED)
+CLOSED     Due(RESTED)                     RESTING    none
+RESTING    Settled, and a device is there  CLOSED     Send(ABOVE, Pull)
+any        Opened(ABOVE) again             CLOSED     Send(ABOVE, Pull); what devices compute is lost
+any        Stopped(ABOVE)                  the same   Over
+=========  ==============================  =========  ================================================
 
 What comes of a device, and every moment that is due, is the server's below. It greets the server above
 when training begins below, so that training begins when all devices of all clusters are there. An
@@ -19,10 +20,12 @@ aggregator whose devices are all gone rests: the server waits for it no longer.
 
 from collections.abc import Iterator
 
-from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.algorithms.aggregator_half import CombiningHalf
+from testbed.checkpoints.stateful import Stateful
 from testbed.engine.events import (
     Action,
     Computed,
+    Due,
     End,
     Event,
     Lost,
@@ -31,41 +34,47 @@ from testbed.engine.events import (
     Received,
     Report,
     Send,
+    Settled,
     Stopped,
     Sum,
+    Token,
+    What,
+    WhenLeft,
 )
 from testbed.engine.server import Server
 from testbed.engine.worker import State, Worker
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
-from testbed.updates import FloatVector
 
 ABOVE = -1
 """The conversation with the server above; those with devices have the devices' numbers."""
 
 
-class Aggregator:
+class Aggregator(Stateful):
     """One aggregator of a run.
 
     Attributes:
         below: the server of its devices.
     """
 
-    def __init__(self, below: Server, half: AggregatorHalf, parameters: FloatVector) -> None:
+    not_saved = frozenset({"_half", "_service"})
+
+    def __init__(self, below: Server, half: CombiningHalf) -> None:
         """Begin without devices, and without parameters.
 
         Args:
             half: decides about the combinations.
-            parameters: float32, (|Θ|,); when parameters are received from above, they are here.
         """
         assert isinstance(below.service, AggregatorService)
         self.below = below
-        self._service, self._half, self._parameters = below.service, half, parameters
+        self._service, self._half = below.service, half
         self._above = Worker(WORKER_PROTOCOLS["pull"], 1)
         self._rests = False
 
     def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
         """Yield the actions that follow an event; carry out each before the next is taken.
+
+        Parameters from above are received as the service adopts them, when ``Compute`` is carried out.
 
         Args:
             now: seconds since all devices were there; 0 before that.
@@ -75,16 +84,17 @@ class Aggregator:
         """
         if isinstance(event, Opened | Received | Stopped) and event.conversation == ABOVE:
             yield from self._from_above(event, now)
-        else:
-            yield from self.below.handle(event, now)
-        if not self._service.finished:
+            return
+        if isinstance(event, Due) and event.token.what is What.RESTED:
+            self._rests = True
+            return
+        if isinstance(event, Settled) and not self._service.finished:
             yield from self._to_above()
+        yield from self.below.handle(event, now)
 
     def _from_above(self, event: Opened | Received | Stopped, now: float) -> Iterator[Action]:
         if isinstance(event, Received):
-            # Its computation is the combination: there is nothing to be carried out.
-            list(self._above.handle(Received(0, event.version)))
-            self._service.adopt(self._parameters, event.version, now)
+            yield from self._above.handle(Received(0, event.version))
         elif isinstance(event, Opened):
             if event.session:
                 self._service.lose_server()
@@ -106,9 +116,9 @@ class Aggregator:
                     pushes = not isinstance(action.message, Pull)
                     yield Send(ABOVE, Sum(combined)) if pushes else action
                 return
-            self._rests = True
             self._give_up()
             yield Send(ABOVE, Report(self._half.version))
+            yield WhenLeft(Token(What.RESTED))
         elif self._rests and not self._service.is_deserted:
             self._rests = False
             yield Send(ABOVE, Pull())

@@ -4,6 +4,7 @@ A conversation is a caller and the role that it calls, in the plan's numbers. Ac
 and versions, never bytes: a gradient is valid only in its turn, so that the driver makes the message.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,7 +12,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from testbed.algorithms.aggregator_half import Combined
 from testbed.training.entries import Entry
-from testbed.training.parameter_service import Answer, Pushed
+from testbed.training.exchange import Told
+from testbed.training.parameter_service import Pushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,12 @@ class What(Enum):
     """A caller may have been silent for too long."""
     EXPIRED = auto()
     """The time limit of the half may be over."""
+    ASKED = auto()
+    """Whatever else comes at the moment at which a caller has asked has come."""
+    RESTED = auto()
+    """The server has an aggregator's report that it has no devices."""
+    BEGIN = auto()
+    """A peer may begin to compute."""
 
 
 class Token(NamedTuple):
@@ -111,11 +119,19 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A caller's message of ``size`` bytes has arrived at a role that serves."""
+    """A caller's message of ``size`` bytes has arrived at a role that serves.
+
+    Attributes:
+        more: True if another one has come with it, which is told next.
+        host_time: when, in seconds since training began by the host's clock; None: the run's clock is
+            the host's.
+    """
 
     conversation: int
     message: "Pull | Pushed"
     size: int
+    more: bool = False
+    host_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +154,19 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The moment of a token has come."""
+    """The moment of a token has come.
+
+    Attributes:
+        time: the moment that was asked for.
+    """
 
     token: Token
+    time: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """All conversations that are there before training are open: it begins, or goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +181,24 @@ class End:
     """Training is over, whatever is still missing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The next update of another peer has arrived."""
+
+    conversation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A peer that was sent more than it takes has taken some of it; only the wall clock tells that."""
+
+    conversation: int
+
+
 ToCaller: TypeAlias = Opened | Coming | Received | Stopped | Computed | Lost
-ToServed: TypeAlias = Opened | Heard | Closed | Settled | Due | Restored | End
+ToServed: TypeAlias = Opened | Heard | Closed | Settled | Due | Began | Restored | End
 Event: TypeAlias = ToCaller | ToServed
+ToPeer: TypeAlias = Began | Opened | Arrived | Taken | Computed | Closed | Due | End
 
 # -- messages and actions
 
@@ -183,9 +224,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Answer with parameters, which are used up before the next action is taken."""
-
-    answer: Answer
+    """Answer with the parameters as they are when this is carried out, before the next action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +258,26 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
-    """Tell the role that a token is due, some seconds from now."""
+class At:
+    """Tell the role that a token is due, at a time or as soon as possible after it.
 
-    seconds: float
+    It is no duration: ``now + (time - now)`` need not be ``time`` in floats, and times are results.
+
+    Attributes:
+        time: in seconds since training began, by the run's clock; 0 before that.
+    """
+
+    time: float
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class WhenLeft:
+    """Tell the role that a token is due once what it has sent so far has left it.
+
+    Of an aggregator that is its report to its server; of a peer the messages of its steps.
+    """
+
     token: Token
 
 
@@ -238,7 +293,16 @@ class Over:
     """Nothing more comes of this role; one that serves says ``Stop`` to all callers, now and later."""
 
 
-Action: TypeAlias = Send | Compute | After | Record | Over
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell the service of the run what a peer has done; it counts and records it."""
+
+    what: Told
+
+
+Action: TypeAlias = Send | Compute | At | WhenLeft | Record | Over
+
+OfPeer: TypeAlias = Compute | At | WhenLeft | Tell | Over
 
 
 class Role(Protocol):

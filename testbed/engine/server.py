@@ -3,21 +3,23 @@
 =========  ================================  =========  ============================================
 phase      event                             next       actions
 =========  ================================  =========  ============================================
-GATHERING  Opened, others are missing        GATHERING  Record(Connected); After(GATHERED)
+GATHERING  Opened, others are missing        GATHERING  Record(Connected); At(GATHERED)
 GATHERING  Opened, the last one              TRAINING   Record(Connected, EvaluationDue,
                                                         TrainingBegan)
 GATHERING  Due(GATHERED), some are there     TRAINING   Record(Remark, ..., TrainingBegan)
-GATHERING  Restored                          GATHERING  After(BACK)
+GATHERING  Began                             TRAINING   Record(EvaluationDue, TrainingBegan)
+GATHERING  Restored                          GATHERING  At(BACK)
 GATHERING  Opened, the last of those before  TRAINING   Record(Connected, TrainingBegan)
 GATHERING  Due(BACK)                         TRAINING   Record(TrainingBegan)
-any        Heard(Pull)                       the same   Record(Welcomed) of a suspected one
+any        Heard(Pull)                       the same   At(ASKED), at this moment
+any        Due(ASKED)                        the same   Record(Welcomed) of a suspected one
 TRAINING   Heard(Pushed)                     TRAINING   Record(Row, Diagnosed, EvaluationDue, ...)
 TRAINING   the run's updates are complete    OVER       Over
 TRAINING   Settled                           TRAINING   to each that is due: Send(Parameters)
 TRAINING   Due(SILENT), and it is            TRAINING   Record(Suspected, ...)
 TRAINING   Due(EXPIRED)                      TRAINING   Record of the update that this makes
 TRAINING   Closed, too few are left          OVER       Record(Remark); Over
-TRAINING   Closed, and may come back         TRAINING   After(RETURNED), and then as above
+TRAINING   Closed, and may come back         TRAINING   At(RETURNED), and then as above
 any        End                               OVER       Over
 OVER       Opened                            OVER       Record(Connected); Send(Stop)
 OVER       Heard                             OVER       none; it is counted
@@ -25,15 +27,19 @@ OVER       Heard                             OVER       none; it is counted
 
 ``ParameterService`` decides about the callers, each in a state of ``worker_states``. A server that is
 restored after its last update waits in OVER for those that were there, and is over when they have had
-their time.
+their time. Who is still to come, and whether anything is, the virtual clock knows: under it a server
+begins when it is told ``Began``, and ends with its last update.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum, auto
 
+from testbed.checkpoints.stateful import Stateful
 from testbed.engine.events import (
     Action,
-    After,
+    At,
+    Began,
     Closed,
     Due,
     End,
@@ -52,7 +58,7 @@ from testbed.engine.events import (
     What,
 )
 from testbed.training.entries import Connected, Entry, Remark, TrainingBegan
-from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.parameter_service import ParameterService
 
 GATHERING_TIMEOUT = 30.0
 """Seconds without a further greeting after which training begins with those that are there."""
@@ -70,7 +76,7 @@ class Phase(Enum):
     OVER = auto()
 
 
-class Server:
+class Server(Stateful):
     """One server of a run.
 
     Attributes:
@@ -78,10 +84,12 @@ class Server:
         service: what decides about its callers.
     """
 
+    not_saved = frozenset({"service", "_callers", "_others", "_returning"})
+
     def __init__(
         self,
         service: ParameterService,
-        callers: int,
+        callers: int | None,
         *,
         absence: float = 0.0,
         others: bool = False,
@@ -89,7 +97,7 @@ class Server:
         """Begin without callers.
 
         Args:
-            callers: how many of them there will be.
+            callers: how many of them there will be; None: the clock knows.
             absence: the longest time that a killed one stays away, in seconds; 0: none comes back.
             others: True if there are other servers, with which a caller may train on.
         """
@@ -126,18 +134,20 @@ class Server:
         elif isinstance(event, Opened):
             yield from self._opened(event, now)
         elif isinstance(event, Due):
-            yield from self._due(event.token, now)
+            yield from self._due(event.token, event.time, now)
         elif isinstance(event, Closed):
-            yield from self._closed(event.conversation)
+            yield from self._closed(event.conversation, now)
+        elif isinstance(event, Began):
+            yield from self._begin(now)
         elif isinstance(event, Restored):
-            yield from self._restored(event.there)
+            yield from self._restored(event.there, now)
         elif isinstance(event, End):
             yield from self._end()
         if self.phase is Phase.TRAINING:
             if self.service.finished:
                 yield from self._end()
             else:
-                yield from self._limit(now)
+                yield from self._limit()
 
     # -- gathering
 
@@ -145,6 +155,8 @@ class Server:
         caller, service = opened.conversation, self.service
         service.join(caller, now)
         service.count(caller, opened.size)
+        if self._callers is None:
+            return
         self._greetings += 1
         yield Record(Connected(service.workers))
         if self.phase is Phase.OVER:
@@ -155,22 +167,22 @@ class Server:
             if service.workers == self._callers:
                 yield from self._begin(now)
             else:
-                yield After(GATHERING_TIMEOUT, Token(What.GATHERED, number=self._greetings))
-        yield from self._look(caller, now)
+                yield At(now + GATHERING_TIMEOUT, Token(What.GATHERED, number=self._greetings))
+        yield from self._look(caller)
 
     def _begin(self, now: float) -> Iterator[Action]:
         self.phase = Phase.TRAINING
         yield from _records(self.service.begin())
         yield Record(TrainingBegan())
-        yield from self._all_looks(now)
+        yield from self._all_looks()
         yield from self._check()
 
-    def _restored(self, there: Collection[int]) -> Iterator[Action]:
+    def _restored(self, there: Collection[int], now: float) -> Iterator[Action]:
         self._awaited = set(there)
         self._returning = max(self._returning, RETURN_TIMEOUT)
         if self.service.finished:
             self.phase = Phase.OVER
-        yield After(BACK_TIMEOUT, Token(What.BACK))
+        yield At(now + BACK_TIMEOUT, Token(What.BACK))
 
     def _came_back(self, caller: int, now: float) -> Iterator[Action]:
         """Go on once those that were there are back, because an update may need several of them."""
@@ -182,7 +194,7 @@ class Server:
         elif len(self._awaited) < before:
             # One that faults kill and bring back again and again must not delay the others.
             self._returns += 1
-            yield After(BACK_TIMEOUT, Token(What.BACK, number=self._returns))
+            yield At(now + BACK_TIMEOUT, Token(What.BACK, number=self._returns))
 
     def _go_on(self, now: float) -> Iterator[Action]:
         self._awaited = None
@@ -192,8 +204,8 @@ class Server:
         self.phase = Phase.TRAINING
         self.service.begin_again(now)
         yield Record(TrainingBegan())
-        yield from self._all_looks(now)
-        yield from self._gone()
+        yield from self._all_looks()
+        yield from self._gone(now)
 
     # -- training
 
@@ -201,38 +213,54 @@ class Server:
         caller, message, service = heard.conversation, heard.message, self.service
         service.count(caller, heard.size)
         if isinstance(message, Pull):
-            if self.phase is Phase.OVER and self._others:
-                return  # it trains on with other servers
+            if self._trains_on:
+                return
             if service.is_asking(caller):
                 raise ValueError("a pull before the parameters of the last one were read")
-            yield from _records(service.asked(caller, now))
-        elif isinstance(message, Pushed):
-            if self.phase is Phase.GATHERING:
-                raise ValueError("a push before training began")
-            if self.phase is Phase.OVER:
-                service.count_late(caller, 0, message.payload_bytes)
-            else:
-                yield from _records(service.pushed(caller, message, now, now))
-        yield from self._look(caller, now)
+            # It is sent the newest version of this moment, and its bytes are those of what it asks by.
+            yield At(now, Token(What.ASKED, caller))
+            return
+        if self.phase is Phase.GATHERING:
+            raise ValueError("a push before training began")
+        if self.phase is Phase.OVER:
+            service.count_late(caller, 0, message.payload_bytes)
+        else:
+            host_time = now if heard.host_time is None else heard.host_time
+            yield from _records(service.pushed(caller, message, now, host_time))
+        if not heard.more:
+            yield from self._look(caller)
+
+    def _asked(self, caller: int, now: float) -> Iterator[Action]:
+        if not self._trains_on:
+            yield from _records(self.service.asked(caller, now))
+
+    @property
+    def _trains_on(self) -> bool:
+        """True if callers that ask are answered by other servers only."""
+        return self._others and self.phase is Phase.OVER
 
     def _settled(self, settled: Settled, now: float) -> Iterator[Action]:
         if self.phase is not Phase.TRAINING:
             return
         service = self.service
         for caller in service.due(settled.room, now):
-            yield Send(caller, Parameters(service.answer(caller)))
+            yield Send(caller, Parameters())
             service.sent(caller, now)
-            yield from self._look(caller, now)
-        if service.stalled and service.half.deadline is None:
+            yield from self._look(caller)
+        if self._callers is not None and service.stalled and service.half.deadline is None:
             yield Record(
                 Remark("all workers wait for parameters, and none will push", is_error=True)
             )
             yield from self._end()
 
-    def _due(self, token: Token, now: float) -> Iterator[Action]:
-        if token.what is What.GATHERED:
+    def _due(self, token: Token, time: float, now: float) -> Iterator[Action]:
+        if token.what is What.ASKED:
+            yield from self._asked(token.conversation, now)
+        elif token.what is What.SILENT:
+            yield from self._look_again(token.conversation, time, now)
+        elif token.what is What.GATHERED:
             if self.phase is Phase.GATHERING and token.number == self._greetings:
-                yield from self._begin_without(self._callers - self.service.workers, now)
+                yield from self._begin_without_some(now)
         elif token.what is What.BACK:
             if self._awaited is not None and token.number == self._returns:
                 yield from self._go_on(now)
@@ -241,66 +269,66 @@ class Server:
                 yield from self._check()
         elif token.what is What.EXPIRED:
             deadline = self.service.half.deadline
-            self._expires = None
-            if self.phase is Phase.TRAINING and deadline is not None and now >= deadline:
+            if self.phase is Phase.TRAINING and deadline is not None and time >= deadline:
                 yield from _records(self.service.expire())
-        else:
-            yield from self._look_again(token.conversation, now)
 
-    def _begin_without(self, missing: int, now: float) -> Iterator[Action]:
+    def _begin_without_some(self, now: float) -> Iterator[Action]:
+        assert self._callers is not None
+        missing = self._callers - self.service.workers
         if missing == self._callers:
             yield from self._check()
             return
         yield Record(Remark(f"training begins without {missing} workers"))
         yield from self._begin(now)
 
-    def _limit(self, now: float) -> Iterator[Action]:
+    def _limit(self) -> Iterator[Action]:
         """Be told when the half's time limit is over."""
         deadline = self.service.half.deadline
         if deadline is not None and deadline != self._expires:
             self._expires = deadline
-            yield After(max(0.0, deadline - now), Token(What.EXPIRED))
+            yield At(deadline, Token(What.EXPIRED))
 
     # -- callers that are silent
 
-    def _all_looks(self, now: float) -> Iterator[Action]:
+    def _all_looks(self) -> Iterator[Action]:
         for caller in self.service.present:
-            yield from self._look(caller, now)
+            yield from self._look(caller)
 
-    def _look(self, caller: int, now: float) -> Iterator[Action]:
+    def _look(self, caller: int) -> Iterator[Action]:
         """Look at a caller as soon as it will have been silent for too long."""
         deadline = self.service.deadline(caller)
-        if deadline is not None and deadline < self._looks.get(caller, float("inf")):
+        if deadline is not None and deadline < self._looks.get(caller, math.inf):
             self._looks[caller] = deadline
-            yield After(max(0.0, deadline - now), Token(What.SILENT, caller))
+            yield At(deadline, Token(What.SILENT, caller))
 
-    def _look_again(self, caller: int, now: float) -> Iterator[Action]:
+    def _look_again(self, caller: int, time: float, now: float) -> Iterator[Action]:
+        if self._looks.get(caller) != time:
+            return  # an earlier look was asked for after this one
+        del self._looks[caller]
         deadline = self.service.deadline(caller)
-        self._looks.pop(caller, None)
-        if deadline is None or self.phase is not Phase.TRAINING:
-            return
-        if now >= deadline:
+        if deadline is None or deadline > time:
+            yield from self._look(caller)
+        elif self.phase is Phase.TRAINING:
             yield from _records(self.service.suspect(caller, now))
-        else:
-            yield from self._look(caller, now)
 
     # -- callers that are gone, and the end
 
-    def _closed(self, caller: int) -> Iterator[Action]:
+    def _closed(self, caller: int, now: float) -> Iterator[Action]:
+        self._looks.pop(caller, None)
         yield from _records(self.service.leave(caller))
         if self.phase is Phase.TRAINING and not self.service.finished:
-            yield from self._gone()
+            yield from self._gone(now)
 
-    def _gone(self) -> Iterator[Action]:
+    def _gone(self, now: float) -> Iterator[Action]:
         """Find whether those that are left are enough, once those that are gone may have come back."""
         self._departures += 1
         if self._returning:
-            yield After(self._returning, Token(What.RETURNED, number=self._departures))
+            yield At(now + self._returning, Token(What.RETURNED, number=self._departures))
         else:
             yield from self._check()
 
     def _check(self) -> Iterator[Action]:
-        remark = too_few(self.service)
+        remark = None if self._callers is None else too_few(self.service)
         if remark is not None and self.phase is not Phase.OVER:
             yield Record(remark)
             yield from self._end()

@@ -165,7 +165,10 @@ def _simulation(contents: Contents) -> list[Conflict]:
         return []
     peers = contents.peers
     if not peers:
-        return []
+        if (contents.simulation.processors or 1) == 1:
+            return []
+        text = "gradients that are computed together are so in one process: take it out"
+        return [(("simulation", "processors"), text)]
     key = "batched" if contents.simulation.batched else "device"
     text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
     return [(("simulation", key), text)]

@@ -19,6 +19,8 @@ from testbed.experiment.sections.faults import (
 )
 from testbed.experiment.sections.section import Conflict
 
+_WAITS_FOR_ALL = "waits for every device, so that one that is gone would end all progress"
+
 
 def of_checkpoints(contents: Contents) -> list[Conflict]:
     """Return the conflicts of the checkpoints, or of a killed server without them."""
@@ -27,18 +29,24 @@ def of_checkpoints(contents: Contents) -> list[Conflict]:
         text = "a server comes back from a checkpoint: add `checkpoints: {every: 1000}`"
         return [(("faults", i, "who"), text) for i in killed[:1]]
     peers, of_classes = contents.peers, [one.faults for one in contents.devices.classes]
-    if peers and not any(map(_brings_back, (*contents.faults, *chain(*of_classes)))):
+    comes_back = (
+        contents.engine == "simulation"
+        or contents.devices.come_and_go
+        or any(map(_brings_back, (*contents.faults, *chain(*of_classes))))
+    )
+    if peers and not comes_back:
         text = (
-            f"peers ('{peers[0]}') go on from a checkpoint only after a kill with `lasting`: add one "
-            "to `faults`, or take this out"
+            f"peers ('{peers[0]}') go on from a checkpoint only after a kill with `lasting`, or when "
+            "they return: add one to `faults`, or take this out"
         )
         return [(("checkpoints", "every"), text)]
     return _of_emulated_checkpoints(contents)
 
 
 def _brings_back(fault: ClassFaultSpec) -> bool:
-    """Return True if a fault kills devices that come back."""
-    return fault.how.kind == "kill" and fault.lasting is not None
+    """Return True if a fault may kill devices that come back."""
+    by_trace = isinstance(fault.when, ByTrace)
+    return by_trace or (fault.how.kind == "kill" and fault.lasting is not None)
 
 
 def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
@@ -69,17 +77,10 @@ def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
 
 def of_faults(contents: Deployment) -> list[Conflict]:
     """Return the conflicts of the file's faults and of its classes' faults."""
-    peers, classes = contents.peers, contents.devices.classes
-    if peers and any(
-        getattr(one, key) is not None
-        for one in (contents.devices, *classes)
-        for key in ("arrives", "leaves", "presence")
-        if hasattr(one, key)
-    ):
-        text = (
-            f"only runs with a server have devices that arrive and leave, and '{peers[0]}' has none"
-        )
-        return [(("devices",), f"{text}: take one out")]
+    classes = contents.devices.classes
+    if contents.devices.come_and_go and (name := _cannot_bear_loss(contents)):
+        text = f"'{name}' {_WAITS_FOR_ALL}: let all be there for the whole run"
+        return [(("devices",), text)]
     found = [
         (("faults", i, *path), text)
         for i, fault in enumerate(contents.faults)
@@ -126,21 +127,29 @@ def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if a fault is not one that peers can have."""
     if isinstance(fault, FaultSpec) and fault.of_server:
         return [(("who",), f"'{name}' has no server: name workers, which are its peers")]
-    if isinstance(fault.when, AfterPushes | ByTrace):
-        text = f"give peers ('{name}') one of time, mean_time and iteration"
+    if isinstance(fault.when, AfterPushes):
+        text = f"give peers ('{name}') one of time, mean_time, iteration and trace"
         return [(("when",), text)]
     return []
 
 
+def _cannot_bear_loss(contents: Deployment) -> str | None:
+    """Return the name of an algorithm that cannot go on without a peer; None if all can."""
+    names = (name for name in contents.peers if not algorithm_named(name).bears_loss)
+    return next(names, None)
+
+
 def _unbearable(contents: Deployment, fault: ClassFaultSpec) -> list[Conflict]:
-    """Return a conflict if a fault kills peers, and an algorithm cannot go on without them."""
+    """Return a conflict if a fault may kill peers, and an algorithm cannot go on without them."""
+    name = _cannot_bear_loss(contents)
+    if name is None:
+        return []
+    if isinstance(fault.when, ByTrace):
+        text = f"give '{name}' one of time, mean_time and iteration: a trace may have kills"
+        return [(("when",), text)]
     if fault.how.kind != "kill":
         return []
-    names = [name for name in contents.peers if not algorithm_named(name).bears_loss]
-    text = (
-        "waits for every device, so that a kill would end all progress: use freeze or stop-network"
-    )
-    return [(("how",), f"'{name}' {text}") for name in names[:1]]
+    return [(("how",), f"'{name}' {_WAITS_FOR_ALL}: use freeze or stop-network")]
 
 
 def _unsupported(contents: Deployment, fault: ClassFaultSpec) -> list[Conflict]:

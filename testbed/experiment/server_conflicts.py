@@ -3,12 +3,19 @@
 from typing import Any
 
 from testbed.algorithms import algorithm_named
+from testbed.device_names import worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.model_conflicts import chosen, described
+from testbed.experiment.sections.faults import ClassFaultSpec, SlowFault, WhoByDevices
 from testbed.experiment.sections.section import Conflict, Section
 from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.models import layout
 from testbed.quantities import as_number
+
+_LINK = (
+    "the link of a machine with a co-located server cannot fail yet: name workers without a server, "
+    "use kill, freeze or a factor, or take `devices.placement` out"
+)
 
 
 def of_servers(contents: Contents) -> list[Conflict]:
@@ -93,19 +100,22 @@ def _not_yet(contents: Contents) -> list[Conflict]:
                 "rate, or take `devices.placement` out"
             )
             found.append(((*path, "trace"), text))
-    sections = [(("devices",), devices), *classes]
-    for path, section in sections:
-        for key in ("arrives", "leaves", "returns", "presence"):
-            if getattr(section, key, None) is not None:
-                text = (
-                    "a worker cannot leave its machine to a co-located server yet: take it out, or "
-                    "take `devices.placement` out"
-                )
-                found.append(((*path, key), text))
-    if not all(fault.of_server for fault in contents.faults):
-        text = (
-            "a fault of a worker's machine would strike its co-located server, too, which is not "
-            "supported yet: take the faults out, or take `devices.placement` out"
-        )
-        found.append((("faults",), text))
-    return found
+    machines = {worker_name(i) for i in range(devices.co_located)}
+    for i, fault in enumerate(contents.faults):
+        named = isinstance(fault.who, WhoByDevices) and machines.isdisjoint(fault.who.devices)
+        if _strikes_the_link(fault) and not named:
+            found.append((("faults", i, "how"), _LINK))
+    return found + [
+        (("devices", "classes", i, "faults", j, "how"), _LINK)
+        for i, one in enumerate(devices.classes)
+        for j, fault in enumerate(one.faults)
+        if _strikes_the_link(fault)
+    ]
+
+
+def _strikes_the_link(fault: ClassFaultSpec) -> bool:
+    """Return True if a fault strikes the link of a machine, which its server has as well."""
+    how = fault.how
+    if isinstance(how, SlowFault):
+        return how.uplink is not None or how.downlink is not None
+    return how.kind in ("stop-network", "partition", "corrupt")

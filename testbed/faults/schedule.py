@@ -30,6 +30,13 @@ class TimedFault(NamedTuple):
     fault: Fault
 
 
+def faults_of(rule: Mapping[str, Any], device: int) -> list[Fault]:
+    """Return the faults that a rule may strike a device with; of drawn absences, without durations."""
+    if "trace" in rule:
+        return [Fault(**of_row) for _, _, struck, of_row in rule["trace"] if struck == device]
+    return [Fault(**rule["fault"])] * (device in rule["devices"])
+
+
 class Schedule:
     """The faults of one run.
 
@@ -98,12 +105,12 @@ class Schedule:
         )
 
     def after_push(self, device: int, pushes: int) -> Sequence[Fault]:
-        """Return the faults that strike a device after its push of this number.
+        """Return the faults that strike a device after its push of this number; none an aggregator.
 
         Args:
             pushes: the push's number from 1, counted over the device's incarnations.
         """
-        own = self._after_pushes[device]
+        own = self._after_pushes[device] if device < len(self._after_pushes) else None
         return () if own is None else own.at(pushes)
 
     def timed(self) -> Iterator[TimedFault]:

@@ -5,15 +5,48 @@ makes one request at a time of a server and waits for its ``Outcome``; an only s
 A worker that is named is given by its number; times are seconds of the run's clock.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
 from testbed.messages.codec import Codec
 
+T = TypeVar("T")
+
+
+class Request(Generic[T]):
+    """A request whose outcome has a value of this type."""
+
+    __slots__ = ()
+
+    def read(self, value: Any) -> T:
+        """Return the value of an outcome, which may have passed a channel."""
+        found: T = value
+        return found
+
+
+class Received(NamedTuple):
+    """A message of a worker, as its server has read it.
+
+    Attributes:
+        sizes: bytes of each frame, the push's first; the others ask for parameters.
+        base_version: of the push, or of the report; None if the worker only asks.
+        update: the number of its update, which the server has; None if there is none that counts.
+        payload_bytes, loss: of the push.
+        summed: the number of updates in the sum of an aggregator; 0: it is none.
+    """
+
+    sizes: Sequence[int]
+    base_version: int | None = None
+    update: int | None = None
+    payload_bytes: int = 0
+    loss: float = math.nan
+    summed: int = 0
+
 
 @dataclass(frozen=True, slots=True)
-class Pull:
+class Pull(Request[bool]):
     """Note that a worker is to be sent parameters; the outcome's value is False if it may not yet."""
 
     worker: int
@@ -21,7 +54,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Request[int]):
     """Send a worker parameters; the value is the message's bytes.
 
     Attributes:
@@ -38,12 +71,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Receive:
+class Receive(Request["Received | None"]):
     """Read a worker's next message; the value is None if the worker is gone.
-
-    Otherwise it is its base version (None: it only asks for parameters), the number of its update
-    (None: it has none that counts), its payload bytes, its loss, the number of updates in the sum of an
-    aggregator (0: it is none), whether it asks for parameters, and the sizes of the frames.
 
     Attributes:
         keep: True if others' messages may be read before this one is used.
@@ -52,9 +81,12 @@ class Receive:
     worker: int
     keep: bool = True
 
+    def read(self, value: Any) -> Received | None:
+        return None if value is None else Received(*value)
+
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(Request[int | None]):
     """Apply an update that was received of a worker; the value is its delay, None: too late.
 
     Attributes:
@@ -71,7 +103,7 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Request[None]):
     """Note that a worker has finished a gradient and did not send it."""
 
     worker: int
@@ -80,26 +112,26 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Join(Request[None]):
     """Note that a worker takes part."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(Request[None]):
     """Drop all that is kept for a worker."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnose:
+class Diagnose(Request[Mapping[str, float]]):
     """The value is the algorithm's diagnostics, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
+class Adopt(Request[None]):
     """Let an aggregator serve what its server sent."""
 
     version: int
@@ -107,12 +139,12 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True)
-class Expire:
+class Expire(Request[None]):
     """Note that the half's time limit is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Combine:
+class Combine(Request[bool]):
     """Push what an aggregator has combined, and ask for the next parameters.
 
     If that is nothing, it only reports so, and does not ask.
@@ -120,19 +152,19 @@ class Combine:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Request[int]):
     """Let an aggregator that had no devices ask for parameters; the value is the message's bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hear:
+class Hear(Request[None]):
     """Read an aggregator's question, which comes without a push."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluate:
+class Evaluate(Request[bool]):
     """Have the present version evaluated; the value is True if too many evaluations wait already.
 
     Attributes:
@@ -145,26 +177,26 @@ class Evaluate:
 
 
 @dataclass(frozen=True, slots=True)
-class LookAtEvaluator:
+class LookAtEvaluator(Request[bool]):
     """The value is True if too many evaluations wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class Killed:
+class Killed(Request[None]):
     """Note that a worker was killed."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class Return(Request[Sequence[int] | None]):
     """Wait until a killed worker has greeted, and asked; the value are its messages' bytes, or None."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Request[None]):
     """Close the connection of a worker that sent what it must not."""
 
     worker: int
@@ -185,7 +217,7 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(Request[None]):
     """Become as in a state, and listen.
 
     ``Gathered`` follows when the workers that were there are connected again.
@@ -198,19 +230,19 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
-class GoBack:
+class GoBack(Request[None]):
     """End all connections, begin anew, and wait for ``Restore``: another server is to be killed."""
 
     kills: int
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitKill:
+class AwaitKill(Request[None]):
     """Do nothing any more: this server is to be killed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Request[None]):
     """Send all workers STOP: this server's updates are complete."""
 
 
@@ -245,7 +277,7 @@ class Outcome:
     """What came of a request.
 
     Attributes:
-        value: as the request says.
+        value: as the request says; one that has passed a channel is of JSON.
         version: of the server's parameters, after the request.
         deadline: the half's, after the request.
         error: why the worker's message is invalid; None if it is valid.
@@ -272,7 +304,7 @@ class Saved:
     raw: bytes
 
 
-Request: TypeAlias = (
+AnyRequest: TypeAlias = (
     Pull
     | Answer
     | Receive
@@ -299,5 +331,5 @@ Request: TypeAlias = (
     | End
 )
 FromServer: TypeAlias = Gathered | Outcome | Saved
-REQUESTS: Codec[Request] = Codec(get_args(Request))
+REQUESTS: Codec[AnyRequest] = Codec(get_args(AnyRequest))
 FROM_SERVER: Codec[FromServer] = Codec(get_args(FromServer))

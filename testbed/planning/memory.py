@@ -22,6 +22,8 @@ NODE = 8 * MIB
 and the kernel's memory for its namespaces, link and sockets."""
 STARTED = 270 * MIB
 """Bytes of a container that loads torch and data for itself, without vectors."""
+PROCESS = 16 * MIB
+"""Bytes of each process that computes gradients of a simulation for itself."""
 SIMULATED = 128 * 2**10
 """Bytes of a simulated worker without vectors."""
 
@@ -29,7 +31,8 @@ SIMULATED = 128 * 2**10
 def needed(spec: Spec) -> int:
     """Return the bytes of memory that a run of one algorithm may take."""
     devices = spec.devices.workers + 1 + spec.devices.servers
-    return SHARED + devices * per_device(spec)
+    processes = (spec.simulation.processors or 1) - 1 if spec.engine == "simulation" else 0
+    return SHARED + PROCESS * processes + devices * per_device(spec)
 
 
 def per_device(spec: Spec) -> int:
@@ -57,6 +60,7 @@ def _kept(spec: Spec) -> int:
     (algorithm,) = spec.algorithms
     if getattr(algorithm, "error_feedback", False):
         by_worker = isinstance(algorithm, CompressionOptions) and algorithm.momentum is not None
-        return 1 + by_worker
+        # On several processors also those before its last computation (testbed/simulation/pool.py).
+        return (1 + by_worker) * (1 if spec.simulation.processors == 1 else 2)
     # A dense gradient is kept until it has arrived; a compressed one is only a part of a vector.
     return int(getattr(algorithm, "ratio", None) is None)

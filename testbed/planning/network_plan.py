@@ -20,7 +20,12 @@ from testbed.experiment.deployment import Deployment
 from testbed.experiment.sections.graph import GraphSpec
 from testbed.experiment.sections.link_shapes import link_shapes
 from testbed.experiment.sections.programs import NodeSpec
-from testbed.experiment.sections.shared_links import SharedLinkSpec, cluster_of
+from testbed.experiment.sections.shared_links import (
+    SharedLinkSpec,
+    around,
+    cluster_of,
+    inhabited,
+)
 from testbed.experiment.spec import Spec
 from testbed.network.graph import Direction, Network, users
 from testbed.network.links import CORE, MOST_LINKS, Link, Shape
@@ -95,16 +100,17 @@ def machines_of(
     before += len(nodes)
     if spec.network.graph is not None:
         return _attached(spec, spec.network.graph, links, machines)
+    homes = inhabited(clusters, cluster)
     links += [
-        Link(one.name, before + i, *_shared_shapes(one))
+        Link(one.name, before + i, *_shared_shapes(one), router=one.inside or CORE)
         for i, one in enumerate(clusters)
-        if i in cluster  # few devices may leave a small share without any
+        if i in homes
     ]
     if aggregated:
         before += len(clusters)
         links += [
             Link(aggregator_name(index), before + index, router=clusters[home].name)
-            for index, home in enumerate(dict.fromkeys(cluster))
+            for index, home in enumerate(homes)
         ]
     return Network(tuple(links))
 
@@ -115,9 +121,9 @@ def aggregated(spec: Spec) -> bool:
 
 
 def aggregator_of(spec: Spec, class_of: Sequence[int]) -> list[int]:
-    """Return the aggregator of each worker, by its number; an empty list without aggregators.
+    """Return the aggregator of each worker, and then of each aggregator; -1: it talks to the server.
 
-    Aggregators are numbered in the order of their clusters' first workers.
+    The list is empty without aggregators. These are numbered as ``inhabited`` lists their clusters.
 
     Args:
         class_of: the class of each worker; empty without classes.
@@ -125,9 +131,12 @@ def aggregator_of(spec: Spec, class_of: Sequence[int]) -> list[int]:
     if not aggregated(spec):
         return []
     classes = {one.name: number for number, one in enumerate(spec.devices.classes)}
-    cluster = cluster_of(spec.network.clusters, spec.devices.workers, class_of, classes)
-    index = {home: index for index, home in enumerate(dict.fromkeys(cluster))}
-    return [index[home] for home in cluster]
+    clusters = spec.network.clusters
+    cluster = cluster_of(clusters, spec.devices.workers, class_of, classes)
+    homes = inhabited(clusters, cluster)
+    index: dict[int | None, int] = {home: index for index, home in enumerate(homes)}
+    outer = (around(clusters, home) for home in homes)
+    return [index.get(home, -1) for home in (*cluster, *outer)]
 
 
 def _attached(

@@ -74,7 +74,10 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         "counted": (*plan.counted, *plan.aggregators),
         "uncounted": [EVALUATOR_NAME],
         "local": plan.local,
-        "above": dict.fromkeys(plan.aggregators, SERVER_NAME),
+        "above": {
+            one: plan.serving[plan.settings.called(number)]
+            for number, one in enumerate(plan.aggregators, plan.settings.workers)
+        },
         # It takes a few percent more of the processors, which the wall clock would show.
         "sysctls": plan.spec.network.tcp_settings(OF_ROLES),
         "in_order": plan.settings.timing.clock == "virtual",

@@ -2,8 +2,8 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from testbed.algorithms import algorithm_named, has
 from testbed.algorithms.diagnostic import Diagnostic
@@ -22,7 +22,7 @@ from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import format_rate
 from testbed.faults.fault import Fault
-from testbed.faults.schedule import Schedule
+from testbed.faults.schedule import Schedule, faults_of
 from testbed.learning.data import catalogue, datasets
 from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Direction, Network
@@ -75,6 +75,11 @@ class Plan:
     def links(self) -> tuple[Link, ...]:
         """All links of the network."""
         return self.network.links
+
+    def with_share(self, processors: int) -> Self:
+        """Return the same for a simulation that chooses at most so many processors."""
+        data = replace(self.settings.data, share=processors)
+        return replace(self, settings=replace(self.settings, data=data))
 
     @property
     def asked_network(self) -> Network:
@@ -173,9 +178,10 @@ class Plan:
     def checkpoint_every(self) -> int | None:
         """Updates from one checkpoint of the run to the next; None if there are none.
 
-        Peers keep checkpoints of their own, from which no run goes on.
+        Emulated peers keep checkpoints of their own, from which no run goes on.
         """
-        return self.spec.checkpoints.every if self.served else None
+        are_all_here = self.served or self.spec.engine == "simulation"
+        return self.spec.checkpoints.every if are_all_here else None
 
     @property
     def memory(self) -> int:
@@ -301,15 +307,26 @@ def _rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
     """
     rules = fault_rules(spec, class_of)
     (options,), evaluated = spec.algorithms, spec.evaluation.peer
-    for rule in () if has(options.name, "server") else rules:
-        fault = Fault(**rule["fault"])
-        does = _harm(fault)
-        if does and evaluated in rule["devices"]:
+    absences = presence_rules(spec, class_of, len(rules))
+    if has(options.name, "server"):
+        return rules + absences
+    name = peer_name(evaluated)
+    for rule in rules:
+        does = next(filter(None, map(_harm, faults_of(rule, evaluated))), None)
+        if does is not None:
             raise SpecError(
-                f"{rule['stream'].replace(' ', '.')}: it would {does} {peer_name(evaluated)}, whose "
-                "model is evaluated: name other devices in `who`, or another `evaluation.peer`"
+                f"{rule['stream'].replace(' ', '.')}: it would {does} {name}, whose model is "
+                "evaluated: name other devices in `who`, or another `evaluation.peer`"
             )
-    return rules + presence_rules(spec, class_of, len(rules))
+    come_and_go = {device for rule in absences for device in rule["devices"]}
+    if evaluated in come_and_go:
+        always = next((one for one in range(spec.devices.workers) if one not in come_and_go), None)
+        advice = "have a class of peers that neither arrive nor leave"
+        raise SpecError(
+            f"devices: {name}, whose model is evaluated, would not be there all the time: "
+            + (advice if always is None else f"write `evaluation: {{peer: {always}}}`")
+        )
+    return rules + absences
 
 
 def _schedule(spec: Spec) -> dict[str, Any] | None:
@@ -407,6 +424,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 initialisation=spec.model.initialisation,
                 batched=spec.simulation.batched or spec.simulation.device != "cpu",
                 device=spec.simulation.device,
+                processors=spec.simulation.processors,
                 buffers=spec.model.buffers,
                 model_options=spec.model.options,
                 dataset_options=spec.dataset.options,
@@ -427,7 +445,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 aggregator_of=above,
                 aggregator_addresses=[
                     network.link(aggregator_name(i)).address
-                    for i in range(max(above, default=-1) + 1)
+                    for i in range(max(0, len(above) - count))
                 ],
                 **routes,
             ),

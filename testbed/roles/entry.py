@@ -37,7 +37,8 @@ from testbed.roles.pace import PacedTimes
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.model_file import ModelFile
-from testbed.roles.peer.peer import Peer
+from testbed.roles.peer.peer import OrderedPeer, Peer
+from testbed.roles.peer.wall_peer import WallPeer
 from testbed.roles.reporting import Report
 from testbed.roles.server.clock_of_servers import ClockOfServers, run_clock
 from testbed.roles.server.driven_aggregator import DrivenAggregator
@@ -252,7 +253,6 @@ class _Role:
             self.shared.orders.of_clock(),
             self.report,
             neighbours=computation.neighbours(settings),
-            computing=computation.computing(settings),
             tells=half.paced or half.answers,
             line=self.shared.board.device(hub_line(settings.workers)),
             paces=self.shared.paces,
@@ -323,8 +323,10 @@ class _Role:
             *(settings, number, neighbours, layout.total, longest), report, spill, incarnation
         )
         line = self.shared.board.device(number)
-        peer = Peer(settings, number, mine, self._learners(), leave, meeting, line)
-        peer.run(times, dict(arguments["others"]) if incarnation else None)
+        parts = settings, number, mine, self._learners(), leave, meeting, line
+        at_wall = settings.timing.clock == "wall"
+        peer: Peer = WallPeer(*parts, times=times) if at_wall else OrderedPeer(*parts)
+        peer.run(dict(arguments["others"]) if incarnation else None)
 
     def _evaluate(self) -> None:
         if self.shared.orders is not None:

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Any, Self
 
 from testbed.channel import Channel
+from testbed.messages import codec
 from testbed.roles.transport.kernel_queues import under_way
 
 _ORDER = struct.Struct("<Bq")
@@ -122,6 +123,10 @@ class OrderChannel:
     def tell(self, **fields: Any) -> None:
         """Send the clock a report. For the device's end."""
         self._socket.send(json.dumps(fields).encode(), socket.MSG_NOSIGNAL)
+
+    def report(self, message: Any) -> None:
+        """Send the clock a report, an instance of one of its dataclasses. For the device's end."""
+        self.tell(**codec.encode(message)[0])
 
     def claim(self, waits_for: str | int | None, **fields: Any) -> None:
         """Report to the clock what the device waits for, unless earlier reports are still unread.

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.algorithms.aggregator_half import AggregatorHalf, Combined
 from testbed.clock.conversations import Conversations
 from testbed.clock.stage import Arrived
 from testbed.training.aggregator_service import AggregatorService
@@ -14,7 +14,7 @@ from testbed.wire.frames import HEADER
 
 
 class SimulatedAggregators:
-    """All aggregators of a run; it may have none."""
+    """All aggregators of a run, by their numbers as workers; it may have none."""
 
     def __init__(
         self, services: Sequence[AggregatorService], conversations: Conversations, codec: Codec
@@ -35,18 +35,13 @@ class SimulatedAggregators:
         return self._services[index - 1]
 
     def adopt(self, worker: int, parameters: FloatVector, version: int, time: float) -> None:
-        """Make an aggregator's service take over parameters that have arrived.
-
-        Args:
-            worker: the aggregator's number as a worker.
-        """
+        """Make an aggregator's service take over parameters that have arrived."""
         self._service(worker).adopt(parameters, version, time)
 
-    def combined(self, worker: int) -> Arrived:
-        """Return what an aggregator sends when its combination has closed."""
+    def message(self, worker: int, combined: Combined | None) -> Arrived:
+        """Return what an aggregator sends when its combination has closed; with None, a report."""
         half = self._service(worker).half
         assert isinstance(half, AggregatorHalf)
-        combined = half.take()
         if combined is None:
             return Arrived(Pushed(half.version, None, 0, math.nan), (HEADER.size,))
         update = checked(combined.update, len(half.parameters), half)

@@ -1,4 +1,4 @@
-"""The gradients of simulated workers: computed at once, when they are needed, or many together."""
+"""The gradients of simulated workers: computed at once, when needed, many together, or in a pool."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +10,8 @@ from testbed.clock.stage import Arrived
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
+from testbed.simulation.pool import Pool, processors
+from testbed.simulation.pool_process import SharedMemory, Work
 from testbed.simulation.versions import Part, SentVersions
 from testbed.training import computation
 from testbed.training.computation import Computation, Drawn
@@ -29,8 +31,9 @@ class Computing(Stateful):
 
     Where a worker of one server is certain to send what it computes, and has its parameters as soon as
     they are sent, its gradient is computed immediately, at the server's own parameters, without a copy.
-    Otherwise it is computed when its first message is taken in, and not at all if none ever is. The
-    result is the same: a gradient depends only on the versions and the mini-batch that was drawn.
+    Otherwise it is computed when its first message is taken in, and not at all if none ever is; or, on
+    several processors, ahead of that in another process. The result is the same: a gradient depends
+    only on the versions and the mini-batch that was drawn.
 
     Attributes:
         at_once: True if gradients are computed immediately.
@@ -49,6 +52,7 @@ class Computing(Stateful):
             "_local",
             "_gradients",
             "_new_incarnation",
+            "_pool",
         }
     )
 
@@ -77,7 +81,7 @@ class Computing(Stateful):
         """
         self._computations = list(computations)
         self._new_incarnation = new_incarnation
-        self._of_server, self._learner = learners
+        self._of_server, self._learner = of_server, learner = learners
         self._loaded: Sequence[Part] = ()
         self._pull = (HEADER.size,) * protocol.asks
         self._several = len(cut) > 1
@@ -85,10 +89,21 @@ class Computing(Stateful):
         self._local = local = computation.trains_locally(settings)
         worthwhile = settings.training.updates >= ENOUGH_UPDATES * len(computations)
         batched = settings.data.batched
+        number = processors(settings, learner, of_server.parameters, dataset)
         self.at_once = (
-            protocol.certain and _instant(settings) and worthwhile and not (local or batched)
+            protocol.certain
+            and _instant(settings)
+            and worthwhile
+            and not (local or batched or number > 1)
         )
-        self.versions = SentVersions(cut)
+        self._pool: Pool | None = None
+        if number > 1:
+            memory = SharedMemory()
+            self.versions = SentVersions(cut, memory.like)
+            work = Work(self._computations, cut, learner, local, new_incarnation, memory)
+            self._pool = Pool(number, work, self.versions)
+        else:
+            self.versions = SentVersions(cut)
         self._batching: Batching | None = None
         if batched and not local:
             self._batching = Batching(settings, dataset, self.versions)
@@ -96,7 +111,10 @@ class Computing(Stateful):
 
     def state(self) -> dict[str, Any]:
         """Return everything but the data, and what can be made again."""
-        computations = [one.state() for one in self._computations]
+        kept = self._pool.kept() if self._pool else {}
+        computations = [
+            {**one.state(), **kept.get(worker, {})} for worker, one in enumerate(self._computations)
+        ]
         return super().state() | {"computations": computations}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -110,6 +128,8 @@ class Computing(Stateful):
     def begin_anew(self, worker: int, incarnation: int) -> None:
         """Let a worker that was killed compute from the beginning."""
         self._computations[worker] = self._new_incarnation(worker, incarnation)
+        if self._pool is not None:
+            self._pool.begin_anew(worker, incarnation)
 
     def draw(self, worker: int, dealt: int) -> Drawn:
         """Draw the mini-batches of a worker's next computation.
@@ -123,19 +143,24 @@ class Computing(Stateful):
         """Compute at the only server's own parameters, and return the message to it."""
         own = self._computations[worker]
         gradient, loss = own.gradient(self._of_server, drawn, versions[0])
-        (message,) = self._messages(worker, versions, drawn, gradient, loss, keep=True)
+        measured = own.measure(gradient) if drawn.leg.pushes else []
+        (message,) = self._messages(worker, versions, drawn, measured, loss, keep=True)
         return message
 
-    def begin(self, begun: Begun) -> Begun:
+    def begin(self, worker: int, begun: Begun) -> Begun:
         """Begin a computation at parameters that are held for it; return it."""
         if self._batching is not None:
             self._batching.begin(begun)
+        if self._pool is not None:
+            self._pool.begin(worker, begun)
         return begun
 
     def drop(self, begun: Begun) -> None:
         """Release a computation that is no longer needed, and its parameters."""
         if self._batching is not None:
             self._batching.drop(begun)
+        if self._pool is not None:
+            self._pool.drop(begun)
         begun.release(self.versions)
 
     def message(self, worker: int, place: int, begun: Begun, *, keep: bool) -> Arrived:
@@ -146,11 +171,23 @@ class Computing(Stateful):
             keep: True if others may be computed before the message is used.
         """
         if begun.messages is None:
-            gradient, loss = self._gradient(worker, begun)
+            measured, loss = self._measured(worker, begun)
             begun.messages = self._messages(
-                *(worker, begun.versions, begun.drawn, gradient, loss), keep=keep or self._several
+                *(worker, begun.versions, begun.drawn, measured, loss), keep=keep or self._several
             )
         return begun.messages[place]
+
+    def close(self) -> None:
+        """End the processes that compute, if there are any."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def _measured(self, worker: int, begun: Begun) -> tuple[Sequence[tuple[int, Update]], float]:
+        if self._pool is not None:
+            return self._pool.result(worker, begun)
+        gradient, loss = self._gradient(worker, begun)
+        pushes = begun.drawn.leg.pushes
+        return self._computations[worker].measure(gradient) if pushes else [], loss
 
     def _gradient(self, worker: int, begun: Begun) -> tuple[FloatVector, float]:
         if self._batching is not None:
@@ -166,7 +203,7 @@ class Computing(Stateful):
         worker: int,
         versions: Sequence[int],
         drawn: Drawn,
-        gradient: FloatVector,
+        measured: Sequence[tuple[int, Update]],
         loss: float,
         *,
         keep: bool,
@@ -175,12 +212,10 @@ class Computing(Stateful):
         if not drawn.leg.pushes:
             return [Arrived(None, pull)] * len(versions)
         found = []
-        for version, (size, received) in zip(
-            versions, self._computations[worker].measure(gradient), strict=True
-        ):
+        for version, (size, received) in zip(versions, measured, strict=True):
             update = self._kept(worker, received) if keep else received
             push = Pushed(version, update, size, as_loss(loss))
-            found.append(Arrived(push, (HEADER.size + size, *pull), drawn.leg.asks))
+            found.append(Arrived(push, (HEADER.size + size, *pull)))
         return found
 
     def _kept(self, worker: int, update: Update) -> Update:

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from testbed.algorithms.aggregator_half import Combined
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock import faults
+from testbed.clock import struck_peers, struck_workers
 from testbed.clock.conversations import conversations
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.learning.data.batches import Draw
@@ -30,7 +31,7 @@ from testbed.training.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 STORED = (
-    *faults.STORED,
+    *{*struck_workers.STORED, *struck_peers.STORED},
     Begun,
     Draw,
     Drawn,
@@ -158,6 +159,10 @@ class SimulatedDevices(Stateful):
             if self._server[number] == server and not self._is_local(number)
         )
 
+    def end(self) -> None:
+        """End the processes that compute."""
+        self._compute.close()
+
     def close(self) -> None:
         """End all connections."""
         for worker in self._connected:
@@ -217,7 +222,7 @@ class SimulatedDevices(Stateful):
             return
         # At its own copy of the parameters it needs no part of theirs.
         parts = () if drawn.goes_on else tuple(map(self._use, numbers, versions))
-        self._computing[worker] = self._compute.begin(Begun(parts, versions, drawn))
+        self._computing[worker] = self._compute.begin(worker, Begun(parts, versions, drawn))
 
     def _use(self, conversation: int, version: int) -> Part:
         """Return the part of a version, held for a computation.
@@ -226,6 +231,13 @@ class SimulatedDevices(Stateful):
         """
         self._release_older(conversation, version)
         there = self._there[conversation]
+        if not there:
+            # The checkpoint is of a run on one processor: it computed at the server's own parameters.
+            half = self._services[self._server[conversation]].half
+            assert half.version == version
+            own: Part = self._slice[conversation], version
+            self._compute.versions.hold(own, half.parameters)
+            return own
         part, sent = there[0]
         assert sent == version
         if self._numbers.servers == 1:
@@ -235,13 +247,10 @@ class SimulatedDevices(Stateful):
         return part
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
-        """End a worker's computation, or take what an aggregator has combined."""
+        """End a worker's computation."""
         if self._computed[worker] is not None:
             return
         numbers = self._numbers.of_worker(worker)
-        if self._numbers.below(worker) is not None:
-            self._outbox[numbers[0]].append(self._aggregators.combined(worker))
-            return
         begun = self._computing[worker]
         assert begun is not None
         self._computing[worker] = None
@@ -276,6 +285,11 @@ class SimulatedDevices(Stateful):
         part = self._use(self._numbers.of_worker(worker)[0], version)
         self._aggregators.adopt(worker, versions[part], version, time)
         versions.release(part)
+
+    def push(self, worker: int, combined: Combined | None) -> None:
+        """Take what an aggregator has combined."""
+        message = self._aggregators.message(worker, combined)
+        self._outbox[self._numbers.of_worker(worker)[0]].append(message)
 
     def ask(self, worker: int) -> int:
         """Let an aggregator ask for parameters; return the message's bytes."""

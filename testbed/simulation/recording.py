@@ -20,14 +20,14 @@ from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.fault_log import FaultLog
-from testbed.runs.outcome import Outcome, manifest
+from testbed.runs.outcome import Outcome, goes_on_with, manifest
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
-from testbed.telemetry.texts import begins_with
 from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
 from testbed.updates import FloatVector
 
@@ -149,9 +149,11 @@ class Recording:
         """The seconds since training began, without the time between the run's sessions."""
         return time.monotonic() - self._training
 
-    def event(self, level: str, text: str, device: str | None = None) -> None:
+    def event(
+        self, level: str, text: str, device: str | None = None, kind: Kind = Kind.REMARK
+    ) -> None:
         """Write an event to the log."""
-        self.log.event(time.monotonic() - self._began, level, text, device)
+        self.log.event(time.monotonic() - self._began, level, text, device, kind)
 
     # -- what happens
 
@@ -195,7 +197,7 @@ class Recording:
 
     def returned(self, peer: int, version: int) -> None:
         """Record that a killed peer is back, with parameters of a version of its own."""
-        self.event("info", begins_with(version), self._name(peer))
+        self.event("info", goes_on_with(version), self._name(peer), Kind.RETURNED)
 
     def _evaluate_now(self) -> None:
         """Evaluate the current version."""
@@ -222,9 +224,9 @@ class Recording:
         if not self._deduplication.is_new("suspicions"):
             return
         self._suspicions += 1
-        level, text = self.outcome.suspects(silent, time)
-        self.event(level, text, self._name(worker))
-        self._watcher.event(level, f"{self._name(worker)}: {text}")
+        text, name = self.outcome.suspects(silent, time), self._name(worker)
+        self.event("warning", text, name, Kind.SUSPECTED)
+        self._watcher.event("warning", f"{name}: {text}")
         if self._metrics:
             self._metrics.suspect(worker, suspected=True)
 
@@ -233,7 +235,7 @@ class Recording:
         if not self._deduplication.is_new("suspicions"):
             return
         self._suspicions += 1
-        self.event(*self.outcome.welcomes(time), self._name(worker))
+        self.event("info", self.outcome.welcomes(time), self._name(worker), Kind.WELCOMED)
         if self._metrics:
             self._metrics.suspect(worker, suspected=False)
 

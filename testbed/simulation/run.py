@@ -36,6 +36,7 @@ from testbed.simulation.devices import STORED
 from testbed.simulation.recording import Recording
 from testbed.simulation.systems import system
 from testbed.telemetry import link_table, utilisation_table
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training import computation
 from testbed.updates import FloatVector
@@ -69,7 +70,7 @@ class SimulatedRun:
         self._server_kills = 0
         self._checkpoints: Checkpoints | None = None
         self._exact: Exact | None = None
-        self._opened = contextlib.ExitStack()
+        self._opened, self._computing = contextlib.ExitStack(), contextlib.ExitStack()
         self._metrics = metrics
         self._plan = plan
         self._settings = plan.settings
@@ -102,7 +103,7 @@ class SimulatedRun:
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         outcome = self._recording.outcome
-        with signals() as wake_up, self._opened:
+        with signals() as wake_up, self._opened, self._computing:
             try:
                 self._load()
                 self._simulate(lambda: self._look(wake_up))
@@ -184,9 +185,11 @@ class SimulatedRun:
         self._used = utilisation.by_clock(self._plan, now, used)
 
     def _make_system(self) -> None:
+        self._computing.close()
         self._system = self._recording.system = system(self._settings)(
             self._settings, self._dataset, self._learner, self._initial, self._recording
         )
+        self._computing.callback(self._system.end)
 
     def _evaluate(self, parameters: FloatVector) -> Evaluated:
         if parameters is not self._learner.parameters:
@@ -227,7 +230,7 @@ class SimulatedRun:
             self._checkpoints = Checkpoints(every, files)
         if going_on is None:
             return
-        self._recording.event("info", going_on.told)
+        self._recording.event("info", going_on.told, kind=Kind.RESUMED)
         if files is not None:  # later checkpoints are no longer of use
             files.cut_back(going_on.state["version"] if going_on.state else -1)
         if going_on.state is not None:

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from testbed.clock.aggregators import TimedAggregators
 from testbed.clock.conversations import conversations
 from testbed.clock.device_use import DeviceUse, of_served
 from testbed.clock.devices import devices
-from testbed.clock.faults import star_clock
 from testbed.clock.star import StarClock
+from testbed.clock.struck_workers import star_clock
 from testbed.device_names import aggregator_name, server_names, worker_name
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
@@ -126,7 +125,7 @@ class ServedSystem(System):
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
         if self._aggregators:
-            self.clock.aggregators = TimedAggregators(self.clock, self._aggregators, self._devices)
+            self.clock.serving.aggregators = self._devices
 
     def _record(self, server: int, entries: Sequence[Entry]) -> None:
         """Record what a server's service has returned; of several, as entries of the run."""
@@ -215,6 +214,9 @@ class ServedSystem(System):
     def drain(self) -> None:
         self.clock.drain()
         self._devices.close()
+
+    def end(self) -> None:
+        self._devices.end()
 
     def own_summary(self) -> dict[str, Any]:
         """Return what each of several servers, and each aggregator, has received.

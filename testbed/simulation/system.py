@@ -49,7 +49,7 @@ class System(ABC):
         clock: the clock, which says what happens when.
     """
 
-    clock: EventClock
+    clock: EventClock[Any]
 
     @property
     @abstractmethod
@@ -82,17 +82,21 @@ class System(ABC):
     def drain(self) -> None:
         """Count what is under way when training has ended, and close all connections."""
 
+    @abstractmethod
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, between two events; of ``simulation.devices.STORED``."""
-        raise AssertionError("the spec allows no checkpoints of such a system")
 
+    @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
-        raise AssertionError("the spec allows no checkpoints of such a system")
 
     @abstractmethod
     def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
         """Note the host's seconds that have passed already, and how often the server was killed."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the processes that compute for it, if there are any."""
 
     def own_summary(self) -> dict[str, Any]:
         """Return the summary's entries that only runs of this kind of system have."""

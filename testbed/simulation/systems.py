@@ -1,29 +1,121 @@
 """The systems that are simulated: servers with their workers, or peers, each with its clock."""
 
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from typing import Any
+
+import numpy as np
 
 from testbed.algorithms import has
 from testbed.clock.device_use import DeviceUse, of_peers
-from testbed.clock.mesh import MeshClock, mesh_clock
-from testbed.clock.peer_faults import strike
+from testbed.clock.mesh import MeshClock
+from testbed.clock.struck_peers import mesh_clock
 from testbed.device_names import peer_name
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
-from testbed.simulation.mesh import SimulatedPeers
+from testbed.simulation.peers_pool import PeersPool
+from testbed.simulation.pool import processors
 from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System, Witness, batches_of_all
+from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.training import computation
-from testbed.training.exchange import ExchangeService
+from testbed.training.entries import Entry
+from testbed.training.exchange import ExchangeService, Step
 from testbed.training.objective import objective
-from testbed.training.peer_computation import PeerCheckpoints, PeerComputation, codecs
+from testbed.training.peer_computation import (
+    LocalPeer,
+    PeerCheckpoints,
+    PeerComputation,
+    Sending,
+    codecs,
+)
 from testbed.training.settings import Settings
 from testbed.training.times import Times
-from testbed.updates import FloatVector
+from testbed.updates import FloatVector, Update, as_bytes
+from testbed.wire.frames import HEADER, SECRET_SIZE
+
+
+class SimulatedPeer(LocalPeer):
+    """One peer's process; ``under_way`` holds the updates on their way to it, by sender."""
+
+    def __init__(
+        self,
+        number: int,
+        computation: PeerComputation,
+        learner: Learner,
+        send: Callable[[Sequence[Sending]], None],
+        pool: PeersPool | None,
+    ) -> None:
+        """Begin at the computation's model.
+
+        Args:
+            learner: computes its gradients.
+            send: has updates reach the others.
+            pool: computes its gradients in place of the learner, if there is one.
+        """
+        super().__init__(computation)
+        self.under_way: dict[int, deque[Update]] = {}
+        self._learner = learner
+        self._sends = send
+        self._number, self._pool = number, pool
+
+    def compute(self) -> None:
+        if self._pool is None:
+            self._compute_with(self._learner)
+        else:
+            self._pool.begin(self._number, self.computation)
+
+    def step(self) -> Step:
+        self._fetch()
+        return super().step()
+
+    def _fetch(self) -> None:
+        """Take the gradient from the pool, if that computes it."""
+        if self._pool is not None and self._pool.computes(self._number):
+            self._loss = self._pool.finish(self._number, self._gradient)
+
+    def die(self) -> None:
+        """Drop the gradient that the pool computes, and all that it has kept for the peer."""
+        if self._pool is not None:
+            self._pool.begin_anew(self._number)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, the gradient under way among it."""
+        self._fetch()
+        return {
+            "computation": self.computation.state(),
+            "gradient": self._gradient,
+            "loss": self._loss,
+            "under_way": self.under_way,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self.computation.restore(state["computation"])
+        np.copyto(self._gradient, state["gradient"])
+        self._loss, self.under_way = state["loss"], state["under_way"]
+
+    def _send(self, sent: Sequence[Sending], version: int, loss: float = 0.0) -> None:
+        self._sends(sent)
+
+    def _next_from(self, sender: int) -> Update:
+        return self.under_way[sender].popleft()
+
+    def forget(self, peer: int) -> None:
+        super().forget(peer)
+        self.under_way.pop(peer, None)  # it is lost
 
 
 class MeshSystem(System):
-    """Peers, one of which is evaluated."""
+    """Peers, one of which is evaluated; they are the clock's stage.
+
+    Attributes:
+        peers: their present processes, by number.
+        entered: the modelled wire bytes that have entered peers, by sender and receiver.
+    """
 
     clock: MeshClock
 
@@ -42,29 +134,36 @@ class MeshSystem(System):
         self._neighbours = neighbours = computation.neighbours(settings)
         self._service = ExchangeService(settings, neighbours)
         self._codecs = codecs(settings.training.encoding, learner.layout.sizes)
-        computing = computation.computing(settings)
         self._batches = list(batches_of_all(settings, dataset))
+        number = processors(settings, learner, initial, dataset)
+        self._pool = PeersPool(number, self._batches, learner, self._goal) if number > 1 else None
         self._kept: dict[int, tuple[int, FloatVector]] = {}
         """The checkpoints of peers, by number: a version and its parameters."""
-        self._peers = SimulatedPeers(
-            self._service,
-            [self._computation(number, (0, initial)) for number in range(settings.workers)],
-            neighbours,
-            learner,
-            witness.fault,
-            witness.record,
-            self._made_again,
-        )
-        self._mesh = self.clock = mesh_clock(
-            settings,
-            self._service,
-            self._peers,
-            neighbours=neighbours,
-            computing=computing,
-            busy=Times.of(settings).busy(),
-        )
-        strike(self.clock, self._peers, self._service, settings)
+        self._learner = learner
+        self.peers = [
+            self._made(number, self._computation(number, (0, initial)))
+            for number in range(settings.workers)
+        ]
+        self.entered = {
+            (sender, receiver): ModelledIngress()
+            for sender, others in enumerate(neighbours)
+            for receiver in others
+        }
+        self._acknowledgements: dict[tuple[int, int], Acknowledgements] = {}
+        self._kills = [0] * settings.workers
+        self._dead: set[int] = set()
+        self._began = time.monotonic()
+        for caller, others in enumerate(neighbours):
+            for called in others:
+                if called < caller:
+                    self._connect(caller, called)
+        self._busy = Times.of(settings).busy()
+        self.clock = mesh_clock(settings, self._service, self, self._busy)
         self._evaluated = settings.network.evaluated_peer
+
+    def _made(self, peer: int, computation: PeerComputation) -> SimulatedPeer:
+        send = partial(self._send, peer)
+        return SimulatedPeer(peer, computation, self._learner, send, self._pool)
 
     def _computation(self, number: int, begins: tuple[int, FloatVector]) -> PeerComputation:
         """Make a peer's computation, which begins with parameters of a version."""
@@ -88,14 +187,14 @@ class MeshSystem(System):
     def _keep(self, number: int, version: int, parameters: FloatVector) -> None:
         self._kept[number] = version, parameters.copy()
 
-    def _made_again(self, number: int, incarnation: int) -> PeerComputation:
+    def _made_again(self, number: int) -> PeerComputation:
         """Make the computation of a peer that comes back, which draws other mini-batches."""
         if number < len(self._batches):
             parts = computation.parts(self._settings, self._dataset.train_labels)
             self._batches[number] = computation.batches(
                 *(self._settings, self._dataset, parts[number], number),
                 memory=self._batches[number],
-                incarnation=incarnation,
+                incarnation=self._kills[number],
             )
         begins = self._kept.get(number, (0, self._initial))
         self._witness.returned(number, begins[0])
@@ -109,53 +208,148 @@ class MeshSystem(System):
     @property
     def parameters(self) -> FloatVector:
         """The evaluated peer's parameters."""
-        return self._peers.half(self._evaluated).parameters
+        return self.peers[self._evaluated].computation.half.parameters
 
     def ledger(self) -> dict[str, int]:
         """Return the bytes that entered all peers together."""
         return {
             "payload_bytes": sum(self._service.payload_bytes),
             "message_bytes": sum(self._service.message_bytes),
-            "wire_bytes": sum(self._peers.wire_bytes),
+            "wire_bytes": sum(one.wire_bytes for one in self.entered.values()),
         }
 
     def over_links(self) -> dict[tuple[str, str], int]:
         return {
-            (peer_name(sender), peer_name(receiver)): size
-            for (sender, receiver), size in self._peers.over_links.items()
+            (peer_name(sender), peer_name(receiver)): entered.wire_bytes
+            for (sender, receiver), entered in self.entered.items()
         }
 
     def device_use(self) -> list[DeviceUse]:
         return of_peers(self.clock, self._settings)
 
+    def state(self) -> dict[str, Any]:
+        return {
+            "service": self._service.state(),
+            "clock": self.clock.state(),
+            "asked": self._busy.asked,
+            "peers": [peer.state() for peer in self.peers],
+            "kept": self._kept,
+            "entered": self.entered,
+            "acknowledgements": self._acknowledgements,
+            "kills": self._kills,
+            "dead": self._dead,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._service.restore(state["service"])
+        self._busy.go_on(state["asked"])
+        self._kept, self._kills, self._dead = state["kept"], state["kills"], state["dead"]
+        self.entered, self._acknowledgements = state["entered"], state["acknowledgements"]
+        for peer, saved in zip(self.peers, state["peers"], strict=True):
+            peer.restore(saved)
+        self.clock.restore(state["clock"])
+
     def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
-        self._peers.resume_after(host_seconds)
+        self._began = time.monotonic() - host_seconds
 
     def drain(self) -> None:
         """Close all connections; what is under way was counted when it was sent."""
-        conditions = self._mesh.conditions
-        gone = set() if conditions is None else set(conditions.unreachable())
-        self._peers.close(sorted(gone - {self._evaluated}))
+        # Those that do not learn that training is over are killed.
+        for peer in {*self.clock.unreachable()} - {self._evaluated}:
+            self._dead.add(peer)
+            self._service.lose(peer)
+        self._service.part()
+        for pair, entered in self.entered.items():
+            if not self._dead & {*pair}:
+                entered.received(HEADER.size)
+                entered.closed()
+
+    def end(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
 
     def own_summary(self) -> dict[str, Any]:
         """Return what each peer received, and the digest of its model."""
-        ledgers = zip(
-            self._service.payload_bytes,
-            self._service.message_bytes,
-            self._peers.wire_bytes,
-            strict=True,
-        )
+        wire = [0] * self._settings.workers
+        for (_, receiver), entered in self.entered.items():
+            wire[receiver] += entered.wire_bytes
         return {
             "peers": {
                 peer_name(peer): {
-                    "payload_bytes": payload,
-                    "message_bytes": message,
-                    "wire_bytes": wire,
-                    "parameters_sha256": self._peers.digest(peer),
+                    "payload_bytes": self._service.payload_bytes[peer],
+                    "message_bytes": self._service.message_bytes[peer],
+                    "wire_bytes": wire[peer],
+                    "parameters_sha256": sha256(
+                        as_bytes(one.computation.half.parameters)
+                    ).hexdigest(),
                 }
-                for peer, (payload, message, wire) in enumerate(ledgers)
+                for peer, one in enumerate(self.peers)
             }
         }
+
+    # -- the clock's stage
+
+    def hands(self, peer: int) -> SimulatedPeer:
+        return self.peers[peer]
+
+    def host_time(self) -> float:
+        return time.monotonic() - self._began
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        self._witness.record(entries)
+
+    def fault(self, record: dict[str, Any]) -> None:
+        self._witness.fault(record)
+
+    def kill(self, peer: int) -> None:
+        self._dead.add(peer)
+        self._kills[peer] += 1
+        self.peers[peer].die()
+
+    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+        self.fault(record)
+        self._dead.remove(peer)
+        again = self._made_again(peer)
+        self.peers[peer] = self._made(peer, again)
+        for absent in set(self._neighbours[peer]) - set(others):
+            again.half.forget(absent)
+        for other in others:
+            for pair in ((peer, other), (other, peer)):
+                self._acknowledgements.pop(pair, None)
+            self._connect(peer, other)
+        return True
+
+    # What is sent is with the others at once, and the clock gives a frozen peer nothing to do.
+
+    def stop(self, peers: Sequence[int]) -> None:
+        pass
+
+    def freeze(self, peer: int) -> None:
+        pass
+
+    def thaw(self, peer: int) -> None:
+        pass
+
+    # -- what passes between them
+
+    def _connect(self, caller: int, called: int) -> None:
+        there, back = self.entered[caller, called], self.entered[called, caller]
+        there.opened()
+        there.received(HEADER.size + SECRET_SIZE)
+        back.answered()
+        back.received(HEADER.size)
+
+    def _send(self, peer: int, sent: Sequence[Sending]) -> None:
+        for sending in sent:
+            # Copied: its receivers share it, and need it longer than the gradient lasts.
+            update = sending.encoded.received.copy()
+            for receiver, size, _ in sending.messages:
+                if receiver in self._dead:
+                    continue  # a rule that forgets nothing sends to it on, over no connection
+                self.peers[receiver].under_way.setdefault(peer, deque()).append(update)
+                back = self._acknowledgements.setdefault((peer, receiver), Acknowledgements())
+                self.entered[peer, receiver].received(size)
+                self.entered[receiver, peer].acknowledged(back.of(size))
 
 
 def system(settings: Settings) -> type[ServedSystem] | type[MeshSystem]:

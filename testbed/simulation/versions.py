@@ -4,8 +4,10 @@ Each slice of the parameters has its copies. An aggregator holds all of them, li
 it, and at one version both have the same: they share the copy.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.counted_copies import CountedCopies
@@ -19,14 +21,19 @@ Part: TypeAlias = tuple[int, Hashable]
 class SentVersions(Stateful):
     """The copies of all slices."""
 
-    def __init__(self, cut: Sequence[Slice]) -> None:
+    def __init__(
+        self,
+        cut: Sequence[Slice],
+        empty: Callable[[FloatVector], FloatVector] = np.empty_like,
+    ) -> None:
         """Begin without copies.
 
         Args:
             cut: the slices.
+            empty: makes an array like another one, in the memory that copies are to be in.
         """
         self._cut = list(cut)
-        self._copies: list[CountedCopies[FloatVector]] = [CountedCopies() for _ in cut]
+        self._copies: list[CountedCopies[FloatVector]] = [CountedCopies(empty) for _ in cut]
 
     def state(self) -> dict[str, Any]:
         """Return the state of each slice's copies."""

@@ -4,7 +4,13 @@ import math
 from typing import ClassVar
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
-from testbed.training.parameter_service import Apply, ParameterService, apply_update
+from testbed.training.entries import Entry
+from testbed.training.parameter_service import (
+    Apply,
+    ParameterService,
+    Pushed,
+    apply_update,
+)
 from testbed.training.settings import Settings
 from testbed.training.worker_states import State
 from testbed.updates import FloatVector, Layout
@@ -19,6 +25,7 @@ class AggregatorService(ParameterService):
         half: decides about the combinations.
     """
 
+    not_saved = frozenset({"_calls_aggregator"})
     makes_updates: ClassVar[bool] = False
     half: CombiningHalf
 
@@ -39,6 +46,9 @@ class AggregatorService(ParameterService):
         """
         super().__init__(half, layout, settings, apply, index=index)
         self._is_stopped = False
+        # The aggregators among its callers that have no devices.
+        self._resting: set[int] = set()
+        self._calls_aggregator = bool(settings.called(settings.as_worker(index)))
 
     @property
     def finished(self) -> bool:
@@ -53,7 +63,22 @@ class AggregatorService(ParameterService):
     @property
     def is_deserted(self) -> bool:
         """True if no device is there but those that are suspected."""
-        return len(self._states) == len(self._states.within(State.SUSPECTED))
+        suspected = self._states.within(State.SUSPECTED)
+        return len(self._states) == len(suspected) + len(self._resting)
+
+    def leave(self, worker: int) -> list[Entry]:
+        self._resting.discard(worker)
+        return super().leave(worker)
+
+    def asked(self, worker: int, time: float = 0.0) -> list[Entry]:
+        self._resting.discard(worker)
+        return super().asked(worker, time)
+
+    def pushed(self, worker: int, push: Pushed, time: float, host_time: float) -> list[Entry]:
+        found = super().pushed(worker, push, time, host_time)
+        if push.update is None:
+            self._resting.add(worker)
+        return found
 
     def stop(self) -> None:
         """Note that the server above has made the run's updates."""
@@ -71,6 +96,8 @@ class AggregatorService(ParameterService):
     def adopt(self, parameters: FloatVector, version: int, time: float = math.nan) -> None:
         """Take over parameters from above; workers that waited for them may be sent them.
 
+        An earlier version than before comes from an aggregator that has lost its server.
+
         Args:
             parameters: float32, (|Θ|,), which are copied.
             time: now, in seconds since training began by the run's clock.
@@ -78,5 +105,7 @@ class AggregatorService(ParameterService):
         Raises:
             ValueError: the version is older than the one before.
         """
+        if self._calls_aggregator and version < self.half.version:
+            self.lose_server()
         self.half.adopt(parameters, version, time=time)
         self._states.release()

@@ -15,6 +15,7 @@ from testbed.algorithms.parts import Population, Role
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
+from testbed.errors import RunError
 from testbed.learning.data import partitions
 from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.batches import Batches, Draw
@@ -129,7 +130,7 @@ def conversations(
     found: dict[tuple[Role, Role], None] = {}
     for one, other in algorithm.conversations(options, run, population):
         assert one != other, f"{one.part} {one.index} is to talk to itself"
-        is_other_first = one.part == other.part and other.index < one.index
+        is_other_first = one.part == other.part == "peer" and other.index < one.index
         found[(other, one) if is_other_first else (one, other)] = None
     return list(found)
 
@@ -147,13 +148,23 @@ def import_modules(settings: Settings) -> None:
 
 
 def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> ServerHalf:
-    """Make the server's half of the run's algorithm; it takes ``parameters`` over."""
+    """Make the server's half of the run's algorithm; it takes ``parameters`` over.
+
+    Raises:
+        RunError: it speaks another protocol than its algorithm says that workers do.
+    """
     algorithm, options = _algorithm(settings)
-    return algorithm.server(options, layout, parameters, conditions(settings))
+    half = algorithm.server(options, layout, parameters, conditions(settings))
+    if half.protocol != algorithm.protocol(options):
+        raise RunError(
+            f"{type(half).__name__}.protocol is '{half.protocol}', and {algorithm.__name__}.protocol() "
+            f"returns '{algorithm.protocol(options)}', by which workers get parameters: let them agree"
+        )
+    return half
 
 
 def aggregator_half(settings: Settings, layout: Layout, devices: int) -> AggregatorHalf:
-    """Make the half of an aggregator with so many workers; it has no parameters yet."""
+    """Make the half of an aggregator that so many devices call; it has no parameters yet."""
     algorithm, options = _algorithm(settings)
     memory = np.zeros(layout.total, np.float32)
     return algorithm.aggregator(options, layout, memory, devices, conditions(settings))
@@ -181,6 +192,12 @@ def trains_locally(settings: Settings) -> bool:
     """Return True if the run's workers train on copies of the parameters."""
     algorithm, options = _algorithm(settings)
     return algorithm.trains_locally(options)
+
+
+def gradients_per_update(settings: Settings) -> int:
+    """Return the gradients of an update, or the fewest of them if their number varies."""
+    algorithm, options = _algorithm(settings)
+    return algorithm.gradients_per_update(options, conditions(settings)) or 1
 
 
 def peer_half(
@@ -274,15 +291,28 @@ class Computation:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the computation."""
-        own = self._buffers.state()
-        drawn = {"drawn": self._drawn, "since": self._since, "own": self._own}
-        return {"half": self.half.state(), "batches": self._batches.position, **drawn, **own}
+        drawn = {"drawn": self._drawn, "since": self._since}
+        return {"batches": self._batches.position, **drawn, **self.kept()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
-        self.half.restore(state["half"])
         self._batches.reposition(state["batches"])
-        self._drawn, self._since, self._own = state["drawn"], state["since"], state["own"]
+        self._drawn, self._since = state["drawn"], state["since"]
+        self.restore_kept(state)
+
+    def kept(self) -> dict[str, Any]:
+        """Return the part of the state that gradients and selections change, and draws do not."""
+        return {"half": self.half.state(), "own": self._own, **self._buffers.state()}
+
+    @property
+    def keeps(self) -> bool:
+        """True if there is something in what ``kept`` returns."""
+        return bool(self.half.state() or self._own is not None or self._buffers.state())
+
+    def restore_kept(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``kept`` returned, or from a whole state."""
+        self.half.restore(state["half"])
+        self._own = state["own"]
         self._buffers.restore(state)
 
     def ask(self) -> None:

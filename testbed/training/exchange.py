@@ -5,8 +5,10 @@ numbered in the order in which they are taken. A row has the versions of the pee
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
+from testbed.checkpoints.stateful import Stateful
 from testbed.telemetry.records import UpdateRow
 from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
 from testbed.training.parameter_service import as_loss
@@ -28,8 +30,9 @@ class Message(NamedTuple):
     payload: int
 
 
-class Step(NamedTuple):
-    """The step that a peer takes when it has finished a gradient.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A peer has taken a step, as it has finished a gradient, and has sent the messages of it.
 
     Attributes:
         base_version: its model's version when it began to compute.
@@ -46,13 +49,41 @@ class Step(NamedTuple):
     diagnostics: Sequence[float] = ()
 
 
-class ExchangeService:
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A peer has sent messages because of one that it took in."""
+
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """A peer waits no longer for another one, silent for ``silent`` seconds."""
+
+    peer: int
+    silent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hears:
+    """Something has come from a peer that was suspected, or it has come back."""
+
+    peer: int
+
+
+Told: TypeAlias = Step | Answered | Suspects | Hears
+
+
+class ExchangeService(Stateful):
     """Records one run.
 
     Attributes:
+        begun: True once training has begun.
         updates: steps so far, of all peers.
         payload_bytes, message_bytes: the bytes sent to each peer.
     """
+
+    not_saved = frozenset({"_neighbours", "_all_updates", "_evaluate_every"})
 
     def __init__(self, settings: Settings, neighbours: Sequence[Sequence[int]]) -> None:
         """Begin without updates.
@@ -60,6 +91,7 @@ class ExchangeService:
         Args:
             neighbours: the peers that each peer talks to, by the peers' numbers.
         """
+        self.begun = False
         self.updates = 0
         self._neighbours = neighbours
         self.payload_bytes = [0] * settings.workers
@@ -76,6 +108,7 @@ class ExchangeService:
 
     def begin(self) -> list[Entry]:
         """Begin training: the peers have connected, and the initial model is evaluated."""
+        self.begun = True
         for caller, others in enumerate(self._neighbours):
             for called in others:
                 if called < caller:
@@ -87,14 +120,30 @@ class ExchangeService:
         ledger = (sum(self.payload_bytes), sum(self.message_bytes), 0, 0)
         return EvaluationDue(self.updates, ledger, self.finished)
 
-    def suspected(self, peer: int, by: int, silent: float, time: float) -> list[Entry]:
-        """Record that a peer, silent for ``silent`` seconds, is not waited for by another one."""
-        others = self._suspected_by.setdefault(peer, set())
-        others.add(by)
-        return [Suspected(peer, silent, time, self.updates)] if others == {by} else []
+    def told(self, by: int, what: Told, time: float, host_time: float) -> list[Entry]:
+        """Take in what a peer has done; return what is to be recorded.
 
-    def heard(self, peer: int, by: int, time: float) -> list[Entry]:
-        """Record that a suspected peer has sent another one something."""
+        What it has sent is counted now, as wire bytes are, and not when it arrives.
+
+        Args:
+            time: when, in seconds since training began by the run's clock.
+            host_time: the same by the host's clock.
+        """
+        if isinstance(what, Step | Answered):
+            for receiver, size, payload in what.messages:
+                if receiver not in self._gone:
+                    self.payload_bytes[receiver] += payload
+                    self.message_bytes[receiver] += size
+        if isinstance(what, Step):
+            return self._stepped(by, what, time, host_time)
+        if isinstance(what, Suspects):
+            others = self._suspected_by.setdefault(what.peer, set())
+            others.add(by)
+            new = others == {by}
+            return [Suspected(what.peer, what.silent, time, self.updates)] if new else []
+        return self._heard(what.peer, by, time) if isinstance(what, Hears) else []
+
+    def _heard(self, peer: int, by: int, time: float) -> list[Entry]:
         others = self._suspected_by.get(peer, set())
         if by not in others:
             return []
@@ -111,25 +160,22 @@ class ExchangeService:
         """Note that a peer is gone."""
         self._gone.add(peer)
 
-    def returned(self, peer: int, others: Sequence[int]) -> None:
-        """Note that a peer that was gone is back, and has connected to others."""
+    def returned(self, peer: int, others: Sequence[int], time: float) -> list[Entry]:
+        """Note that a peer that was gone is back, and has connected to others.
+
+        It suspects none, and is suspected by none.
+        """
         self._gone.discard(peer)
         self.message_bytes[peer] += HEADER.size * len(others)
         for other in others:
             self.message_bytes[other] += HEADER.size + SECRET_SIZE
+        found = []
+        for one, by in sorted(self._suspected_by.items()):
+            for suspecting in sorted(by if one == peer else by & {peer}):
+                found += self._heard(one, suspecting, time)
+        return found
 
-    def count(self, peer: int, message: Message) -> None:
-        """Count a message that was sent to a peer."""
-        self.payload_bytes[peer] += message.payload
-        self.message_bytes[peer] += message.size
-
-    def stepped(self, peer: int, step: Step, time: float, host_time: float) -> list[Entry]:
-        """Record a step that a peer has taken.
-
-        Args:
-            time: when, in seconds since training began by the run's clock.
-            host_time: the same by the host's clock.
-        """
+    def _stepped(self, peer: int, step: Step, time: float, host_time: float) -> list[Entry]:
         if self.finished:
             return []
         self.updates += 1

@@ -27,27 +27,36 @@ class ExpectedPushes(Stateful):
         self._asks = asks
         # By worker: the versions for which it may push, and how often.
         self._left: dict[int, dict[int, int]] = {}
+        # By worker that asks for nothing: the version for which it has pushed since it was sent that.
+        self._done: dict[int, int] = {}
 
     def joined(self, worker: int) -> None:
         """Note that a worker is there, over a new connection: it was sent nothing."""
         self._left[worker] = {}
+        self._done.pop(worker, None)
 
     def gone(self, worker: int) -> None:
         """Note that a worker is gone."""
         del self._left[worker]
+        self._done.pop(worker, None)
 
     def sent(self, worker: int, version: int) -> None:
         """Note that a worker is sent a version."""
         left = self._left[worker]
         if self._asks:
             left.clear()  # it has pushed before it asked
-        left[version] = self._several
+        elif self._done.get(worker) == version:
+            del self._done[worker]
+        left[version] = left.get(version, 0) + self._several
 
-    def pushed(self, worker: int, version: int, *, reported: bool) -> None:
+    def pushed(self, worker: int, version: int, *, reported: bool) -> bool:
         """Note a push for a version, or a report.
 
         Args:
             reported: True for a report that the worker has finished, without an update.
+
+        Returns:
+            False for a second push for what the worker was sent again before it had pushed.
 
         Raises:
             ValueError: the worker cannot have computed it.
@@ -63,12 +72,16 @@ class ExpectedPushes(Stateful):
         for earlier in [one for one in left if one < version and not self._asks]:
             del left[earlier]
         if reported:
-            return
+            return True
         if not left[version]:
             raise ValueError(
                 f"one push more of worker {worker} for version {version} than it may make"
             )
         left[version] -= 1
+        if self._asks:
+            return True
+        before, self._done[worker] = self._done.get(worker), version
+        return before != version
 
 
 def _most_before_asking(legs: Sequence[Leg]) -> int:

@@ -33,8 +33,12 @@ class KeptBuffers:
 
     def state(self) -> Mapping[str, Any]:
         """Return what a checkpoint keeps: nothing if there are none."""
-        return {} if self._kept is None else {"buffers": list(self._kept)}
+        state = {} if self._kept is None else {"buffers": list(self._kept)}
+        if self._left is not None and self._left is not self._kept:
+            state["left"] = list(self._left)
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that has the entries of ``state``, or others too."""
         self._kept = tuple(state["buffers"]) if "buffers" in state else None
+        self._left = tuple(state["left"]) if "left" in state else self._kept

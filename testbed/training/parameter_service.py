@@ -114,6 +114,7 @@ class ParameterService(Stateful):
             "_evaluate_every",
             "_exact",
             "_broadcasts",
+            "_workers",
             "_deals",
         }
     )
@@ -154,9 +155,8 @@ class ParameterService(Stateful):
         # By worker: the version that it was sent last, and the bytes it has sent since its last row.
         self._sent: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}
-        # What an aggregator waits for are devices, and it suspects these itself.
-        above = settings.aggregators and index < settings.servers
-        self._silence = Silence(None if above else settings.timing.suspect_after)
+        self._workers = settings.workers
+        self._silence = Silence(settings.timing.suspect_after)
         # A worker needs every server's slice, so it is enough that the first server holds its own back.
         # If each did by counts of its own, two workers might wait for each other at two servers.
         bound = settings.training.algorithm.get("staleness_bound")
@@ -233,6 +233,11 @@ class ParameterService(Stateful):
         if self._broadcasts:
             self._states.handle(Event.OFFER, worker)
         elif not self.is_asking(worker):
+            self._is_to_send(worker, time)
+
+    def _is_to_send(self, worker: int, time: float) -> None:
+        """Let a worker be silent from now on; an aggregator waits for devices, and suspects these."""
+        if worker < self._workers:
             self._silence.begins(worker, time)
 
     def is_suspected(self, worker: int) -> bool:
@@ -330,14 +335,18 @@ class ParameterService(Stateful):
         Raises:
             ValueError: the worker cannot push that (``ExpectedPushes``), or is gone.
         """
+        if push.count and worker < self._workers:
+            raise ValueError(
+                f"worker {worker} pushed a sum of {push.count} updates, as aggregators do"
+            )
         half, before = self.half, self.half.version
         self.count_late(worker, 0, push.payload_bytes)
         if self.finished:
             return []
         again = self._states.handle(Event.PUSH, worker) is State.SUSPECTED
-        self._expected.pushed(worker, push.base_version, reported=push.update is None)
-        if again or push.update is None:
-            if not again:
+        first = self._expected.pushed(worker, push.base_version, reported=push.update is None)
+        if again or not first or push.update is None:
+            if not again and first:
                 half.finished(worker, push.base_version, time=time)
             delay = None
         else:
@@ -382,7 +391,7 @@ class ParameterService(Stateful):
         # A worker that asks does so now, or has before; one that was sent a newer version has that to
         # compute at.
         if has_more if self._broadcasts else not self.is_asking(worker):
-            self._silence.begins(worker, time)
+            self._is_to_send(worker, time)
         return found
 
     def _advanced(self, before: int) -> list[Entry]:
@@ -438,7 +447,7 @@ class ParameterService(Stateful):
         """Note that a worker was sent what it was due."""
         if self.half.protocol == "push-and-interrupt":
             self._silence.ends(worker)  # it drops what it was to send, and begins anew
-        self._silence.begins(worker, time)
+        self._is_to_send(worker, time)
 
     def answer(self, worker: int) -> Answer:
         """Return what a worker that is due is to be sent."""

@@ -1,5 +1,6 @@
 """The computation of a peer, under any driver: mini-batches, steps, the encoding of what it sends."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 
 from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.encoding_choice import EncodingChoice
-from testbed.learning.data.batches import Batches
+from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.learner import Learner
 from testbed.training.exchange import Message, Step
 from testbed.training.objective import PLAIN, Objective
@@ -89,16 +90,35 @@ class PeerComputation:
         self._checkpoints = checkpoints
         self._steps = 0
 
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint of a run keeps of the computation."""
+        batches = None if self._batches is None else self._batches.position
+        own = {"batches": batches, "base": self._base, "steps": self._steps}
+        return {"half": self.half.state(), **own, **self._buffers.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self.half.restore(state["half"])
+        if self._batches is not None:
+            self._batches.reposition(state["batches"])
+        self._base, self._steps = state["base"], state["steps"]
+        self._buffers.restore(state)
+
     def gradient(self, learner: Learner) -> tuple[FloatVector, float]:
         """Compute at the model as it is now; return the gradient (the learner's memory) and loss."""
+        drawn = self.draw()
         assert self._batches is not None
-        self._base = self.half.version
         np.copyto(learner.parameters, self.half.parameters)
         self._buffers.put(learner)
-        drawn = self._batches.draw()
         found = self._objective.gradient(learner, self._batches, drawn, self._base)
         self._buffers.take(learner)
         return found
+
+    def draw(self) -> Draw:
+        """Draw the next mini-batch, whose gradient is that of the model as it is now."""
+        assert self._batches is not None
+        self._base = self.half.version
+        return self._batches.draw()
 
     def step(self, gradient: FloatVector, loss: float) -> tuple[Step, Sequence[Sending]]:
         """Take the step of a gradient; return the step's record, and what is to be sent."""
@@ -137,6 +157,75 @@ class PeerComputation:
         encoding, body = codec.encode(update)
         encoded = Encoded(encoding, body, codec.rounded(update))
         return Sending(Kind.PARAMETERS if parcel.exact else Kind.PUSH, encoded, parcel.peers)
+
+
+class LocalPeer(ABC):
+    """A peer whose half and model are in this process: what carries out what its role decides.
+
+    Attributes:
+        computation: the peer's.
+    """
+
+    def __init__(self, computation: PeerComputation) -> None:
+        self.computation = computation
+        self._half = computation.half
+        self._gradient = np.empty_like(self._half.parameters)
+        self._loss = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """True if it may compute its next gradient."""
+        return self._half.ready
+
+    @property
+    def waits_for(self) -> Collection[int]:
+        """The peers that it waits for otherwise."""
+        return self._half.waits_for
+
+    @abstractmethod
+    def compute(self) -> None:
+        """Compute a gradient at the model as it is now."""
+
+    def _compute_with(self, learner: Learner) -> None:
+        gradient, self._loss = self.computation.gradient(learner)
+        np.copyto(self._gradient, gradient)
+
+    def step(self) -> Step:
+        """Take the gradient's step and send; return the step."""
+        step, sent = self.computation.step(self._gradient, self._loss)
+        self._send(sent, step.base_version, step.loss)
+        return step
+
+    def receive(self, sender: int) -> Sequence[Message]:
+        """Take in the sender's next update, if it is there; return what is sent because of it."""
+        update = self._next_from(sender)
+        if update is None:
+            return ()
+        sent = self.computation.receive(sender, update)
+        if not sent:
+            return ()
+        self._send(sent, self._half.version)
+        return [message for sending in sent for message in sending.messages]
+
+    def suspect(self, peer: int) -> None:
+        """Wait for another peer no longer."""
+        self._half.suspect(peer)
+
+    def forget(self, peer: int) -> None:
+        """Drop all that is kept for a peer that is gone."""
+        self._half.forget(peer)
+
+    def joined(self, peer: int) -> None:
+        """Take a peer in that was killed and is back."""
+        self._half.joined(peer)
+
+    @abstractmethod
+    def _send(self, sent: Sequence[Sending], version: int, loss: float = 0.0) -> None:
+        """Send updates, which may share memory with the gradient."""
+
+    @abstractmethod
+    def _next_from(self, sender: int) -> Update | None:
+        """Return the next update of another peer, or None if it is gone."""
 
 
 def codecs(encoding: Mapping[str, Any], sizes: Sequence[int]) -> tuple[Codec, Codec]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
+from testbed.faults.schedule import faults_of
 from testbed.learning.data.choice import DatasetChoice
 from testbed.plugins.sources import PluginSource, install
 from testbed.rate_trace import RateTrace
@@ -103,6 +104,8 @@ class DataSettings:
         buffers: the rule about the model's buffers.
         batched: True if a simulation computes the gradients of outstanding workers together.
         device: the device that it then computes them on, as torch names it.
+        processors: the number of processors on which it computes gradients; None: it chooses.
+        share: the most that it chooses, where several run at a time; None: all that there are.
     """
 
     dataset: str
@@ -118,6 +121,8 @@ class DataSettings:
     model_options: Mapping[str, Any] = field(default_factory=dict)
     dataset_options: Mapping[str, Any] = field(default_factory=dict)
     dataset_digest: str | None = None
+    processors: int | None = None
+    share: int | None = None
 
     @property
     def chosen(self) -> DatasetChoice:
@@ -179,8 +184,9 @@ class NetworkSettings:
             ``testbed.clock.conversations.PeerConversations``. Empty where no links are shared.
         co_located: the number of workers, the first ones, with a server on their machine. The routes
             of their conversations contain the link of their machine, and they have none of their own.
-        aggregator_of: each worker's aggregator, from 0; empty where workers talk to servers. Then a
-            conversation has the number of its worker, and after those come the aggregators'.
+        aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it talks
+            to the server. Empty where workers talk to servers. A conversation has the number of its
+            worker, and after those come the aggregators'.
         aggregator_addresses: IPv4 addresses of the aggregators.
     """
 
@@ -194,6 +200,16 @@ class NetworkSettings:
     co_located: int = 0
     aggregator_of: Sequence[int] = field(default_factory=list)
     aggregator_addresses: Sequence[str] = field(default_factory=list)
+
+
+def _brings_back(rule: Mapping[str, Any], device: int) -> bool:
+    """Return True if a rule of faults may kill a device for a time."""
+    drawn = rule.get("presence", {})
+    may_return = bool(drawn.get("arrives") or drawn.get("returns"))
+    return any(
+        one.kind == "kill" and (may_return or one.duration is not None)
+        for one in faults_of(rule, device)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +240,9 @@ class FaultSettings:
 
         None: it keeps none, as no rule kills it for a time, or the run has no checkpoints.
         """
-        comes_back = any(
-            peer in rule["devices"]
-            for rule in self.rules
-            if rule["fault"]["kind"] == "kill" and rule["fault"]["duration"] is not None
+        return (
+            self.checkpoint_every if any(_brings_back(rule, peer) for rule in self.rules) else None
         )
-        return self.checkpoint_every if comes_back else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +325,7 @@ class Settings:
     @property
     def aggregators(self) -> int:
         """The number of aggregators."""
-        return max(self.network.aggregator_of, default=-1) + 1
+        return len(self.network.aggregator_addresses)
 
     @property
     def serving(self) -> int:
@@ -324,8 +337,12 @@ class Settings:
         return [*self.network.server_addresses, *self.network.aggregator_addresses][index]
 
     def called(self, worker: int) -> int:
-        """Return the index of the role that a worker calls, where it calls one."""
+        """Return the index of the role that a worker or an aggregator calls, where it calls one."""
         return 1 + self.network.aggregator_of[worker] if self.network.aggregator_of else 0
+
+    def as_worker(self, aggregator: int) -> int:
+        """Return an aggregator's number as a worker, by its index as a role that serves."""
+        return self.workers + aggregator - self.servers
 
     @property
     def evaluator(self) -> int:
@@ -334,12 +351,10 @@ class Settings:
 
     def callers(self, index: int) -> Sequence[int]:
         """Return the numbers of the devices that push to a role that serves, by its index."""
-        of, number = self.network.aggregator_of, self.workers
+        of = self.network.aggregator_of
         if not of:
-            return range(number)
-        if index == 0:
-            return range(number, number + self.aggregators)
-        return [worker for worker, aggregator in enumerate(of) if 1 + aggregator == index]
+            return range(self.workers)
+        return [caller for caller, aggregator in enumerate(of) if 1 + aggregator == index]
 
     def device(self, number: int) -> DeviceSettings:
         """Return the settings of a worker or peer, or of an aggregator by its number as a worker."""

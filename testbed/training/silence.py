@@ -9,6 +9,8 @@ patience until something from it comes in time (Chandra and Toueg, "Unreliable f
 reliable distributed systems", 1996): a run whose workers are all slower than that goes on.
 """
 
+from collections.abc import Collection
+
 
 class Silence:
     """The turns of one run's workers."""
@@ -32,6 +34,11 @@ class Silence:
         """End the worker's turn."""
         self._since.pop(worker, None)
 
+    def only(self, workers: Collection[int], time: float) -> None:
+        """Let it be the turn of these workers, and of no others; those whose turn it was go on."""
+        if self._since or (workers and self._patience is not None):
+            self._since = {worker: self._since.get(worker, time) for worker in workers}
+
     def was_in_time(self, worker: int) -> None:
         """Restore the worker's patience: something came from it while it was not suspected."""
         self._longer.pop(worker, None)
@@ -51,6 +58,12 @@ class Silence:
         if since is None or self._patience is None:
             return None
         return since + self._longer.get(worker, self._patience)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the first worker will have been silent for too long; None if it is no one's turn."""
+        deadlines = (self.deadline(worker) for worker in self._since)
+        return min((one for one in deadlines if one is not None), default=None)
 
     def overdue(self, now: float) -> list[int]:
         """Return the workers that have been silent for too long, the earliest deadline first."""

@@ -305,3 +305,38 @@ def test_devices_that_push_all_keep_what_the_encoding_rounded_away() -> None:
 def test_more_updates_than_there_are_workers_are_refused() -> None:
     with pytest.raises(SpecError, match="wait_for is 5, and there are only 4 workers"):
         Hierarchical.check(HierarchicalOptions(wait_for=5), CONDITIONS)
+
+
+@given(st.lists(st.tuples(gradients, st.integers(1, 5)), min_size=3, max_size=3))
+def test_sums_of_sums_and_the_number_of_all_updates_are_pushed(
+    pushed: list[tuple[tuple[list[float], set[int] | None], int]],
+) -> None:
+    half = aggregator(devices=3)
+    for caller, (one, count) in enumerate(pushed):
+        half.pull(caller)
+        half.push_sum(caller, update(one), 0, count, loss=float(caller))
+    combined = taken(half)
+    expected = np.zeros(SIZE, np.float32)
+    for one, _ in pushed:
+        expected += as_dense(update(one))
+    np.testing.assert_array_equal(as_dense(combined.update), expected)
+    number = sum(count for _, count in pushed)
+    assert combined.count == number
+    losses = sum(caller * count for caller, (_, count) in enumerate(pushed))
+    assert combined.loss == pytest.approx(losses / number)
+
+
+def test_an_aggregator_without_devices_is_not_waited_for_until_it_asks() -> None:
+    half = aggregator(devices=2)
+    half.pull(0)
+    half.pull(1)
+    half.finished(1, 0)  # it reports that it has no devices
+    half.push_sum(0, dense(1), 0, 3)
+    assert taken(half).count == 3
+    half.adopt(FIRST, 1, time=0.0)
+    half.pull(0)
+    half.pull(1)
+    half.push_sum(0, dense(1), 1, 3)
+    assert not half.is_due
+    half.push_sum(1, dense(1), 1, 1)
+    assert taken(half).count == 4

@@ -16,7 +16,7 @@ def test_conversations_of_several_servers() -> None:
 
 
 def test_with_aggregators_a_conversation_has_its_callers_number() -> None:
-    tree = Tree([0, 0, 1], aggregators=2)
+    tree = Tree([0, 0, 1, -1, -1], workers=3)
     assert [list(tree.of_worker(worker)) for worker in range(5)] == [[0], [1], [2], [3], [4]]
     assert [tree.server(number) for number in range(5)] == [1, 1, 2, 0, 0]
     assert [tree.place(number) for number in range(5)] == [0] * 5

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.clock.events import ARRIVED, FAULT, FINISHED, SILENT, Event, EventQueue
+from testbed.clock.events import FAULT, FINISHED, SERVED, SILENT, Event, EventQueue
 
 EVENTS = st.lists(
     st.tuples(
@@ -40,7 +40,7 @@ def test_events_come_by_time_then_rank_then_worker(events: list[Event]) -> None:
 @given(EVENTS, st.integers(0, 3))
 def test_only_the_named_events_are_moved(events: list[Event], worker: int) -> None:
     queue = filled(events)
-    chosen = (FINISHED, ARRIVED)
+    chosen = (FINISHED, SERVED)
     queue.move((worker,), chosen, lambda time, what: None if what < 0 else time + 10 + what)
     kept = [event for event in events if event[2] != worker or event[1] not in chosen]
     moved = [
@@ -48,8 +48,8 @@ def test_only_the_named_events_are_moved(events: list[Event], worker: int) -> No
         for time, rank, whose, what in events
         if whose == worker and rank in chosen and what >= 0
     ]
-    later = [(time, what) for time, rank, _, what in moved if rank == ARRIVED]
-    assert queue.of(worker, ARRIVED) == sorted(later)
+    later = [(time, what) for time, rank, _, what in moved if rank == SERVED]
+    assert queue.of(worker, SERVED) == sorted(later)
     assert emptied(queue) == sorted(kept + moved)
 
 

@@ -19,9 +19,9 @@ from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.checkpoints import values
-from testbed.clock import faults
-from testbed.clock.faults import star_clock
+from testbed.clock import struck_workers
 from testbed.clock.stage import Arrived
+from testbed.clock.struck_workers import star_clock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
 from testbed.engine.worker import Worker
@@ -125,7 +125,8 @@ class Played:
         if version < 0:
             return Arrived(Pushed(-1 - version, None, 0, math.nan), (32,))
         update = DenseUpdate(np.ones(4, np.float32))
-        return Arrived(Pushed(version, update, SIZE, 0.0), (SIZE,))
+        sizes = (SIZE, 32) if self.protocol == "pull" else (SIZE,)
+        return Arrived(Pushed(version, update, SIZE, 0.0), sizes)
 
     def host_time(self) -> float:
         return 0.0
@@ -245,8 +246,8 @@ def _state(one: Played) -> dict[str, Any]:
         "service": one.service.state(),
         "clock": one.clock.state(),
     }
-    tree, arrays = values.encode(state, faults.STORED)
-    read = values.decode(tree, [array.copy() for array in arrays], faults.STORED)
+    tree, arrays = values.encode(state, struck_workers.STORED)
+    read = values.decode(tree, [array.copy() for array in arrays], struck_workers.STORED)
     stage = {"sent": one.sent, "computing": one.computing, "outbox": one.outbox, "draw": one.draw}
     return {**read, **copy.deepcopy(stage)}
 

@@ -14,14 +14,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.clock.mesh import MeshClock
+from testbed.clock.mesh import Mesh, MeshClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.training.entries import Entry, Row
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
-from tests.clock.quiet import QuietRecord
+from tests.clock.quiet import HandsOf, QuietRecord
 
 
 def run_settings(peers: int, updates: int) -> Settings:
@@ -87,14 +87,13 @@ class Played(QuietRecord):
         self.rows: list[tuple[float, int]] = []
         self.begins: list[tuple[float, int]] = []
         self.arrivals: list[tuple[float, int, int, int]] = []
-        self.clock = MeshClock(
-            self.service,
-            self,
+        mesh = Mesh(
             neighbours=others,
             computing=count,
             busy=self.busy,
             lines=lambda _: (Line(case.uplink, case.delay / 8), Line(case.downlink)),
         )
+        self.clock = MeshClock(self.service, self, mesh)
 
     def busy(self, peer: int, now: float) -> tuple[float, float]:
         assert now == self.clock.now
@@ -122,11 +121,8 @@ class Played(QuietRecord):
     def ready(self, peer: int) -> bool:
         return self.case.ready(self.steps[peer], list(self.got[peer].values()))
 
-    def waits_for(self, peer: int) -> Sequence[int]:
-        return ()
-
-    def suspect(self, peer: int, other: int) -> None:
-        raise AssertionError("nobody is suspected")
+    def hands(self, peer: int) -> HandsOf:
+        return HandsOf(self, peer)
 
     def host_time(self) -> float:
         return 0.0

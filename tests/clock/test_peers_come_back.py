@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.ako import AkoPeer
-from testbed.clock.mesh import MeshClock
-from testbed.clock.peer_faults import strike
+from testbed.clock.mesh import Mesh, MeshClock
+from testbed.clock.struck_peers import add_faults
 from testbed.clock.transfers import Line
+from testbed.faults.schedule import Schedule
+from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
-from testbed.simulation.mesh import SimulatedPeers
-from testbed.training.exchange import ExchangeService
+from testbed.simulation.system import Witness
+from testbed.simulation.systems import MeshSystem
 from testbed.training.peer_computation import PeerComputation, Sending, codecs
 from testbed.training.settings import FaultSettings
 from testbed.updates import FloatVector, Update
@@ -45,7 +47,7 @@ class Counting(PeerComputation):
         return super().receive(sender, update)
 
 
-class Played(Undiagnosed):
+class Played(Undiagnosed, MeshSystem):
     """A run of counting peers with faults."""
 
     def __init__(
@@ -57,57 +59,57 @@ class Played(Undiagnosed):
         half: type[Unit] = Unit,
     ) -> None:
         self.half = half
-        count = range(len(p))
-        self.neighbours = [[other for other in count if other != peer] for peer in count]
         self.p, self.tau = p, tau
         self.faults: list[dict[str, Any]] = []
-        told = replace(run_settings(len(p), MOST), faults=FaultSettings(rules))
-        self.service = ExchangeService(told, self.neighbours)
-        self.peers = [self.made(peer) for peer in count]
+        of_run = run_settings(len(p), MOST)
+        told = replace(of_run, faults=FaultSettings(rules), data=replace(of_run.data, processors=1))
         learner = cast("Learner", self)  # of which only the layout is used
-        self.stage = SimulatedPeers(
-            *(self.service, list(self.peers), self.neighbours, learner),
-            self.faults.append,
-            self.record,
-            self.made_again,
+        self.counting: dict[int, Counting] = {}
+        witness = cast("Witness", self)  # which does its own recording
+        super().__init__(
+            told, datasets.load("digits"), learner, np.zeros(SIZE, np.float32), witness
         )
-        self.clock = MeshClock(
-            self.service,
-            self.stage,
-            neighbours=self.neighbours,
+        mesh = Mesh(
+            neighbours=self._neighbours,
             computing=len(p),
             busy=lambda peer, _: (seconds[peer] / 4, 0.0),
             lines=lambda _: (Line(8192, 0.125), Line(None)),
             patience=2.0,
         )
-        strike(self.clock, self.stage, self.service, told)
+        schedule = Schedule(rules, told.seed, told.workers)
+        self.clock = MeshClock(self._service, self, mesh)
+        add_faults(self.clock, self._service, self, schedule)
         self.clock.run()
-        for receiver, one in enumerate(self.stage._peers):
+        for one in self.peers:
             for sender, updates in one.under_way.items():
                 for _ in range(len(updates)):
-                    self.stage.arrive(receiver, sender)
+                    one.receive(sender)
 
     layout = LAYOUT
 
-    def made(self, peer: int) -> Counting:
-        half = self.half(peer, len(self.p), self.p[peer], self.tau)
-        return Counting(half, self.neighbours[peer])
+    def fault(self, record: dict[str, Any]) -> None:
+        self.faults.append(record)
 
-    def made_again(self, peer: int, _: int) -> PeerComputation:
-        again = self.peers[peer] = self.made(peer)
-        for other in self.neighbours[peer]:
-            there = self.peers[other]
+    def _computation(self, number: int, begins: tuple[int, FloatVector]) -> Counting:
+        half = self.half(number, len(self.p), self.p[number], self.tau)
+        self.counting[number] = Counting(half, self._neighbours[number])
+        return self.counting[number]
+
+    def _made_again(self, number: int) -> PeerComputation:
+        again = self._computation(number, (0, np.zeros(SIZE, np.float32)))
+        for other in self._neighbours[number]:
+            there = self.counting[other]
             again.first[other] = there.own.t
-            there.got[peer], there.first[peer] = np.zeros(SIZE, np.float32), 0
+            there.got[number], there.first[number] = np.zeros(SIZE, np.float32), 0
         return again
 
     def check(self) -> None:
         """Check that gradients have arrived once, as far as all of their parts were sent."""
-        for receiver in self.clock.peers:
-            for sender in self.neighbours[receiver]:
-                if sender not in self.clock.peers:
+        for receiver in self.clock.devices:
+            for sender in self._neighbours[receiver]:
+                if sender not in self.clock.devices:
                     continue
-                one, half = self.peers[receiver], self.peers[sender].own
+                one, half = self.counting[receiver], self.counting[sender].own
                 first, whole = one.first[sender], half.t - half.p + 1
                 rest = one.got[sender] - sum(2.0**step for step in range(first, whole))
                 due = int(sum(2.0**step for step in range(max(first, whole), half.t)))
@@ -151,7 +153,7 @@ def test_a_peer_that_is_there_gets_every_coordinate_of_every_gradient_once(
     tau = data.draw(st.none() | st.integers(0, 1))
     rules = data.draw(faults(peers))
     played = Played(p, tau, rules, seconds)
-    assert played.service.finished
+    assert played._service.finished
     played.check()
     # A peer is killed and comes back in turn.
     there = set(range(peers))
@@ -160,7 +162,7 @@ def test_a_peer_that_is_there_gets_every_coordinate_of_every_gradient_once(
             struck = set(record["devices"])
             assert (struck <= there) is (record["phase"] == "begin")
             there = there - struck if record["phase"] == "begin" else there | struck
-    assert there == set(played.clock.peers)
+    assert there == set(played.clock.devices)
 
 
 class Remembering(Unit):
@@ -177,6 +179,7 @@ def test_nothing_enters_a_dead_peer_whatever_a_half_sends() -> None:
         one, other = (
             Played([1, 1, 1], None, [kill], [2, 2, 2], half) for half in (Unit, Remembering)
         )
-        assert one.stage.wire_bytes == other.stage.wire_bytes
-        assert one.service.message_bytes == other.service.message_bytes
-        assert (1 in other.clock.peers) is (duration is not None)
+        entered = ([entered.wire_bytes for entered in run.entered.values()] for run in (one, other))
+        assert next(entered) == next(entered)
+        assert one._service.message_bytes == other._service.message_bytes
+        assert (1 in other.clock.devices) is (duration is not None)

@@ -15,14 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.clock.mesh import mesh_clock
+from testbed.clock.mesh import Mesh, MeshClock
 from testbed.experiment.spec import Spec
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
-from testbed.training import computation
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
-from tests.clock.quiet import QuietRecord
+from tests.clock.quiet import HandsOf, QuietRecord
 from tests.clock.test_flows import NaiveFlows
 
 
@@ -100,19 +99,12 @@ class Played(QuietRecord):
     def __init__(self, case: Case) -> None:
         self.case = case
         run = case.settings()
-        neighbours = computation.neighbours(run)
         self.steps = [0] * case.peers
         self.begins: list[list[float]] = [[] for _ in range(case.peers)]
         self.under_way: dict[tuple[int, int], deque[tuple[int, bool]]] = {}
         self.arrivals: Arrivals = {}
-        self.clock = mesh_clock(
-            run,
-            ExchangeService(run, neighbours),
-            self,
-            neighbours=neighbours,
-            computing=case.peers,
-            busy=lambda peer, _: (case.duration(peer, len(self.begins[peer]) - 1), 0.0),
-        )
+        mesh = Mesh.of(run, lambda peer, _: (case.duration(peer, len(self.begins[peer]) - 1), 0.0))
+        self.clock = MeshClock(ExchangeService(run, mesh.neighbours), self, mesh)
 
     def begin(self, peer: int) -> None:
         self.begins[peer].append(self.clock.now)
@@ -139,11 +131,8 @@ class Played(QuietRecord):
     def ready(self, peer: int) -> bool:
         return True
 
-    def waits_for(self, peer: int) -> Sequence[int]:
-        return ()
-
-    def suspect(self, peer: int, other: int) -> None:
-        raise AssertionError("nobody is waited for")
+    def hands(self, peer: int) -> HandsOf:
+        return HandsOf(self, peer)
 
     def host_time(self) -> float:
         return 0.0

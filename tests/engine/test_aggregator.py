@@ -1,15 +1,18 @@
 """The aggregator's table: events in, actions out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.engine.aggregator import ABOVE, Aggregator
 from testbed.engine.events import (
     Action,
     Closed,
+    Compute,
     Event,
     Heard,
     Message,
@@ -39,14 +42,21 @@ class Cluster(Serving):
     """
 
     def __init__(
-        self, wait_for: int = 2, within: float | None = None, absence: float = 0.0, **changes: Any
+        self,
+        wait_for: int = 2,
+        within: float | None = None,
+        absence: float = 0.0,
+        aggregator_of: Sequence[int] = (0, 0, -1),
+        **changes: Any,
     ) -> None:
         zeros = np.zeros(SIZE, np.float32)
         half = AggregatorHalf(zeros, None, wait_for=wait_for, within=within)
-        below = AggregatorService(half, LAYOUT, settings(**changes), index=1)
+        of_run = settings(**changes)
+        network = replace(of_run.network, aggregator_of=aggregator_of)
+        below = AggregatorService(half, LAYOUT, replace(of_run, network=network), index=1)
         super().__init__(Server(below, 2, absence=absence))
         self.parameters = np.zeros(SIZE, np.float32)
-        self.aggregator = Aggregator(self.role, half, self.parameters)
+        self.aggregator = Aggregator(self.role, half)
         self.sums: list[tuple[int, int]] = []
 
     def handle(self, event: Event) -> Iterator[Action]:
@@ -54,7 +64,12 @@ class Cluster(Serving):
             if isinstance(action, Send) and isinstance(action.message, Sum):
                 combined = action.message.combined
                 self.sums.append((combined.base_version, combined.count))
-            yield action
+            if isinstance(action, Compute):
+                (version,) = action.job.bases
+                assert isinstance(self.service, AggregatorService)
+                self.service.adopt(self.parameters, version, self.now)
+            else:
+                yield action
 
     def receive(self, version: int, value: float = 0.5) -> list[Action]:
         """Have the server above send parameters that are all the same."""
@@ -155,6 +170,68 @@ def test_without_devices_for_good_it_ends() -> None:
     said = one.wait(5.0 + RETURN_TIMEOUT)
     assert entries(said) == [Remark("no device of its cluster is left", of_role=True)]
     assert is_over(said)
+
+
+def outer(**options: Any) -> Cluster:
+    """Return an aggregator with two others inside its cluster, which are callers 3 and 4."""
+    one = Cluster(aggregator_of=(1, 2, -1, 0, 0), **options)
+    one.tell(*opened(3, 4), Opened(ABOVE))
+    one.receive(0)
+    return one
+
+
+def test_aggregators_inside_its_cluster_push_sums() -> None:
+    one = outer()
+    assert not upwards(one.tell(*pushed(3, 0, count=5)))
+    assert upwards(one.tell(*pushed(4, 0, count=2))) == [Sum, Pull]
+    assert one.sums == [(0, 7)]
+
+
+def test_a_sum_from_a_device_is_refused() -> None:
+    with pytest.raises(ValueError, match="worker 0 pushed a sum of 5 updates, as aggregators do"):
+        begun().tell(*pushed(0, 0, count=5))
+
+
+def test_it_rests_when_all_aggregators_inside_do_until_one_asks() -> None:
+    one = outer()
+    assert not upwards(one.tell(*pushed(3, 0, update=False, asks=False)))
+    assert upwards(one.tell(*pushed(4, 0, update=False, asks=False))) == [Report]
+    assert one.wait(1.0) == []
+    assert one.settle() == []
+    assert upwards(one.tell(Heard(4, Pull(), 10))) == [Pull]
+    assert answers(one.receive(5)) == [(4, 5)]
+    # It is not waited for who rests on.
+    assert upwards(one.tell(*pushed(4, 5, count=2))) == [Sum, Pull]
+    assert one.sums == [(5, 2)]
+    # One that rests and leaves takes nothing with it.
+    one.receive(6)
+    one.tell(Closed(3))
+    assert upwards(one.tell(*pushed(4, 6, count=1))) == [Sum, Pull]
+
+
+def test_it_rests_when_one_inside_leaves_and_the_other_rests() -> None:
+    one = outer()
+    one.tell(*pushed(3, 0, update=False, asks=False), Closed(3))
+    assert upwards(one.tell(*pushed(4, 0, update=False, asks=False))) == [Report]
+    assert one.settle() == []
+    assert upwards(one.tell(Heard(4, Pull(), 10))) == [Pull]
+
+
+def test_aggregators_inside_may_be_silent() -> None:
+    one = outer(suspect_after=2.0)
+    assert one.wait(100.0) == []
+
+
+def test_an_earlier_version_comes_from_an_aggregator_that_has_lost_its_server() -> None:
+    one = Cluster(aggregator_of=(0, 0, 1, -1))
+    one.tell(*opened(0, 1), Opened(ABOVE))
+    one.receive(3)
+    one.pushes(0, 3)
+    one.pushes(1, 3)
+    assert answers(one.receive(2)) == [(0, 2), (1, 2)]
+    one.pushes(0, 2)
+    assert upwards(one.pushes(1, 2)) == [Sum, Pull]
+    assert one.sums == [(3, 2), (2, 2)]
 
 
 def test_suspected_devices_are_as_good_as_gone() -> None:

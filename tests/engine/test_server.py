@@ -7,7 +7,20 @@ import numpy as np
 import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
-from testbed.engine.events import Closed, End, Heard, Opened, Over, Pull, Restored, Send, Stop
+from testbed.engine.events import (
+    At,
+    Closed,
+    End,
+    Heard,
+    Opened,
+    Over,
+    Pull,
+    Restored,
+    Send,
+    Stop,
+    Token,
+    What,
+)
 from testbed.engine.server import (
     BACK_TIMEOUT,
     GATHERING_TIMEOUT,
@@ -245,6 +258,16 @@ def test_who_has_pushed_and_does_not_ask_is_silent() -> None:
     one.pushes(0, 0, asks=False)
     assert suspected(one, 1.0) == [1]
     assert suspected(one, 1.0) == [0]
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_whose_question_has_come_with_its_push_is_not_looked_at(more: bool) -> None:
+    one = Serving(suspect_after=2.0)
+    one.tell(*opened(0, 1))
+    assert sorted(suspected(one, 2.0)) == [0, 1]
+    said = list(one.handle(Heard(0, dense(0), 100, more=more)))
+    looks = [action for action in said if isinstance(action, At)]
+    assert [look.token for look in looks] == [Token(What.SILENT, 0)] * (not more)
 
 
 def test_who_asks_before_it_pushes_waits_and_is_not_silent() -> None:

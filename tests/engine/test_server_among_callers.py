@@ -19,7 +19,6 @@ from testbed.engine.events import (
     Heard,
     Opened,
     Over,
-    Parameters,
     Pull,
     Record,
     Send,
@@ -28,7 +27,7 @@ from testbed.engine.events import (
 from testbed.engine.server import Phase, Server
 from testbed.training.entries import Connected, EvaluationDue, Row, Suspected, Welcomed
 from testbed.training.parameter_service import Pushed
-from tests.engine.serving import Serving
+from tests.engine.serving import Answered, Serving
 from tests.training.test_parameter_service import SIZE, dense, service
 
 CALLERS = 3
@@ -44,7 +43,7 @@ class Scene(Serving):
         self.asks = half.protocol == "pull"
         self.there: set[int] = set()
         # By caller: whether it waits for an answer, the version that it was sent last in this session
-        # and has not pushed for, and when it was last heard or answered.
+        # and has not pushed for, and since when it has had to send something.
         self.asked = [False] * CALLERS
         self.has: list[int | None] = [None] * CALLERS
         self.newest = [-1] * CALLERS
@@ -53,18 +52,24 @@ class Scene(Serving):
         self.bytes = self.taken = self.rows = 0
         self.over = False
 
-    def check(self, said: list[Action]) -> None:
+    def _tell(self, event: Event) -> list[Action]:
+        said = super()._tell(event)
+        self._check(said)
+        return said
+
+    def _check(self, said: list[Action]) -> None:
         for action in said:
             match action:
-                case Send(caller, Parameters(answer)):
+                case Send(caller, Answered(version)):
                     assert not self.over
                     assert caller in self.there and self.has_room(caller)
                     assert caller not in self.suspected
                     assert self.asked[caller] or not self.asks
-                    assert answer.version == self.service.half.version >= self.newest[caller]
+                    assert version == self.service.half.version >= self.newest[caller]
+                    if self.asks or self.has[caller] is None:
+                        self.turn[caller] = self.now
                     self.asked[caller] = False
-                    self.has[caller] = self.newest[caller] = answer.version
-                    self.turn[caller] = self.now
+                    self.has[caller] = self.newest[caller] = version
                 case Send(caller, Stop()):
                     assert self.over and caller in self.there
                 case Over():
@@ -88,7 +93,7 @@ class Scene(Serving):
         """Let something come of a caller; it loses its connection if it must not send that."""
         try:
             for event in events:
-                self.check(self.tell(event))
+                self.tell(event)
         except ValueError:
             self.close(caller)
 
@@ -134,18 +139,18 @@ class Scene(Serving):
             self.there.remove(caller)
             self.suspected.discard(caller)
             self.asked[caller], self.has[caller] = False, None
-            self.check(self.tell(Closed(caller)))
+            self.tell(Closed(caller))
 
     def crowd(self, caller: int) -> None:
         self.crowded ^= {caller}
-        self.check(self.settle())
+        self.settle()
 
     def pass_time(self, caller: int) -> None:
-        self.check(self.wait(0.7 * (1 + caller)))
+        self.wait(0.7 * (1 + caller))
 
     def end(self, caller: int) -> None:
         if caller == 0:
-            self.check(self.tell(End()))
+            self.tell(End())
 
 
 STEPS: list[Callable[[Scene, int], None]] = [

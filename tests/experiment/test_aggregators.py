@@ -42,10 +42,34 @@ def test_there_is_an_aggregator_beside_each_clusters_router() -> None:
         ("aggregator-0", "server"),
         ("aggregator-1", "server"),
     ]
-    assert list(tree.settings.network.aggregator_of) == [0, 0, 1]
+    assert list(tree.settings.network.aggregator_of) == [0, 0, 1, -1, -1]
     routes = [tree.settings.route(number) for number in range(5)]
     assert [route and route.up_delay for route in routes] == [0, 0, 0, 0.005, 0]
     assert [bool(route and route.up) for route in routes] == [False, False, False, True, False]
+
+
+def test_aggregators_of_clusters_inside_another_talk_to_its_own() -> None:
+    clusters = [
+        {"name": "region", "delay": "10ms", "uplink": "1mbit"},
+        {"name": "campus", "inside": "region", "number": 2, "delay": "5ms"},
+        {"name": "village", "number": 1},
+    ]
+    tree = plan(Spec.model_validate(SPEC | {"network": {"clusters": clusters}}))[1]
+    assert tree.aggregators == ("aggregator-0", "aggregator-1", "aggregator-2")
+    assert tree.network.link("aggregator-2").router == "region"
+    assert tree.conversations == [
+        ("worker-0", "aggregator-0"),
+        ("worker-1", "aggregator-0"),
+        ("worker-2", "aggregator-1"),
+        ("aggregator-0", "aggregator-2"),
+        ("aggregator-1", "server"),
+        ("aggregator-2", "server"),
+    ]
+    assert list(tree.settings.network.aggregator_of) == [0, 0, 1, 2, -1, -1]
+    assert [list(tree.settings.callers(index)) for index in range(4)] == [[4, 5], [0, 1], [2], [3]]
+    routes = [tree.settings.route(number) for number in range(6)]
+    assert [route and route.up_delay for route in routes] == [0, 0, 0, 0.005, 0, 0.01]
+    assert [bool(route and route.up) for route in routes] == [False] * 5 + [True]
 
 
 def test_a_cluster_without_devices_has_no_aggregator() -> None:

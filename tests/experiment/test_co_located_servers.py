@@ -117,14 +117,28 @@ def test_the_placement_is_kept_in_the_spec_and_left_out_where_it_is_apart(tmp_pa
             {"network": {"clusters": [{"name": "machine-0", "share": "100%"}]}},
             "'machine-0' is the name of a node",
         ),
-        (
-            {"faults": [{"when": {"time": "1s"}, "how": "freeze"}]},
-            "faults: a fault of a worker's machine would strike its co-located server",
+        *(
+            ({"faults": [fault]}, "faults.0.how: the link of a machine with a co-located server")
+            for fault in (
+                {"when": {"time": "1s"}, "how": "stop-network"},
+                {"when": {"time": "1s"}, "how": {"kind": "slow", "uplink": "1mbit"}},
+                {"who": {"devices": ["worker-1"]}, "when": {"time": "1s"}, "how": "partition"},
+            )
         ),
-        ({"devices": DEVICES | {"leaves": "3s"}}, "devices.leaves: a worker cannot leave"),
         (
-            {"devices": DEVICES | {"classes": [{"name": "a", "share": "100%", "arrives": "1s"}]}},
-            "devices.classes.0.arrives: a worker cannot leave",
+            {
+                "devices": DEVICES
+                | {
+                    "classes": [
+                        {
+                            "name": "a",
+                            "share": "100%",
+                            "faults": [{"when": {"time": "1s"}, "how": "stop-network"}],
+                        }
+                    ]
+                }
+            },
+            "devices.classes.0.faults.0.how: the link of a machine with a co-located server",
         ),
     ],
 )
@@ -133,6 +147,25 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(SpecError, match=message):
         load(written(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"faults": [{"when": {"time": "1s"}, "how": how}]}
+        for how in ("kill", "freeze", {"kind": "slow", "factor": 2})
+    ]
+    + [
+        {
+            "faults": [
+                {"who": {"devices": ["worker-2"]}, "when": {"time": "1s"}, "how": "partition"}
+            ]
+        },
+        {"devices": DEVICES | {"leaves": "3s"}},
+    ],
+)
+def test_workers_beside_a_server_fail_and_leave(tmp_path: Path, changes: dict[str, Any]) -> None:
+    planned(tmp_path, **changes)
 
 
 def test_a_machines_link_follows_no_trace_yet(tmp_path: Path) -> None:

@@ -118,7 +118,11 @@ def test_the_virtual_clock_refuses_corruption_and_cpu_limits(
 @pytest.mark.parametrize(
     ("fault", "where", "text"),
     [
-        ({"how": "kill", "when": {"probability": 0.1}}, "when", "one of time, mean_time and iter"),
+        (
+            {"how": "kill", "when": {"probability": 0.1}},
+            "when",
+            "one of time, mean_time, iteration",
+        ),
         ({"how": "kill", "who": "server"}, "who", "has no server: name workers"),
     ],
 )
@@ -148,6 +152,52 @@ def test_the_evaluated_peer_stays_in_the_run(tmp_path: Path, how: str, does: str
     changes["evaluation"] = {"peer": 0}
     (planned,) = plan(load(written(tmp_path, [fault], **changes)))
     assert planned.settings.faults.rules[0]["devices"] == [1]
+
+
+def test_no_row_of_a_trace_cuts_the_evaluated_peer_off(tmp_path: Path) -> None:
+    trace = tmp_path / "struck.csv"
+    fault = {"when": {"trace": "struck.csv"}, "how": "kill", "lasting": "1s"}
+    peers: dict[str, Any] = {"algorithms": ["all-to-all"]}
+    trace.write_text("device,time,kind\nworker-1,1,kill\nworker-0,2,freeze\n", encoding="utf-8")
+    plan(load(written(tmp_path, [fault], **peers)))
+    trace.write_text("device,time,kind\nworker-1,1,kill\nworker-0,2,partition\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"faults.0: it would cut off peer-0, whose model is evalu"):
+        plan(load(written(tmp_path, [fault], **peers)))
+
+
+def test_the_evaluated_peer_is_there_all_the_time(tmp_path: Path) -> None:
+    classes = [{"name": "core", "number": 1}, {"name": "late", "number": 3, "arrives": "1s"}]
+    changes: dict[str, Any] = {"algorithms": ["all-to-all"]}
+    changes["devices"] = {"workers": 4, "classes": classes}
+    refused = []
+    for peer in range(4):
+        changes["evaluation"] = {"peer": peer}
+        try:
+            plan(load(written(tmp_path, [], **changes)))
+        except SpecError as error:
+            refused.append(f"{error}")
+        else:
+            there = peer
+    assert len(refused) == 3
+    assert all(f"write `evaluation: {{peer: {there}}}`" in text for text in refused)
+
+
+@pytest.mark.parametrize(
+    ("faults", "devices", "where"),
+    [
+        ([{"when": AT, "how": "kill"}], {}, "faults.0.how"),
+        ([{"when": {"trace": "struck.csv"}, "how": "freeze"}], {}, "faults.0.when"),
+        ([], {"leaves": "1s"}, "devices"),
+        ([], {"classes": [{"name": "late", "share": "100%", "arrives": "1s"}]}, "devices"),
+    ],
+)
+def test_a_ring_waits_for_every_device(
+    tmp_path: Path, faults: list[Any], devices: dict[str, Any], where: str
+) -> None:
+    (tmp_path / "struck.csv").write_text("device,time\nworker-1,1\n", encoding="utf-8")
+    sections = {"algorithms": ["ring"], "devices": {"workers": 4} | devices}
+    with pytest.raises(SpecError, match=rf": {where}: .*'ring'"):
+        load(written(tmp_path, faults, **sections))
 
 
 def test_a_trace_is_relative_to_the_file(tmp_path: Path) -> None:

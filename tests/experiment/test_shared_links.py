@@ -120,12 +120,52 @@ def test_a_share_that_is_too_small_for_a_device_makes_no_router(tmp_path: Path) 
         ),
         ("{name: a b, share: 1}", "'a b' cannot be a cluster's name: use up to 64 letters"),
         ("{name: a, classes: [fast]}", "there is no class 'fast' in devices.classes: none"),
+        ("{name: a, share: 1, inside: b}", "there is no cluster 'b': a"),
+        ("{name: a, share: 1, inside: a}", "'a' is inside itself: take this out"),
+        (
+            "{name: a, inside: b}, {name: b, number: 10, inside: a}",
+            "'a' is inside itself: take this out",
+        ),
     ],
 )
 def test_a_wrong_cluster_is_refused_in_one_sentence(
     tmp_path: Path, clusters: str, said: str
 ) -> None:
     assert said in refused(tmp_path, clusters)
+
+
+NESTED = """
+network:
+  uplink: 10mbit
+  clusters:
+    - {name: region, uplink: 1gbit, delay: 10ms}
+    - {name: campus, inside: region, number: 6, uplink: 100mbit, delay: 5ms}
+    - {name: village, inside: town, number: 1}
+    - {name: town, number: 3, uplink: 20mbit}
+"""
+
+
+def test_a_cluster_may_be_inside_another_one(tmp_path: Path) -> None:
+    network = planned(tmp_path, NESTED).network
+    routers = {link.node: link.router for link in network.links if link.node in network.routers}
+    assert routers == {"region": CORE, "campus": "region", "village": "town", "town": CORE}
+    passed = [
+        network.links_by_index[index].node for index, _ in network.route("worker-0", "server")
+    ]
+    assert passed == ["worker-0", "campus", "region", "server"]
+    assert network.link("worker-6").router == "village"
+    assert network.link("worker-9").router == "town"
+
+
+def test_a_cluster_around_one_without_devices_makes_no_router(tmp_path: Path) -> None:
+    text = """
+network:
+  clusters:
+    - {name: region}
+    - {name: none, inside: region, share: 1%}
+    - {name: all, share: 99%}
+"""
+    assert planned(tmp_path, text).network.routers == (CORE, "all")
 
 
 def test_a_cluster_that_only_begins_like_a_device_is_a_router(tmp_path: Path) -> None:

@@ -146,11 +146,11 @@ def test_checkpoints_need_a_server_and_a_killed_server_needs_them() -> None:
     for one in possible:
         assert make(**emulated | one).checkpoints.every == 10
     assert make(checkpoints={"every": 10}).checkpoints.every == 10
+    assert make(**simulated | {"algorithms": ["all-to-all"]}).checkpoints.every == 10
     for changes, told in (
-        (simulated | {"algorithms": ["all-to-all"]}, "only after a kill with `lasting`"),
         (simulated | killed | {"checkpoints": {}}, r"add `checkpoints: \{every: 1000\}`"),
         (killed, r"add `checkpoints: \{every: 1000\}`"),
-        ({"checkpoints": {"every": 10}, "algorithms": ["all-to-all"]}, "only after a kill"),
+        ({"checkpoints": {"every": 10}, "algorithms": ["all-to-all"]}, "only after a kill with `l"),
         (emulated | {"algorithms": [feedback]}, "error feedback"),
         (
             emulated | {"algorithms": [{"name": "downpour", "fetch_every": 2}]},

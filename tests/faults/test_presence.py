@@ -112,7 +112,10 @@ def test_times_that_make_no_sense_are_refused(devices: dict[str, Any], text: str
         rules(devices)
 
 
-def test_peers_do_not_arrive_or_leave() -> None:
-    content = EXPERIMENT | {"algorithms": ["all-to-all"], "devices": {"workers": 4, "leaves": "5s"}}
-    with pytest.raises(ValueError, match="only runs with a server have devices that arrive"):
-        Spec.model_validate(content)
+def test_peers_arrive_and_leave_as_workers_do() -> None:
+    devices = {"devices": {"workers": 4, "classes": LATE}}
+    workers = rules({"classes": LATE})
+    always = {0, 1, 2, 3} - {device for rule in workers for device in rule["devices"]}
+    peers = {"algorithms": ["all-to-all"], "evaluation": {"peer": min(always)}}
+    (planned,) = plan(Spec.model_validate(EXPERIMENT | devices | peers))
+    assert list(planned.settings.faults.rules) == workers

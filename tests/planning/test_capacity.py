@@ -36,12 +36,13 @@ def _plan(folder: Path, workers: int, algorithm: Any, *overrides: str) -> Plan:
     [
         ("asgd", 2),  # the version at which it computes, and its gradient until that has arrived
         ({"name": "comp-asgd", "ratio": 0.01}, 1),
-        ({"name": "comp-asgd", "ratio": 0.01, "error_feedback": True}, 2),
+        # Of a residual there are two on several processors, and of a momentum.
+        ({"name": "comp-asgd", "ratio": 0.01, "error_feedback": True}, 3),
         (ADACOMP, 2),  # the server's counters at that version
-        ({"name": "adacomp", "ratio": 0.01, "error_feedback": True, "momentum": 0.9}, 4),
+        ({"name": "adacomp", "ratio": 0.01, "error_feedback": True, "momentum": 0.9}, 6),
         ({"name": "sa", "momentum": 0.9}, 2),  # the server's momentum is one for all workers
         ("ga", 3),  # and what the worker was sent, θ^i
-        ({"name": "dana", "ratio": 0.01, "error_feedback": True}, 3),
+        ({"name": "dana", "ratio": 0.01, "error_feedback": True}, 4),
         ("dana-ga", 4),  # v^i and θ^i
     ],
 )
@@ -50,6 +51,18 @@ def test_a_simulated_worker_takes_the_vectors_of_its_algorithm(
 ) -> None:
     small, large = (_plan(tmp_path, n, algorithm, *SIMULATED).memory for n in (10, 1010))
     assert large - small == 1000 * (memory.SIMULATED + vectors * VECTOR)
+
+
+def test_on_one_processor_a_residual_is_there_once_and_each_further_process_takes_its_memory(
+    tmp_path: Path,
+) -> None:
+    feedback = {"name": "comp-asgd", "ratio": 0.01, "error_feedback": True}
+    one, two, four = (
+        _plan(tmp_path, 10, feedback, *SIMULATED, f"simulation.processors={n}").memory
+        for n in (1, 2, 4)
+    )
+    assert two - one == memory.PROCESS + 12 * VECTOR
+    assert four - two == 2 * memory.PROCESS
 
 
 @pytest.mark.parametrize(("algorithm", "vectors"), [("asgd", 2), (ADACOMP, 3)])

@@ -14,6 +14,7 @@ from testbed.experiment.spec import Spec
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
 from testbed.planning.fault_rules import fault_rules
+from testbed.planning.plan import plan
 
 AT = {"time": "1s"}
 CLASSES = {
@@ -155,3 +156,30 @@ def test_a_fault_may_name_a_class_and_a_class_may_have_its_own_faults() -> None:
     fast = {"who": {"class": "fast"}, "when": AT, "how": "freeze"}
     more = rules(fault, fast, devices=CLASSES)[-1]
     assert more["stream"] == own["stream"]  # one more top-level fault changes no draws of it
+
+
+def test_peers_that_may_come_back_keep_checkpoints(tmp_path: Path) -> None:
+    trace = tmp_path / "struck.csv"
+    trace.write_text(
+        "device,time,kind,lasting\nworker-1,1,kill,2\nworker-2,1,kill,\nworker-3,1,freeze,2\n"
+    )
+    classes = [
+        {"name": "core", "number": 1},
+        {"name": "late", "number": 1, "arrives": "1s"},
+        {"name": "mobile", "number": 1, "leaves": "1s", "returns": "2s"},
+        {"name": "early", "number": 1, "leaves": "1s"},
+    ]
+    of_class = faulty(devices={"workers": 4, "classes": classes})
+    members = of_class.devices.class_of(of_class.seed)
+    peers = {"algorithms": ["all-to-all"], "evaluation": {"peer": members.index(0)}}
+
+    def keeps(*faults: Any, **changes: Any) -> list[bool]:
+        spec = faulty(*faults, folder=tmp_path, **(peers | changes))
+        found = plan(spec)[0].settings.faults
+        return [found.steps_to_checkpoint(peer) == 5 for peer in range(4)]
+
+    come_and_go = keeps(devices={"workers": 4, "classes": classes})
+    assert come_and_go == [member in (1, 2) for member in members]
+    by_trace = {"when": {"trace": str(trace)}, "how": "kill"}
+    kept = keeps(by_trace, devices={"workers": 4}, evaluation={"peer": 0})
+    assert kept == [False, True, False, False]

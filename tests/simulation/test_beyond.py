@@ -11,27 +11,17 @@ from testbed.clock.event_clock import LATEST
 from testbed.experiment.spec import Spec
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.results.reading.run import Run
-from testbed.runs.watching import AnyProgress
+from testbed.runs.watching import Unwatched
 
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-wait"}
-
-
-class Nobody:
-    """A watcher that ignores what it is shown."""
-
-    def progress(self, progress: AnyProgress) -> None:
-        pass
-
-    def event(self, level: str, text: str) -> None:
-        pass
 
 
 def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
 
 
-def watch(_plan: LinkedPlan, _number: int, _count: int) -> Nobody:
-    return Nobody()
+def watch(_plan: LinkedPlan, _number: int, _count: int) -> Unwatched:
+    return Unwatched()
 
 
 @pytest.mark.parametrize("factor", [10, 1_000_000])

@@ -11,13 +11,14 @@ import numpy.typing as npt
 import pytest
 
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.values import encode
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.planning.plan import plan
 from testbed.simulation.devices import STORED
-from testbed.simulation.served_system import ServedSystem
+from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.training.entries import Diagnosed, Entry, Row, Suspected, Welcomed
@@ -51,6 +52,14 @@ FAULTS = [
     {"when": {"probability": 0.1}, "how": "freeze", "lasting": "200ms"},
     {"when": {"mean_time": "700ms"}, "how": "kill", "lasting": "100ms"},
     {"when": {"mean_time": "800ms"}, "how": "stop-network", "lasting": "100ms"},
+    {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
+]
+AMONG_PEERS = {key: part for key, part in SHARED.items() if key != "server"}
+OTHERS = {"devices": [f"worker-{i}" for i in range(1, 5)]}
+PEER_FAULTS = [
+    {"who": OTHERS, "when": {"mean_time": "400ms"}, "how": "freeze", "lasting": "200ms"},
+    {"who": OTHERS, "when": {"mean_time": "500ms"}, "how": "kill", "lasting": "100ms"},
+    {"who": OTHERS, "when": {"mean_time": "500ms"}, "how": "stop-network", "lasting": "100ms"},
     {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
 ]
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -204,6 +213,48 @@ SYSTEMS: dict[str, dict[str, Any]] = {
             }
         ],
     },
+    "aggregators in a region that rest, shared": {
+        "algorithms": [{"name": "hierarchical"}],
+        "network": SHARED
+        | {
+            "clusters": [
+                {"name": "one", "number": 1, "inside": "region", "uplink": "1mbit"},
+                {"name": "four", "number": 4, "uplink": "2mbit"},
+                {"name": "region", "uplink": "1mbit", "delay": "30ms"},
+            ]
+        },
+        "faults": [
+            {
+                "who": {"devices": ["worker-0"]},
+                "when": {"mean_time": "400ms"},
+                "how": "kill",
+                "lasting": "300ms",
+            }
+        ],
+    },
+    "ako, shaped": {
+        "algorithms": [{"name": "ako", "partitions": 3, "staleness_bound": 1, "ratio": 0.1}],
+        "network": SHAPED,
+    },
+    "ako, traced, faults": {
+        "algorithms": [{"name": "ako", "partitions": 2}],
+        "network": TRACED,
+        "faults": PEER_FAULTS,
+        "checkpoints": {"every": 2},
+    },
+    "all-to-all, shared, faults": {
+        "algorithms": [{"name": "all-to-all", "staleness_bound": 1}],
+        "network": AMONG_PEERS,
+        "faults": PEER_FAULTS,
+        "encoding": "compact-8",
+    },
+    "all-to-all, jittered, silent": {
+        "algorithms": ["all-to-all"],
+        "network": JITTERED,
+        "faults": [PEER_FAULTS[0] | {"lasting": "1s"}],
+        "devices": {"workers": 5, "suspect_after": "200ms"},
+    },
+    "ring, shared": {"algorithms": ["ring"], "network": AMONG_PEERS},
     "push-and-interrupt": {"algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}]},
     "push-and-interrupt, shaped": {
         "algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}],
@@ -244,7 +295,7 @@ class Going:
         self.diagnoses: list[tuple[float, ...]] = []
         learner = Learner("mlp", settings.training.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
-        self.system = ServedSystem(settings, digits(), learner, initial, self)
+        self.system = system(settings)(settings, digits(), learner, initial, self)
 
     def record(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -263,7 +314,7 @@ class Going:
         self.faults.append(record)
 
     def returned(self, peer: int, version: int) -> None:
-        raise AssertionError("there are no peers")
+        self.faults.append({"returned": peer, "version": version})
 
     def end(self, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Run to the end; return the parameters' digest, the devices' use, the ledgers and the time."""
@@ -329,6 +380,43 @@ def test_a_restored_system_ends_as_the_undisturbed_one_does(tmp_path: Path, name
         assert going_on.faults == undisturbed.faults[state["faults"] :]
         # Compared as bytes, because losses that a worker did not send are NaN.
         assert without_host_time(going_on.rows).tobytes() == rows[count:].tobytes()
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_clock_can_be_put_in_a_checkpoint_at_any_time(tmp_path: Path, name: str) -> None:
+    one = Going(settings(name, tmp_path))
+    events = 0
+
+    def between() -> None:
+        nonlocal events
+        events += 1
+        if events % 5 == 0:
+            encode(one.system.clock.state(), STORED)
+
+    one.end(between)
+    assert one.system.version == UPDATES
+
+
+def test_a_run_goes_on_while_an_aggregator_s_report_is_on_its_way(tmp_path: Path) -> None:
+    run = settings("aggregators in a region that rest, shared", tmp_path)
+    undisturbed = Going(run)
+    reporting: dict[int, Path] = {}
+
+    def between() -> None:
+        state = undisturbed.system.state()
+        on_its_way = state["clock"]["serving"]["_reporting"]
+        for aggregator in on_its_way - reporting.keys():
+            reporting[aggregator] = folder = tmp_path / f"{aggregator}"
+            with CheckpointFiles.open(folder, STORED) as files:
+                files.write(1, state)
+
+    end = undisturbed.end(between)
+    assert set(reporting) == {5, 7}  # that of the cluster, and that of the region around it
+    for folder in reporting.values():
+        going_on = Going(run)
+        with CheckpointFiles.open(folder, STORED) as files:
+            going_on.system.restore(files.newest())
+        assert going_on.end() == end
 
 
 def test_a_checkpoint_of_a_restored_system_is_the_same(tmp_path: Path) -> None:

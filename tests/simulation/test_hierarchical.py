@@ -34,11 +34,20 @@ def run(
     sizes: tuple[int, ...] = (3, 3),
     network: str = "unshaped",
     more_devices: dict[str, Any] | None = None,
+    region: int = 0,
     **changes: Any,
 ) -> Simulated:
-    """Simulate a run whose clusters have as many workers as ``sizes`` says."""
+    """Simulate a run whose clusters have as many workers as ``sizes`` says.
+
+    Args:
+        region: the number of clusters, the first ones, that are inside another one.
+    """
     own, up = NETWORKS[network]
-    clusters = [{"name": f"c{i}", "number": size, **up} for i, size in enumerate(sizes)]
+    clusters = [
+        {"name": f"c{i}", "number": size, **up, **({"inside": "region"} if i < region else {})}
+        for i, size in enumerate(sizes)
+    ]
+    clusters += [{"name": "region", **up}] if region else []
     return Simulated(
         star_settings(
             "asgd",
@@ -71,6 +80,31 @@ def test_one_cluster_leads_to_the_bits_of_synchronous_sgd(more: dict[str, int]) 
     applied = star.rows[star.rows["applied"]]
     last_of_each = applied["time"][(more.get("wait_for") or WORKERS) - 1 :: more.get("wait_for", 6)]
     assert tree.rows["time"].tolist() == last_of_each.tolist()
+
+
+def test_a_region_around_one_cluster_leads_to_the_same_bits() -> None:
+    tree = hierarchical({}, (WORKERS,), region=1)
+    one = hierarchical({}, (WORKERS,))
+    assert tree.digest == one.digest
+    assert tree.rows["time"].tolist() == one.rows["time"].tolist()
+    assert tree.rows["message_bytes"].tolist() == one.rows["message_bytes"].tolist()
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_region_pushes_one_sum_for_its_clusters(network: str) -> None:
+    tree = hierarchical({}, (2, 2, 2), network, region=2)
+    flat = hierarchical({}, (2, 2, 2), network)
+    assert (len(tree.rows), len(flat.rows)) == (2 * UPDATES, 3 * UPDATES)
+    assert tree.system.version == flat.system.version == UPDATES
+    np.testing.assert_allclose(tree.system.parameters, flat.system.parameters, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_each_way_to_combine_works_in_a_region(algorithm: str) -> None:
+    one = hierarchical(ALGORITHMS[algorithm], (1, 3, 2), "shared", region=2)
+    assert one.system.version == UPDATES
+    again = hierarchical(ALGORITHMS[algorithm], (1, 3, 2), "shared", region=2)
+    assert one.digest == again.digest
 
 
 def test_clusters_of_one_device_lead_to_the_bits_of_asgd() -> None:

@@ -9,7 +9,7 @@ import pytest
 from testbed.execution import execute
 from testbed.experiment.spec import Spec
 from testbed.runs.repetition import MANY, Repetition
-from tests.end_to_end.test_server_killed import Nobody
+from testbed.runs.watching import Unwatched
 
 # A push takes 0.6 s and more.
 RUN: dict[str, Any] = {
@@ -39,7 +39,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def simulated(spec: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Simulate a run; return its summary and its events."""
-    done = execute(Spec.model_validate(spec), folder, lambda *_: Nobody(), report=False)
+    done = execute(Spec.model_validate(spec), folder, lambda *_: Unwatched(), report=False)
     (summary,) = done.summaries
     lines = (done.directory / summary["algorithm"] / "events.jsonl").read_text().splitlines()
     return summary, [json.loads(line) for line in lines]

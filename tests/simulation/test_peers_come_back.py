@@ -128,10 +128,3 @@ def test_it_leaves_out_peers_that_are_lost_for_good() -> None:
     before = found.rows[(found.rows["worker"] == 3) & (found.rows["time"] < 0.045)]
     one = back["message_bytes"][0] / before["message_bytes"][0]
     assert one == pytest.approx(2 / 3, rel=0.01)
-
-
-def test_checkpoints_without_a_kill_that_ends_are_refused() -> None:
-    with pytest.raises(
-        ValueError, match="go on from a checkpoint only after a kill with `lasting`"
-    ):
-        run({"how": "kill", "when": {"time": "45ms"}}, every=5)

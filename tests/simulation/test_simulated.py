@@ -424,7 +424,7 @@ def test_peers_receive_the_gradients_that_were_sent(network: str) -> None:
     def look(mesh: System) -> None:
         assert isinstance(mesh, MeshSystem)
         while len(noted) < WORKERS:
-            note(mesh._peers.half(len(noted)), len(noted))
+            note(mesh.peers[len(noted)].computation.half, len(noted))
             noted.append(len(noted))
 
     run = Simulated(settings("all-to-all", network=NETWORKS[network]), look)

@@ -36,3 +36,20 @@ def test_a_worker_that_is_sent_every_version_pushes_for_later_ones_only() -> Non
     expected.joined(0)  # another process of it
     with pytest.raises(ValueError, match="it may push for none yet"):
         expected.pushed(0, 3, reported=False)
+
+
+def test_of_two_pushes_for_a_version_that_was_sent_twice_before_either_the_first_counts() -> None:
+    """A worker that was suspected is sent the newest version anew, though it has yet to read it."""
+    expected = ExpectedPushes(ONE_GRADIENT, asks=False)
+    expected.joined(0)
+    expected.sent(0, 5)
+    assert expected.pushed(0, 5, reported=False)
+    expected.sent(0, 5)  # it was dropped and has to push again
+    assert expected.pushed(0, 5, reported=True)  # for what it was sent first
+    expected.sent(0, 5)
+    assert expected.pushed(0, 5, reported=False)
+    assert not expected.pushed(0, 5, reported=False)
+    with pytest.raises(ValueError, match="one push more"):
+        expected.pushed(0, 5, reported=False)
+    expected.sent(0, 6)
+    assert expected.pushed(0, 6, reported=False)

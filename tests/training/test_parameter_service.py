@@ -365,7 +365,7 @@ PROTOCOLS: tuple[Protocol, ...] = ("pull", "push-and-wait", "push-and-interrupt"
 
 def three(half: ServerHalf, **changes: Any) -> tuple[ParameterService, Columns]:
     """Make a service with three workers, which were sent version 0 at 0 s."""
-    one, notes = service(half, suspect_after=10.0, **changes)
+    one, notes = service(half, workers=3, suspect_after=10.0, **changes)
     for worker in range(3):
         one.join(worker)
         if half.protocol == "pull":
@@ -445,6 +445,27 @@ def test_a_version_that_a_worker_has_yet_to_answer_is_not_sent_again() -> None:
     assert one.deadline(1) == 11 + 20
     push(one, 1, 1, 12.0)
     assert one.half.version == 2
+
+
+@pytest.mark.parametrize("protocol", ["push-and-wait", "push-and-interrupt"])
+def test_a_version_that_was_sent_twice_at_once_is_pushed_for_twice_and_applied_once(
+    protocol: Protocol,
+) -> None:
+    """A worker of several servers reports on what it computes for another: and is sent the same."""
+    half = synchronous(3, protocol)
+    one, notes = three(half)
+    push(one, 0, 0, 1.0)
+    for time in (10.0, 40.0):
+        one.suspect(1, time)
+        one.pushed(1, Pushed(0, None, 0, math.nan), time, 0.0)
+        assert send(one, time) == [1]
+    for time in (50.0, 51.0):
+        push(one, 1, 0, time)
+    assert notes.column("applied")[-2:] == [True, False]
+    assert half.version == 0
+    push(one, 2, 0, 52.0)
+    assert half.version == 1
+    assert sorted(send(one, 52.0)) == [0, 1, 2]
 
 
 def test_a_suspected_worker_is_sent_no_versions() -> None:

@@ -2,12 +2,18 @@
 
 from typing import Literal, TypeAlias, get_args
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.server_half import Protocol
+from testbed.errors import RunError
+from testbed.training import computation
 from testbed.training.worker_protocols import WORKER_PROTOCOLS, Finish, WorkerProtocol
+from tests.training.test_parameter_service import LAYOUT, SIZE
+from tests.training.test_parameter_service import settings as of_service
 
 Event: TypeAlias = Literal["arrives", "skips", "ends"]
 events = st.lists(st.sampled_from(get_args(Event)), max_size=30)
@@ -94,3 +100,13 @@ def test_version_0_is_like_any_other(name: Protocol) -> None:
     assert worker.computing == 0
     assert worker.finished() == Finish(late=False, next=None)
     assert worker.arrived(1) == 1
+
+
+def test_a_half_that_speaks_another_protocol_than_its_algorithm_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = of_service()
+    monkeypatch.setattr(Asgd, "protocol", staticmethod(lambda options: "push-and-wait"))
+    said = r"StalenessDivided\.protocol is 'pull', and Asgd\.protocol\(\) returns 'push-and-wait'"
+    with pytest.raises(RunError, match=said):
+        computation.server_half(run, LAYOUT, np.zeros(SIZE, np.float32))

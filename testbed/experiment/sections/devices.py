@@ -17,7 +17,7 @@ from testbed.experiment.sections.device_classes import (
     class_conflicts,
     shares_of,
 )
-from testbed.experiment.sections.presence import PresenceSpec, presence_conflicts
+from testbed.experiment.sections.presence import KEYS, PresenceSpec, presence_conflicts
 from testbed.experiment.sections.profile_keys import HardwareName, with_memory
 from testbed.experiment.sections.section import Conflict, Section, as_tuple
 from testbed.experiment.sections.timing import file_beside
@@ -183,6 +183,13 @@ class DevicesSpec(Section):
     def limits_processors(self) -> bool:
         """True if any device may use only a part of the processors."""
         return self.cpus is not None or any(one.cpus is not None for one in self.classes)
+
+    @property
+    def come_and_go(self) -> bool:
+        """True if workers arrive after training has begun, or leave."""
+        sections = (self, *self.classes)
+        times = (getattr(one, key) for one in sections for key in KEYS)
+        return self.presence is not None or any(time is not None for time in times)
 
     @property
     def class_sizes(self) -> list[int]:

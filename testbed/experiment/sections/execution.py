@@ -35,6 +35,15 @@ class SimulationSpec(Section):
     device: Literal["cpu", "cuda"] = Field(
         default="cpu", description="What computes gradients; cuda (always batched) needs a GPU."
     )
+    processors: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="The number of processors on which gradients are computed, to the bit as on one; "
+        "1 starts no further process. Default (null): all that the run may use, where it takes long "
+        "enough.",
+        examples=[2],
+    )
     exact: ExactSpec | None = Field(
         default=None,
         description="Compute the loss of the training images, ‖∇F‖² and V(g), at each evaluation; it "
@@ -43,9 +52,9 @@ class SimulationSpec(Section):
     )
 
     @model_serializer(mode="wrap")
-    def _exact_if_asked_for(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _what_is_asked_for(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if key != "exact" or value is not None}
+        return {key: value for key, value in data.items() if value is not None}
 
 
 class CheckpointSpec(Section):
@@ -55,7 +64,8 @@ class CheckpointSpec(Section):
         default=None,
         ge=1,
         description="Updates from one checkpoint to the next; default (null): none, and a run that is "
-        "continued starts from the beginning. In a run of peers, a peer's own steps from one "
-        "checkpoint of its parameters to the next, from which it goes on after a kill.",
+        "continued starts from the beginning. In a run of peers, also a peer's own steps from one "
+        "checkpoint of its parameters to the next, from which it goes on after a kill; an emulation "
+        "of peers that is continued starts from the beginning.",
         examples=[1000],
     )

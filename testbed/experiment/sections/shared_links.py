@@ -94,11 +94,17 @@ def _check_name(name: str) -> str:
 
 
 class ClusterSpec(SharedLinkSpec):
-    """Devices behind a router with one link to the core."""
+    """Devices behind a router with one link to the core, or to the router of another cluster."""
 
     name: Annotated[str, AfterValidator(_check_name)] = Field(
         description="Name of the cluster and of its router: letters, digits, '-' and '_'.",
         examples=["campus"],
+    )
+    inside: str | None = Field(
+        default=None,
+        description="Name of the cluster that this one is in: its link leads to that one's router. "
+        "Default: none; it leads to the core.",
+        examples=["region"],
     )
     share: Share | None = Field(
         default=None,
@@ -120,9 +126,9 @@ class ClusterSpec(SharedLinkSpec):
     )
 
     @property
-    def way(self) -> str | None:
-        """How its devices are chosen: ``share``, ``number`` or ``classes``; None if not in one way."""
-        given = [
+    def ways(self) -> list[str]:
+        """How its devices are chosen: ``share``, ``number`` or ``classes``; it should be one way."""
+        return [
             key
             for key, value in (
                 ("share", self.share),
@@ -131,7 +137,6 @@ class ClusterSpec(SharedLinkSpec):
             )
             if value is not None
         ]
-        return given[0] if len(given) == 1 else None
 
 
 def cluster_of(
@@ -148,17 +153,37 @@ def cluster_of(
         class_of: the class of each device.
         classes: the number of each class, by its name.
     """
-    if not clusters:
-        return []
-    if clusters[0].classes:
+    if any(one.classes for one in clusters):
         home = {
             classes[name]: number for number, one in enumerate(clusters) for name in one.classes
         }
         return [home[device_class] for device_class in class_of]
     counts = [one.number or 0 for one in clusters]
-    if clusters[0].share is not None:
+    if any(one.share is not None for one in clusters):
         counts = apportion([one.share or 0.0 for one in clusters], devices)
     return [number for number, count in enumerate(counts) for _ in range(count)]
+
+
+def around(clusters: Sequence[ClusterSpec], home: int) -> int | None:
+    """Return the cluster that a cluster is in; None: it is in none."""
+    inside = clusters[home].inside
+    return None if inside is None else [one.name for one in clusters].index(inside)
+
+
+def inhabited(clusters: Sequence[ClusterSpec], cluster: Sequence[int]) -> list[int]:
+    """Return the clusters with devices in the order of their first ones, and then those around them.
+
+    Few devices may leave a small share without any.
+
+    Args:
+        cluster: that of every device.
+    """
+    found = list(dict.fromkeys(cluster))
+    for home in found:  # it grows meanwhile
+        outer = around(clusters, home)
+        if outer is not None and outer not in found:
+            found.append(outer)
+    return found
 
 
 def cluster_conflicts(
@@ -176,22 +201,42 @@ def cluster_conflicts(
             text = f"'{one.name}' is already the name of network.clusters.{first[one.name]}"
             found.append(((*_PATH, i, "name"), text))
         first.setdefault(one.name, i)
-        if one.way is None:
+        if len(one.ways) > 1 or not (one.ways or any(one.name == of.inside for of in clusters)):
             text = "give it its devices, in one way: a share, a number, or classes"
             found.append(((*_PATH, i), text))
-    ways = {one.way for one in clusters}
+    found += _nesting_conflicts(clusters)
+    ways = {way for one in clusters for way in one.ways}
     if found or not clusters:
         return found
     if len(ways) > 1:
         text = "their devices are given in several ways: use shares, numbers or classes for all"
         return [(_PATH, text)]
-    wrong = wrong_sizes([one.share for one in clusters], [one.number for one in clusters], devices)
+    own = [one for one in clusters if one.ways]
+    wrong = wrong_sizes([one.share for one in own], [one.number for one in own], devices)
     return [(_PATH, wrong)] if wrong else _of_classes(clusters, classes)
+
+
+def _nesting_conflicts(clusters: Sequence[ClusterSpec]) -> list[Conflict]:
+    """Return a conflict for each cluster inside one that there is not, or inside itself."""
+    by_name = {one.name: one for one in clusters}
+    found: list[Conflict] = []
+    for i, one in enumerate(clusters):
+        path, outer = (*_PATH, i, "inside"), one.inside
+        if outer is not None and outer not in by_name:
+            found.append((path, f"there is no cluster '{outer}': {', '.join(by_name)}"))
+            continue
+        seen: set[str] = set()
+        while outer is not None and outer in by_name and outer not in seen:
+            seen.add(outer)
+            outer = by_name[outer].inside
+        if one.name in seen:
+            found.append((path, f"'{one.name}' is inside itself: take this out"))
+    return found
 
 
 def _of_classes(clusters: Sequence[ClusterSpec], classes: Sequence[str]) -> list[Conflict]:
     """Return a conflict for each class that is in no cluster, in two, or that there is not."""
-    if not clusters[0].classes:
+    if not any(one.classes for one in clusters):
         return []
     found: list[Conflict] = []
     home: dict[str, int] = {}

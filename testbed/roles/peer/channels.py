@@ -6,12 +6,15 @@ peer can never go on (``testbed.roles.peer.standstill``).
 
 import selectors
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
 
 from testbed.errors import RunError
+from testbed.messages.codec import KIND
 from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.peer.reports import FromPeer, decoded
 from testbed.roles.peer.standstill import PeerStandstill
 from testbed.roles.reporting import Report
 
@@ -19,67 +22,59 @@ REPORT_PERIOD = 0.2
 """Seconds between two reports of updates."""
 PATIENCE = 30.0
 """Seconds of waiting for one peer's report after which a warning is reported, again and again."""
+R = TypeVar("R")
 
 
-class PeerChannels:
+class PeerChannels(ABC):
     """The channels to all peers of a run.
 
     Attributes:
+        report: to the orchestrator.
         gone: the peers that are dead, or lost to the others.
         told: the reports of each peer that are still to be taken in.
         held: the orders of frozen peers, by their numbers: they are given at the thaw.
     """
 
-    def __init__(
-        self,
-        channels: Sequence[OrderChannel],
-        report: Report,
-        *,
-        handles: Callable[[int, dict[str, Any]], bool],
-        now: Callable[[], float],
-        look_after: Callable[[], None],
-    ) -> None:
-        """Begin with peers that are all there.
-
-        Args:
-            channels: by the peers' numbers.
-            report: to the orchestrator.
-            handles: takes in a report that must not wait; returns True if it was one.
-            now: returns the present by the run's clock, in seconds.
-            look_after: called again and again while the coordinator waits.
-        """
+    def __init__(self, channels: Sequence[OrderChannel], report: Report) -> None:
+        """Begin with peers that are all there, of which these are the channels, by their numbers."""
+        self.report = report
         self._channels = channels
-        self._report = report
-        self._handles = handles
-        self._now = now
-        self._look_after = look_after
         self.gone: set[int] = set()
-        self.told: list[deque[dict[str, Any]]] = [deque() for _ in channels]
+        self.told: list[deque[FromPeer]] = [deque() for _ in channels]
         self.held: dict[int, list[tuple[OrderKind, int]]] = {}
         self._standstill = PeerStandstill()
         self._selector = selectors.EpollSelector()
         for number, channel in enumerate(channels):
             self._selector.register(channel, selectors.EVENT_READ, number)
 
-    def __len__(self) -> int:
-        """Return the number of peers."""
-        return len(self._channels)
+    @abstractmethod
+    def _now(self) -> float:
+        """Return the present by the run's clock, in seconds."""
+
+    @abstractmethod
+    def _handles(self, peer: int, told: FromPeer) -> bool:
+        """Take in a report that must not wait; return True if it was one."""
+
+    @abstractmethod
+    def _look_after(self) -> None:
+        """Do what is to be done again and again, while the coordinator waits as well."""
 
     def listen(self, patience: float) -> bool:
         """Receive reports for at most ``patience`` seconds; return True if one is more than a claim."""
         heard = False
         for key, _ in self._selector.select(patience):
-            told = self._channels[key.data].hear()
-            if "waits_for" in told:
-                self._standstill.hear(key.data, told)
+            fields = self._channels[key.data].hear()
+            if KIND not in fields:
+                self._standstill.hear(key.data, fields)
                 continue
+            told = decoded(fields)
             if not self._handles(key.data, told):
                 self.told[key.data].append(told)
             heard = True
         return heard
 
-    def wait_for(self, peer: int, what: str, until: float | None = None) -> dict[str, Any] | None:
-        """Wait for a peer's report that has the key ``what``; return None if the peer is gone.
+    def wait_for(self, peer: int, what: type[R], until: float | None = None) -> R | None:
+        """Wait for a peer's report of a kind; return None if the peer is gone.
 
         Earlier reports of that peer are dropped.
 
@@ -94,7 +89,7 @@ class PeerChannels:
         while True:
             while self.told[peer]:
                 told = self.told[peer].popleft()
-                if what in told:
+                if isinstance(told, what):
                     return told
             if peer in self.gone or (until is not None and time.monotonic() > until):
                 return None
@@ -104,7 +99,7 @@ class PeerChannels:
             self._look_after()
             if time.monotonic() - silent_since > PATIENCE:
                 silent_since = time.monotonic()
-                self._report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
+                self.report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
 
     def give(self, peer: int, what: OrderKind, number: int = 0) -> None:
         """Give a peer an order; wait while its queue is full.

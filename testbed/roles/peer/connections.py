@@ -1,26 +1,23 @@
 """A peer's connections to the other peers: connecting, sending, receiving and disconnecting."""
 
-import hmac
+import select
 import selectors
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
-from testbed.roles.orders import OrderChannel
-from testbed.roles.peer.evaluator_link import EvaluatorLink
+from testbed.roles.connections import Connections
+from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.peer.outgoing import Outgoing
 from testbed.roles.reporting import Report
-from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError, Pieces
 from testbed.roles.transport.greeting import Identity, call
 from testbed.roles.transport.kernel_queues import unread
-from testbed.training.settings import PORT, Settings
-from testbed.updates import FloatVector
+from testbed.training.settings import Settings
+from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
-from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
+from testbed.wire.frames import Frame, Kind, header
 
 CONNECTING_TIMEOUT = 60.0
 """Seconds that peers have to connect to each other."""
@@ -28,12 +25,10 @@ CLOSING_TIMEOUT = 30.0
 """Seconds that peers have to close their connections after training."""
 
 
-class PeerConnections:
-    """All connections of one peer.
+class PeerConnections(Connections):
+    """All connections of one peer, and their driver.
 
     Attributes:
-        selector: what ``turn`` waits for; the peer may register more.
-        report: to the orchestrator.
         identity: this peer's.
         payload_bytes, message_bytes: received from other peers.
         outgoing: what has not reached the others yet.
@@ -60,36 +55,29 @@ class PeerConnections:
             spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
             incarnation: how often this peer was killed.
         """
-        self.selector = selectors.EpollSelector()
+        super().__init__(settings, parameters, report, self)
         self.payload_bytes = 0
         self.message_bytes = 0
         self._settings = settings
         self.identity = Identity(number, incarnation)
         self._number = number
         self._neighbours = neighbours
-        self._size = parameters
-        self.report = report
-        self._secret = bytes.fromhex(settings.network.secret)
-        self._scratch = memoryview(bytearray(4 * parameters + 4096))
         self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
-        self._peers: dict[int, Connection] = {}
-        self.outgoing = Outgoing(self._peers, self.turn)
-        self._unidentified: set[Connection] = set()
+        self.outgoing = Outgoing(self.workers, self.turn)
+        self._calling: Connection | None = None
         self._received: deque[tuple[int, Frame]] = deque()
-        self._evaluator = EvaluatorLink(
-            *(settings, 4 * parameters, report, spill),
-            watch=self._watch,
-            serve=self._serve,
-            close=self._close,
+        self.evaluator = EvaluatorLink(
+            *(self, 4 * parameters, report, spill),
+            number=settings.evaluator,
+            # Evaluations are a part of the result, and the host's time is not.
+            waited_for=settings.timing.clock == "virtual",
+            patient=True,
         )
         self._disconnecting = False
         self._reading: int | None = -1
         self._lost: list[tuple[int, int]] = []
         self.returned: list[int] = []
-        self._forgotten: set[Connection] = set()
-        self._listener = socket.create_server(("", PORT), backlog=4096)
-        warn = partial(report.event, "warning")
-        self._accepting = Accepting(self._listener, self.selector, warn)
+        self.listen()
 
     def connect(self) -> None:
         """Connect to the neighbours with lower numbers, and wait until the others have connected.
@@ -104,12 +92,12 @@ class PeerConnections:
             if number < self._number:
                 self._call(number, deadline)
         evaluated = self._number == self._settings.network.evaluated_peer
-        while len(self._peers) < len(self._neighbours) or (
-            evaluated and self._evaluator.connection is None
+        while len(self.workers) < len(self._neighbours) or (
+            evaluated and self.evaluator.connection is None
         ):
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"only {len(self._peers)} of {len(self._neighbours)} other peers had "
+                    f"only {len(self.workers)} of {len(self._neighbours)} other peers had "
                     f"connected after {CONNECTING_TIMEOUT:g} s"
                 )
             self.turn(1.0)
@@ -133,202 +121,141 @@ class PeerConnections:
                 text = f"peer {self._number}, which is back, has not reached it: {error}"
                 self.report.event("warning", text, number)
             else:
-                self._peers[number].incarnation = others[number]
+                self.workers[number].incarnation = others[number]
 
     @property
     def connected(self) -> list[int]:
         """The peers that this one is connected to, in order."""
-        return sorted(self._peers)
+        return sorted(self.workers)
 
     @property
     def absent(self) -> list[int]:
         """The peers that this one talks to and is not connected to, in order."""
-        return [number for number in self._neighbours if number not in self._peers]
+        return [number for number in self._neighbours if number not in self.workers]
 
     def _call(self, number: int, deadline: float) -> None:
         address = self._settings.network.peer_addresses[number]
         called = call(address, max(0.0, deadline - time.monotonic()))
-        connection = self._add(called, address, {Kind.WELCOME: 0})
-        identity = int(self.identity)
-        hello = header(Kind.HELLO, identity, length=len(self._secret)) + self._secret
+        port = called.getpeername()[1]
+        self._calling = connection = self.add(called, address, port, {Kind.WELCOME: 0})
+        hello = header(Kind.HELLO, int(self.identity), length=len(self._secret)) + self._secret
         connection.send([hello])
-        while connection in self._unidentified:
+        while connection is self._calling and connection in self.open:
             self.turn(1.0)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"peer {number} does not answer")
-        if connection.socket.fileno() < 0:  # the reason was reported when it was closed
+        if connection not in self.open:  # the reason was reported when it was closed
             raise ConnectionRefusedError(f"peer {number} refused peer {self._number}'s greeting")
         connection.device = number
-        self._peers[number] = connection
-
-    def _add(self, accepted: socket.socket, address: str, accepts: dict[Kind, int]) -> Connection:
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        receiver = Receiver(accepts, self._scratch)
-        port = accepted.getpeername()[1]
-        local = accepted.getsockname()[1]
-        connection = Connection(
-            accepted, address, port, receiver, time.monotonic(), local_port=local
-        )
-        self.selector.register(accepted, selectors.EVENT_READ, connection)
-        self._unidentified.add(connection)
-        return connection
+        self.workers[number] = connection
 
     # -- the loop
 
-    def turn(
-        self, patience: float | None, orders: OrderChannel | None = None, reading: int | None = -1
-    ) -> bool:
-        """Wait for the next events, and handle them.
+    def turn(self, patience: float | None, reading: int | None = -1) -> bool:
+        """Wait for the next events, and handle them, as ``poll`` does.
 
         Args:
-            patience: seconds to wait at most; None: without limit.
-            orders: a channel of orders; also wait until it is readable.
             reading: read from this peer only, from no peer if None, from all if -1.
-
-        Returns:
-            True if ``orders`` is readable.
         """
         if reading != self._reading:
             before, self._reading = self._reading, reading
-            for number, connection in self._peers.items():
+            for number, connection in self.workers.items():
                 if -1 in (before, reading) or number in (before, reading):
-                    self._watch(connection)
-        self._accepting.again()
-        readable = False
-        for key, events in self.selector.select(patience):
-            if key.fileobj is self._listener:
-                self._accepting.accept(self._open)
-            elif isinstance(key.data, Connection):
-                if key.data.socket.fileno() >= 0:  # no event before this one has closed it
-                    self._serve(key.data, events)
-            else:
-                readable = orders is not None and key.fileobj is orders
-        return readable
+                    self.watch(connection)
+        return self.poll(patience)
 
-    def _watch(self, connection: Connection) -> None:
-        """Update what ``selector`` waits for on a connection."""
-        read = not self._is_present(connection) or self._reading in (-1, connection.device)
-        connection.watch(self.selector, read and not connection.ended)
+    def reads(self, connection: Connection) -> bool:
+        """Return True if the connection is to be read from now, and may still bring something."""
+        read = not self.is_present(connection) or self._reading in (-1, connection.device)
+        return read and not connection.ended
 
-    def _is_present(self, connection: Connection) -> bool:
-        """Return True if it is the connection to a peer that is there."""
-        number = connection.device
-        return number is not None and self._peers.get(number) is connection
-
-    def _serve(self, connection: Connection, events: int) -> None:
-        try:
-            if events & selectors.EVENT_WRITE:
-                connection.send_pending()
-                if connection is self._evaluator.connection:
-                    self._evaluator.send_waiting()
-            if events & selectors.EVENT_READ:
-                for frame in connection.receive():
-                    self._handle(connection, frame)
-        except EOFError:
-            if not connection.stopped:
-                self._close(connection, None)
-                return
-            connection.ended = True  # the other side still reads what is sent to it
-        except (WireError, BrokenConnectionError, ValueError) as error:
-            self._close(connection, f"{error}")
+    def _ended(self, connection: Connection) -> None:
+        if not connection.stopped:
+            super()._ended(connection)
             return
-        self._settle(connection)
+        connection.ended = True  # the other side still reads what is sent to it
+        self.watch(connection)
+        self.sent(connection)
 
-    def _settle(self, connection: Connection) -> None:
+    def sent(self, connection: Connection) -> None:
+        """Close a connection over which nothing more is sent, in either direction."""
         if connection.ended and connection.ending and not connection.pending:
-            self._close(connection, None)
-        else:
-            self._watch(connection)
+            self.close(connection, None)
 
-    def _open(self, accepted: socket.socket, address: str, _: int) -> None:
-        self._add(accepted, address, {Kind.HELLO: SECRET_SIZE})
-
-    def _handle(self, connection: Connection, frame: Frame) -> None:
-        if connection is not self._evaluator.connection and frame.kind is not Kind.HELLO:
+    def handle(self, connection: Connection, frame: Frame) -> None:
+        """Handle a message of another peer, or a greeting."""
+        if frame.kind is not Kind.HELLO:
             self.message_bytes += frame.size
         match frame.kind:
             case Kind.HELLO:
                 self._greet(connection, frame)
             case Kind.WELCOME:
-                if frame.number != self._size:
-                    raise WireError(f"its model has {frame.number} parameters, not {self._size}")
-                self._unidentified.discard(connection)
+                if frame.number != self._parameters:
+                    text = f"its model has {frame.number} parameters, not {self._parameters}"
+                    raise WireError(text)
+                if connection is self._calling:
+                    self._calling = None
                 connection.receiver.accept(self._working)
             case Kind.STOP:
                 connection.stopped = True
-            case Kind.FINISHED:
-                self._evaluator.note_result()
             case _:
                 self.payload_bytes += len(frame.body)
                 connection.payload_bytes += len(frame.body)
                 number = connection.device
-                if not (self._disconnecting or number is None or connection in self._forgotten):
+                if number is not None and self.is_present(connection) and not self._disconnecting:
                     self._received.append((number, frame.kept()))
 
     def _greet(self, connection: Connection, frame: Frame) -> None:
-        if not hmac.compare_digest(frame.body, self._secret):
-            raise WireError("a greeting without this run's secret")
-        identity, peers = Identity.of(frame.number), self._settings.workers
+        identity = self.identify(frame)
         number = identity.number
-        if number == peers and self._evaluator.connection is None:
-            self._evaluator.connection = connection
-            connection.receiver.accept({Kind.FINISHED: 0})
-        elif number in self._neighbours and self._admits(identity):
-            self.message_bytes += frame.size
-            if number in self._peers:  # its end was not noticed
-                self._close(self._peers[number], "it was killed, and is back")
-            self._received = deque(one for one in self._received if one[0] != number)
-            self._peers[number] = connection
-            connection.incarnation = identity.incarnation
-            if identity.incarnation:
-                self.returned.append(number)
-            connection.receiver.accept(self._working)
-        else:
+        if number not in self._neighbours or not self._admits(identity):
             raise WireError(f"device {number} must not connect here, or is connected already")
-        connection.device = number
-        self._unidentified.discard(connection)
-        connection.send([header(Kind.WELCOME, self._size)])
+        self.message_bytes += frame.size
+        if number in self.workers:  # its end was not noticed
+            self.close(self.workers[number], "it was killed, and is back")
+        self._received = deque(one for one in self._received if one[0] != number)
+        self.workers[number] = connection
+        connection.device, connection.incarnation = number, identity.incarnation
+        if identity.incarnation:
+            self.returned.append(number)
+        connection.receiver.accept(self._working)
+        self.welcome(connection)
+        self.watch(connection)
 
     def _admits(self, identity: Identity) -> bool:
         """Return True if a peer may connect: one with a higher number, or one that comes back."""
-        known = self._peers.get(identity.number)
+        known = self.workers.get(identity.number)
         if known is None:
             return self._number < identity.number or identity.incarnation > 0
         return identity.incarnation > known.incarnation
 
-    def _close(self, connection: Connection, reason: str | None) -> None:
-        """Close a connection; ``reason`` is None if the other side closed it."""
-        to_evaluator = connection is self._evaluator.connection
-        has_left = self._disconnecting and reason is None and connection.stopped
-        is_expected = has_left or connection in self._forgotten
-        if not to_evaluator and not is_expected:
-            why = reason or "it closed the connection"
-            text = f"connection to peer {self._number} closed: {why}"
-            self.report.event("warning", text, connection.device)
-            if connection.device is not None:
-                self._lost.append((connection.device, connection.incarnation))
-        if connection.socket in self.selector.get_map():
-            self.selector.unregister(connection.socket)
-        observed = self._number == self._settings.network.evaluated_peer
-        if observed and not to_evaluator:
-            connection.read_out()
-            self.report.connection(connection, reason)
-        connection.socket.close()
-        self._accepting.again(at_once=True)
-        self._unidentified.discard(connection)
-        if to_evaluator:
-            self._evaluator.connection = None
-        elif connection.device is not None and self._is_present(connection):
-            del self._peers[connection.device]
-        self._forgotten.discard(connection)
+    def broke(self, connection: Connection, error: BrokenConnectionError) -> None:
+        """Close a connection over which nothing more can be sent."""
+        self.close(connection, f"{error}")
+
+    def close(self, connection: Connection, reason: str | None) -> None:
+        number = connection.device
+        if connection is not self.evaluator.connection:
+            has_left = self._disconnecting and reason is None and connection.stopped
+            is_forgotten = number is not None and not self.is_present(connection)
+            if not (has_left or is_forgotten):
+                why = reason or "it closed the connection"
+                text = f"connection to peer {self._number} closed: {why}"
+                self.report.event("warning", text, number)
+                if number is not None:
+                    self._lost.append((number, connection.incarnation))
+            if self._number == self._settings.network.evaluated_peer:
+                connection.read_out()
+                self.report.connection(connection, reason)
+        self._forget(connection)
+        if number is not None and self.is_present(connection):
+            del self.workers[number]
 
     def forget(self, peer: int) -> None:
         """Drop what has come from a peer that dies, and what still comes until its connection ends."""
-        connection = self._peers.pop(peer, None)
+        connection = self.workers.pop(peer, None)
         if connection is not None:
-            self._forgotten.add(connection)
-            self._watch(connection)
+            self.watch(connection)  # for its end
         self._received = deque(one for one in self._received if one[0] != peer)
 
     def lost(self) -> Iterator[tuple[int, int]]:
@@ -340,20 +267,15 @@ class PeerConnections:
 
     def send(self, receiver: int, pieces: Pieces) -> None:
         """Send to a peer as much as the kernel takes now; ``turn`` sends the rest."""
-        connection = self._peers.get(receiver)
-        if connection is None:
-            return
-        try:
-            connection.send(pieces)
-            if connection.pending:
-                self._watch(connection)
-        except BrokenConnectionError as error:
-            self._close(connection, f"{error}")
+        connection = self.workers.get(receiver)
+        if connection is not None:
+            with self.sending(connection):
+                connection.send(pieces)
 
-    def frames(self) -> Iterator[tuple[int, Frame]]:
-        """Yield the updates that have come, with their senders, in the order in which they came."""
+    def senders(self) -> Iterator[int]:
+        """Yield the senders of the updates that have come, in order; ``next_from`` takes each first."""
         while self._received:
-            yield self._received.popleft()
+            yield self._received[0][0]
 
     def next_from(self, sender: int, waiting: Callable[[], None] = lambda: None) -> Frame | None:
         """Wait for the next update of one peer, reading from no other; return None if it is gone.
@@ -366,39 +288,58 @@ class PeerConnections:
                 if peer == sender:
                     del self._received[place]
                     return frame
-            if sender not in self._peers or self._peers[sender].ended:
+            if sender not in self.workers or self.workers[sender].ended:
                 return None
             self.turn(1.0, reading=sender)
             waiting()
 
     def has_from(self, sender: int) -> bool:
         """Return True if ``next_from`` has something to read or to return, the peer's end included."""
-        connection = self._peers.get(sender)
+        connection = self.workers.get(sender)
         if connection is None or connection.ended or unread(connection.socket):
             return True
         return any(peer == sender for peer, _ in self._received)
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
-        """Send a copy of the parameters to the evaluator, when the evaluator is ready for it."""
-        self._evaluator.evaluate(iteration, parameters)
+        """Send a copy of the parameters to the evaluator, when the evaluator is ready for it.
+
+        Under the virtual clock, wait until the queue has room again, and handle nothing else: the clock
+        decides what a peer does next.
+        """
+        if self.evaluator.connection is None:
+            return  # it was given up, and the run fails because of that
+        last = iteration >= self._settings.training.updates
+        self.evaluator.evaluate(Asked(iteration), as_bytes(parameters), last=last)
+        began = time.monotonic()
+        while self.evaluator.crowded and self.evaluator.connection is not None:
+            room = select.poll()
+            room.register(self.evaluator.connection.socket, select.POLLOUT)
+            if room.poll(1000):
+                self.serve(self.evaluator.connection, selectors.EVENT_WRITE)
+            self.evaluator.give_up(began)
 
     # -- the end
+
+    def _others(self) -> list[Connection]:
+        """Return all connections but the evaluator's."""
+        return [one for one in self.open if one is not self.evaluator.connection]
 
     def disconnect(self) -> None:
         """Send pending bytes, then end all connections, and read what the others still send."""
         self._disconnecting = True
-        self._accepting.close()
-        for connection in list(self._unidentified):
-            self._close(connection, "training is over")
-        for connection in (*self._peers.values(), *self._forgotten):
-            try:
-                connection.end(header(Kind.STOP))
-                self._settle(connection)
-            except BrokenConnectionError as error:
-                self._close(connection, f"{error}")
+        self.stop_listening()
+        for connection in [one for one in self.open if one.device is None]:
+            self.close(connection, "training is over")
+        self.say_stop(self._others())
+        for connection in self._others():
+            self.sent(connection)
         deadline = time.monotonic() + CLOSING_TIMEOUT
-        while (self._peers or self._forgotten) and time.monotonic() < deadline:
+        while self._others() and time.monotonic() < deadline:
             self.turn(1.0)
-        for connection in (*self._peers.values(), *self._forgotten):
-            self._close(connection, f"still open {CLOSING_TIMEOUT:g} s after the end")
-        self._evaluator.finish(lambda: self.turn(1.0))
+        for connection in self._others():
+            self.close(connection, f"still open {CLOSING_TIMEOUT:g} s after the end")
+        began = time.monotonic()
+        while self.evaluator.connection is not None:
+            self.evaluator.stop()
+            self.turn(1.0)
+            self.evaluator.give_up(began)

@@ -32,7 +32,7 @@ class ModelFile:
         self.newest: tuple[int, FloatVector] | None = None
         """The version and parameters that earlier incarnations kept last; None: they kept none."""
         for slot in range(2):
-            data = os.pread(descriptor, self._size, self._place(slot))
+            data = os.pread(descriptor, self._size, slot * self._size)
             if len(data) < self._size:
                 continue
             (checksum,), rest = _CHECKSUM.unpack_from(data), data[_CHECKSUM.size :]
@@ -40,9 +40,6 @@ class ModelFile:
             if count > self._count and zlib.crc32(rest) == checksum:
                 self._count = count
                 self.newest = version, np.frombuffer(rest, np.float32, offset=_HEAD.size).copy()
-
-    def _place(self, slot: int) -> int:
-        return slot * self._size
 
     def keep(self, version: int, parameters: FloatVector) -> None:
         """Write a checkpoint.
@@ -57,4 +54,4 @@ class ModelFile:
         head = _HEAD.pack(self._count, version)
         body = as_bytes(parameters)
         checksum = _CHECKSUM.pack(zlib.crc32(body, zlib.crc32(head)))
-        os.pwritev(self._descriptor, [checksum, head, body], self._place(self._count % 2))
+        os.pwritev(self._descriptor, [checksum, head, body], self._count % 2 * self._size)

@@ -36,10 +36,9 @@ class Wait:
     orders: int
     under_way: frozenset[int]
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Wait":
-        """Return the wait that a claim, as the coordinator received it, is about."""
-        return cls(told["waits_for"], told["orders"], frozenset(told["under_way"]))
+    def __str__(self) -> str:
+        whose = "the clock's next order"
+        return whose if self.sender is None else f"a message of {peer_name(self.sender)}"
 
 
 @dataclass(slots=True)
@@ -70,7 +69,8 @@ class PeerStandstill:
 
     def hear(self, peer: int, told: Mapping[str, Any]) -> None:
         """Take in a peer's claim."""
-        wait, looked = Wait.of(told), float(told["looked"])
+        wait = Wait(told["waits_for"], told["orders"], frozenset(told["under_way"]))
+        looked = float(told["looked"])
         if looked < self._began:
             return
         known = self._claims.get(peer)
@@ -95,13 +95,5 @@ class PeerStandstill:
         all_heard = max(claims.heard for claims in in_chain)
         if min(claims.looked for claims in in_chain) < all_heard:
             return None
-        waits = [f"which waits for {_describe(claims.wait)}" for claims in in_chain]
+        waits = [f"which waits for {claims.wait}" for claims in in_chain]
         return ", ".join([peer_name(awaited), *waits])
-
-
-def _describe(wait: Wait) -> str:
-    return (
-        "the clock's next order"
-        if wait.sender is None
-        else f"a message of {peer_name(wait.sender)}"
-    )

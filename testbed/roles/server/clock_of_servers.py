@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from testbed.algorithms.aggregator_half import Combined
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
 from testbed.clock import device_use
-from testbed.clock.aggregators import TimedAggregators
 from testbed.clock.conversations import conversations
 from testbed.clock.devices import devices
-from testbed.clock.faults import star_clock
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.clock.star import StarClock
+from testbed.clock.struck_workers import star_clock
 from testbed.engine.server import too_few
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
@@ -150,7 +150,7 @@ class ClockOfServers:
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._clock = clock = star_clock(self._services, self, timed, schedule)
         if self._roles.aggregators:
-            clock.aggregators = TimedAggregators(clock, self._roles.aggregators, self)
+            clock.serving.aggregators = self
         return clock
 
     # -- checkpoints
@@ -284,7 +284,7 @@ class ClockOfServers:
         service = self._services[index]
         sent, dealt = service.answered(worker), service.deal()
         needed = self._outstanding.needed(conversation) if self._checkpoints else None
-        size: int = server.ask(driving.Answer(worker, sent, needed, dealt))
+        size = server.ask(driving.Answer(worker, sent, needed, dealt))
         self._outstanding.sent(conversation, server.version)
         return size
 
@@ -306,22 +306,22 @@ class ClockOfServers:
         self._outstanding.begun(worker, [version])
         self._roles.aggregators[index - 1].adopt(NOTHING, version, time)
 
+    def push(self, worker: int, combined: Combined | None) -> None:
+        """Note that an aggregator has pushed: it did so as it took what it had combined."""
+        self._outstanding.told(worker, ())
+
     def ask(self, worker: int) -> int:
         """Let an aggregator that rested ask its server; return the message's bytes."""
         index = self._numbers.below(worker)
         assert index is not None
-        size: int = self._servers[index].ask(driving.Ask())
-        self._servers[0].ask(driving.Hear(worker))
+        size = self._servers[index].ask(driving.Ask())
+        self._servers[self._numbers.server(worker)].ask(driving.Hear(worker))
         return size
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
-        """Tell a worker that its computation is over, or an aggregator to push what it has combined."""
+        """Tell a worker that its computation is over."""
         self._outstanding.told(worker, reports)
-        index = self._numbers.below(worker)
-        if index is not None:
-            self._servers[index].ask(driving.Combine())
-        else:
-            self._orders[worker].give_all(orders_to_finish(reports))
+        self._orders[worker].give_all(orders_to_finish(reports))
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone."""
@@ -330,12 +330,12 @@ class ClockOfServers:
         if found is None:
             return None
         self._outstanding.received(conversation)
-        base_version, number, payload_bytes, loss, count, asks, sizes = found
-        if base_version is None:
-            return Arrived(None, tuple(sizes))
-        update = None if number is None else UpdateElsewhere(NOTHING, number)
-        push = Pushed(base_version, update, payload_bytes, loss, count)
-        return Arrived(push, tuple(sizes), asks)
+        sizes = tuple(found.sizes)
+        if found.base_version is None:
+            return Arrived(None, sizes)
+        update = None if found.update is None else UpdateElsewhere(NOTHING, found.update)
+        push = Pushed(found.base_version, update, found.payload_bytes, found.loss, found.summed)
+        return Arrived(push, sizes)
 
     def host_time(self) -> float:
         """Return the seconds of the host's clock since training began."""
@@ -384,7 +384,7 @@ class ClockOfServers:
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
         """Wait until a killed worker has greeted all servers and, where workers ask, has asked."""
         found = [server.ask(driving.Return(worker)) for server in self._called(worker)]
-        if any(one is None for one in found):
+        if found[0] is None or any(one is None for one in found):
             return None
         self._outstanding.returned(worker)
         return list(found[0])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.messages.reports import ServerFinished, TrainingEnded, WorkerStillConnected
-from testbed.roles.server.connections import Connections
+from testbed.roles.server.connections import REPORT_PERIOD, ServerConnections
 from testbed.roles.server.parts import Parts
 from testbed.updates import as_bytes
 
@@ -57,9 +57,9 @@ def drain(
     heard: dict[int, tuple[int, float]] = {}  # bytes received of workers, and since when
     # The evaluator may be late: it may still be starting, or do an evaluation for a server that was
     # killed, after which it connects to this one.
-    while _is_any_open(connections) or parts.evaluator.is_missing:
-        parts.evaluator.stop(settled)
-        connections.poll()
+    while _is_any_open(connections) or connections.evaluator.is_missing:
+        connections.evaluator.stop(settled)
+        connections.poll(REPORT_PERIOD)
         now = time.monotonic()
         for connection in list(connections.open):
             if connections.is_unowned(connection) and (
@@ -74,7 +74,7 @@ def drain(
             if now - since > seconds:
                 report.send(WorkerStillConnected(number))
                 connections.close(connection, f"still connected {seconds:g} s after STOP")
-        parts.evaluator.give_up(stopped)
+        connections.evaluator.give_up(stopped)
     connections.stop_listening()
     late = half.late if isinstance(half, AggregatorHalf) else None
     if late is None:
@@ -86,7 +86,7 @@ def drain(
     report.send(finished)
 
 
-def _is_any_open(connections: Connections) -> bool:
+def _is_any_open(connections: ServerConnections) -> bool:
     if not connections.open:
         connections.poll(0)
     return bool(connections.open)

@@ -4,7 +4,6 @@ Below it is a ``DrivenServer``. Above, it is a worker that asks: what its server
 clock says that it has arrived, and what it has combined is pushed when the clock says that.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.engine.events import Pull, Report, Sum
 from testbed.messages import driving
 from testbed.messages.driving import Outcome
-from testbed.roles.server.above import Above
+from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.driven_server import DrivenServer
 from testbed.roles.server.serving import Serving
-from testbed.roles.transport.connection import Connection
-from testbed.wire.frames import Frame, Kind
+from testbed.roles.server.upwards import Upwards
+from testbed.wire.frames import HEADER
 
 
 class DrivenAggregator(DrivenServer):
@@ -28,60 +28,79 @@ class DrivenAggregator(DrivenServer):
         super().__init__(serving)
         assert isinstance(serving.half, AggregatorHalf)
         self._aggregating = serving.half
-        self._above = Above(
-            serving.settings,
-            serving.index,
-            serving.half,
-            serving.layout,
-            self._connections,
-            remembers=serving.remembers,
-        )
+        self._upwards = Upwards(serving, comes_back=False)
+        self._remembers = serving.remembers
         self._unread = b""
-        self._sent: deque[Frame] = deque()
         self._handlers |= {
             driving.Adopt: self._adopt,
-            driving.Combine: lambda _: self._above.push(),
-            driving.Ask: lambda _: self._above.ask(),
+            driving.Combine: lambda _: self._push(),
+            driving.Ask: lambda _: self._ask(),
         }
+
+    def wait(self, patience: float = REPORT_PERIOD) -> None:
+        """Wait for a short time for what kernels report, from below and above, and handle it."""
+        if self._upwards.is_open:
+            self._upwards.wait(patience, self._connections.fileno())
+            patience = 0.0
+        super().wait(patience)
 
     def _gather(self) -> None:
         super()._gather()
-        self._above.connect()
+        self._upwards.connect()
+        self._ask()
+
+    def _ask(self) -> int:
+        """Ask for parameters; return the message's bytes."""
+        self._upwards.add(Pull())
+        self._upwards.send()
+        return HEADER.size
+
+    def _push(self) -> bool:
+        """Push the combination that has closed, and ask; or report that there is nothing in it.
+
+        Returns:
+            False if there was nothing in it.
+        """
+        combined = self._aggregating.take()
+        if combined is None:
+            self._upwards.add(Report(self._half.version))
+        else:
+            self._upwards.add(Sum(combined))
+            self._upwards.add(Pull())
+        self._upwards.send(remembers=self._remembers)
+        return combined is not None
+
+    def _adopt(self, request: driving.Adopt) -> None:
+        while not self._upwards.has(request.version):
+            self._upwards.wait(REPORT_PERIOD, self._connections.fileno())
+            self._connections.poll(0.0)
+        parameters = self._upwards.take(request.version)
+        self._aggregating.adopt(parameters, request.version, time=request.time)
+
+    def outcome(self, value: Any = None, error: str | None = None) -> Outcome:
+        return replace(super().outcome(value, error), is_due=self._aggregating.is_due)
+
+    # -- checkpoints
 
     def _more_state(self, request: driving.Save) -> dict[str, Any]:
-        unread = self._above.pushed if request.unread else b""
+        unread = self._upwards.pushed if request.unread else b""
         return {"unread": np.frombuffer(unread, np.uint8)}
 
     def _restore_more(self, state: Mapping[str, Any]) -> None:
         self._unread = state["unread"].tobytes()
 
     def _call(self) -> None:
-        self._above.connect(self._unread)
-        self._above.pushed = self._unread
+        self._upwards.connect()
+        self._upwards.send_again(self._unread)
 
-    def outcome(self, value: Any = None, error: str | None = None) -> Outcome:
-        return replace(super().outcome(value, error), is_due=self._aggregating.is_due)
+    # -- the end
 
-    def _adopt(self, request: driving.Adopt) -> None:
-        while not self._sent:
-            self._above.check()
-            self._connections.poll()
-        frame = self._sent.popleft()
-        assert frame.number == request.version
-        self._above.take(frame)
-        self._aggregating.adopt(self._above.parameters, request.version, time=request.time)
+    def read_out(self) -> None:
+        self._upwards.read_out()
 
-    # -- the connections' driver
-
-    def reads(self, connection: Connection) -> bool:
-        """Return True if no clock decides when this connection is read, or if it is its turn."""
-        return connection is self._connections.above or super().reads(connection)
-
-    def handle(self, connection: Connection, frame: Frame) -> None:
-        """Handle a message; the server's are kept until the clock says that they have arrived."""
-        if connection is not self._connections.above:
-            super().handle(connection, frame)
-        elif frame.kind is Kind.STOP:
-            self._above.close()
-        else:
-            self._sent.append(frame.kept())
+    def finish(self) -> None:
+        """Wait until training is over above, say so to all devices, and drain."""
+        while self._upwards.is_open and not self._upwards.is_stopped:
+            self.wait()
+        self._upwards.leave()
+        super().finish()

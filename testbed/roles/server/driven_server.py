@@ -6,7 +6,6 @@ acts by itself. If another server is killed, it ends its connections and is made
 that the clock's process gives it back.
 """
 
-import math
 import signal
 import time
 from collections import deque
@@ -19,9 +18,17 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.engine.server import GATHERING_TIMEOUT
 from testbed.messages import driving
 from testbed.messages.codec import send
-from testbed.messages.driving import REQUESTS, Gathered, Outcome, Request, Saved
+from testbed.messages.driving import (
+    REQUESTS,
+    AnyRequest,
+    Gathered,
+    Outcome,
+    Received,
+    Request,
+    Saved,
+)
 from testbed.messages.reports import DevicesConnected
-from testbed.roles.evaluation.pending import Asked
+from testbed.roles.evaluation.evaluator_link import Asked
 from testbed.roles.orders import OrderChannel
 from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
@@ -68,7 +75,7 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
         assert isinstance(request, driving.Restore)
         send(clock, server.restore(request))
     send(clock, server.gather())
-    server.parts.connections.also(clock)
+    server.parts.connections.also(clock.fileno())
     while True:
         while not clock.readable(0):
             server.wait()
@@ -84,6 +91,7 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
                 ends = begin_to_end(server.parts)
                 send(clock, server.outcome())
                 await_ends(server.parts, ends)
+                server.read_out()
                 return kills
             case driving.AwaitKill():
                 send(clock, server.outcome())
@@ -93,7 +101,7 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
                 send(clock, server.do(request))
 
 
-def _next_request(clock: Channel) -> Request:
+def _next_request(clock: Channel) -> AnyRequest:
     request = REQUESTS.receive(clock)
     if request is None:
         raise ConnectionResetError("the virtual clock is gone")
@@ -211,7 +219,7 @@ class DrivenServer:
 
     # -- what the clock says
 
-    def do(self, request: Request) -> Outcome:
+    def do(self, request: Request[Any]) -> Outcome:
         """Do what a request says."""
         value, error = None, None
         try:
@@ -248,7 +256,7 @@ class DrivenServer:
         there = sorted(self._connections.workers)
         state = {
             "half": self._half.state(),
-            "evaluations": self.parts.evaluator.state(),
+            "evaluations": self._connections.evaluator.state(),
             "there": there,
             "vectors": vectors.state(),
             "received": self._received,
@@ -278,7 +286,7 @@ class DrivenServer:
         self._restore_more(state)
         self.parts.phase.began = time.monotonic()
         self._connections.listen()
-        self.parts.evaluator.restore(state["evaluations"])
+        self._connections.evaluator.restore(state["evaluations"])
         return self.outcome()
 
     def _restore_more(self, state: Mapping[str, Any]) -> None:
@@ -286,6 +294,9 @@ class DrivenServer:
 
     def _call(self) -> None:
         """Connect an aggregator to its server."""
+
+    def read_out(self) -> None:
+        """Read to its end what an aggregator is connected to."""
 
     # -- requests
 
@@ -306,19 +317,17 @@ class DrivenServer:
 
         return self._workers.send_to(request.worker, answer)
 
-    def _receive(self, request: driving.Receive) -> list[Any] | None:
+    def _receive(self, request: driving.Receive) -> Received | None:
         arrived = self._workers.receive(request.worker, keep=request.keep)
-        if arrived is None:
-            return None
+        if arrived is None or arrived.push is None:
+            return None if arrived is None else Received(arrived.sizes)
         push, number = arrived.push, None
-        if push is None:
-            return [None, None, 0, math.nan, 0, True, list(arrived.sizes)]
         if push.update is not None:
             number = self._updates
             self._updates += 1
             self._received.setdefault(request.worker, deque()).append((number, push.update))
         told = (push.base_version, number, push.payload_bytes, push.loss, push.count)
-        return [*told, arrived.asks, list(arrived.sizes)]
+        return Received(arrived.sizes, *told)
 
     def _apply(self, request: driving.Apply) -> int | None:
         received = self._received[request.worker]
@@ -333,7 +342,7 @@ class DrivenServer:
 
     def _evaluate(self, request: driving.Evaluate) -> bool:
         self._time = request.time
-        half, evaluator = self._half, self.parts.evaluator
+        half, evaluator = self._half, self._connections.evaluator
         asked = Asked(half.version, request.time, *request.ledger)
         evaluator.ask(asked, as_bytes(half.parameters), last=request.last)
         return evaluator.crowded
@@ -341,7 +350,7 @@ class DrivenServer:
     def _look_at_evaluator(self) -> bool:
         """Return True if too many evaluations wait; give an evaluator up that does not go on."""
         self.wait(0)
-        evaluator, now = self.parts.evaluator, time.monotonic()
+        evaluator, now = self._connections.evaluator, time.monotonic()
         self._crowded_since = (self._crowded_since or now) if evaluator.crowded else None
         if self._crowded_since is not None:
             evaluator.give_up(self._crowded_since)
@@ -366,8 +375,6 @@ class DrivenServer:
         number = connection.device
         if number is None:
             self._greet(connection, frame)
-        elif connection is self._connections.evaluator:
-            self.parts.evaluator.heard(frame.number)
         elif connection is not self._connections.workers.get(number):
             # It was killed, or comes back when training is over: by the clock it has sent nothing.
             self._workers.killed_workers.heard(connection, frame)
@@ -383,11 +390,6 @@ class DrivenServer:
     def _greet(self, connection: Connection, frame: Frame) -> None:
         identity = self._connections.identify(frame)
         number = identity.number
-        evaluator = self.parts.evaluator
-        if number == evaluator.number:
-            self._connections.welcome(connection)
-            evaluator.greeted(connection)
-            return
         killed = self._workers.killed_workers
         if self.parts.phase.over and killed.is_earlier(number, identity.incarnation):
             self._connections.close(connection, None)
@@ -416,9 +418,7 @@ class DrivenServer:
             self._start()
 
     def sent(self, connection: Connection) -> None:
-        """Send the evaluator more; the clock decides when a worker is sent something."""
-        if connection is self._connections.evaluator:
-            self.parts.evaluator.send()
+        """Do nothing: the clock decides when a worker is sent something."""
 
     def lost(self, worker: int) -> None:
         """Leave it to the clock to find that a worker is gone, when the clock comes to that worker.

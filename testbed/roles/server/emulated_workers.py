@@ -166,10 +166,7 @@ class EmulatedWorkers:
 
     def is_read_now(self, connection: Connection) -> bool:
         """Return True if the clock waits for a connection, or has nothing to do with it."""
-        number = connection.device
-        if number is None or self._connections.workers.get(number) is not connection:
-            return True
-        return connection is self.reading.connection
+        return not self._connections.is_present(connection) or connection is self.reading.connection
 
     def close_what_does_not_end(self, stopped: Collection[int]) -> None:
         """Close connections over which no end will come, once training is over.
@@ -182,12 +179,9 @@ class EmulatedWorkers:
         """
         for connection in list(self._connections.open):
             number = connection.device
-            if number is None or connection in (
-                self._connections.evaluator,
-                self._connections.above,
-            ):
+            if number is None or connection is self._connections.evaluator.connection:
                 continue
-            gone = self._connections.workers.get(number) is not connection
+            gone = not self._connections.is_present(connection)
             if gone or number in stopped or number in self.killed_workers:
                 # Bytes that it sent before its link really went down may still be unread.
                 connection.read_out()

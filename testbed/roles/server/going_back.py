@@ -27,8 +27,8 @@ def begin_to_end(parts: Parts) -> Sequence[Connection]:
     parts.phase.over = True
     report.flush()
     connections.stop_listening()
-    if connections.evaluator is not None:  # it is in no ledger, and comes back by itself
-        connections.close(connections.evaluator, None)
+    if connections.evaluator.connection is not None:  # it is in no ledger, and comes back by itself
+        connections.close(connections.evaluator.connection, None)
     ending = list(connections.open)
     for connection in ending:
         connection.drop_pending()

@@ -7,12 +7,14 @@ import heapq
 import itertools
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from testbed.engine.aggregator import ABOVE, Aggregator
 from testbed.engine.events import (
-    After,
+    At,
     Closed,
+    Compute,
     Due,
     Event,
     Heard,
@@ -22,15 +24,12 @@ from testbed.engine.events import (
     Record,
     Send,
     Settled,
-    Token,
+    WhenLeft,
 )
 from testbed.engine.server import Server
 from testbed.roles.recording import Recorder
-from testbed.roles.server.connections import REPORT_PERIOD, Connections
-from testbed.roles.server.evaluator import Evaluator
-from testbed.roles.server.phase import Phase
+from testbed.roles.server.connections import REPORT_PERIOD, Phase, ServerConnections
 from testbed.roles.transport.connection import Connection
-from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.telemetry.board import DeviceLine, ServerLine
 from testbed.training.entries import TrainingBegan
 from testbed.training.parameter_service import ParameterService, Pushed
@@ -49,17 +48,17 @@ class Host:
     Attributes:
         role: the role that serves.
         began: called when training begins, or goes on.
-        above: called with what an aggregator sends to its server; the message is used up at once.
+        above: called with what an aggregator sends to its server, or computes at the parameters of
+            that; what is sent is used up at once.
     """
 
     def __init__(
         self,
         role: Server | Aggregator,
         service: ParameterService,
-        connections: Connections,
+        connections: ServerConnections,
         codec: Codec,
         *,
-        evaluator: Evaluator,
         recorder: Recorder,
         callers: Collection[int],
         line: ServerLine,
@@ -78,32 +77,40 @@ class Host:
         """
         self.role = role
         self.began: Callable[[], None] = lambda: None
-        self.above: Callable[[Send], None] = lambda _: None
+        self.above: Callable[[Send | Compute], None] = lambda _: None
         self._server = role.below if isinstance(role, Aggregator) else role
         self._service = service
         self._connections = connections
         self._codec = codec
-        self._evaluator = evaluator
         self._recorder = recorder
         self._callers = callers
         self._line, self._own_line = line, own_line
         self._phase = phase
         self._now = now
         self._others = others
-        self._tokens: list[tuple[float, int, Token]] = []
+        self._tokens: list[tuple[float, int, Due]] = []
+        self._at_once: deque[Due] = deque()
         self._count = itertools.count()
         self._last_look = 0.0
 
     # -- events and actions
 
     def happen(self, event: Event) -> None:
-        """Tell the role of an event, and have it answer those that are due after it."""
+        """Tell the role of an event, and of what is due by then; have it answer those that are."""
         self.tell(event)
+        self._tell_at_once()
         self.settle()
 
     def settle(self) -> None:
-        """Have the role answer those that are due."""
+        """Have the role answer those that are due, and tell it of what is due after that."""
         self.tell(Settled(self._has_room))
+        while self._at_once:
+            self._tell_at_once()
+            self.tell(Settled(self._has_room))
+
+    def _tell_at_once(self) -> None:
+        while self._at_once:
+            self.tell(self._at_once.popleft())
 
     def tell(self, event: Event) -> None:
         """Tell the role of an event, and do what it says.
@@ -111,7 +118,8 @@ class Host:
         Raises:
             ValueError: a caller has sent what it must not.
         """
-        for action in self.role.handle(event, self._now()):
+        now = self._now()
+        for action in self.role.handle(event, now):
             if isinstance(action, Send):
                 self._carry(action)
             elif isinstance(action, Record):
@@ -119,13 +127,24 @@ class Host:
                     self.began()
                 else:
                     self._recorder.record([action.entry])
-            elif isinstance(action, After):
-                due = time.monotonic() + action.seconds
-                heapq.heappush(self._tokens, (due, next(self._count), action.token))
+            elif isinstance(action, At):
+                self._tell_at(action, now)
+            elif isinstance(action, WhenLeft):  # as far as this side knows
+                self._at_once.append(Due(action.token))
+            elif isinstance(action, Compute):
+                self.above(action)
             else:
                 self._phase.over = True
         if self._phase.began is not None:
             self._recorder.tell_reached(self._service.half.version)
+
+    def _tell_at(self, at: At, now: float) -> None:
+        due = Due(at.token, at.time)
+        if at.time <= now:
+            self._at_once.append(due)
+        else:
+            moment = time.monotonic() + (at.time - now)
+            heapq.heappush(self._tokens, (moment, next(self._count), due))
 
     def _carry(self, send: Send) -> None:
         if send.conversation == ABOVE:
@@ -135,11 +154,9 @@ class Host:
         if not isinstance(send.message, Parameters):
             self.say_stop([connection])
             return
-        answer = send.message.answer
-        try:
+        answer = self._service.answer(send.conversation)
+        with self._connections.sending(connection):
             self.send(connection, answer.version, answer.encoding, answer.body, dealt=answer.dealt)
-        except BrokenConnectionError as error:
-            self._connections.broke(connection, error)
 
     @property
     def patience(self) -> float:
@@ -151,7 +168,7 @@ class Host:
     def tell_due(self) -> None:
         """Tell the role of the moments that have come."""
         while self._tokens and self._tokens[0][0] <= time.monotonic():
-            self.happen(Due(heapq.heappop(self._tokens)[2]))
+            self.happen(heapq.heappop(self._tokens)[2])
 
     def look_after(self) -> None:
         """Every now and then, close connections that do not greet, and report the rows so far."""
@@ -180,13 +197,9 @@ class Host:
         if self._server.callers_return and number in workers and self._phase.began is not None:
             # It was killed while its link was down, so that the end of its connection did not arrive.
             self._connections.close(workers[number], "it came back over another connection")
-        is_evaluator = number == self._evaluator.number
-        if number in workers or not (is_evaluator or number in self._callers):
+        if number in workers or number not in self._callers:
             raise WireError(f"device {number} is not of this run, or is connected already")
         self._connections.welcome(connection)
-        if is_evaluator:
-            self._evaluator.greeted(connection)
-            return
         self._connections.is_worker(connection, number)
         connection.incarnation = identity.incarnation
         workers[number] = connection
@@ -262,8 +275,6 @@ class Host:
             for connection in found:
                 if connection.informed or connection.ending:
                     continue
-                try:
+                with self._connections.sending(connection):
                     self.send(connection, half.version, DENSE, [as_bytes(half.parameters)])
-                except BrokenConnectionError as error:
-                    self._connections.broke(connection, error)
         self._connections.say_stop(found)

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
 from testbed.checkpoints.due import Checkpoints
 from testbed.encoding_choice import EncodingChoice
@@ -15,14 +13,12 @@ from testbed.engine.server import Server
 from testbed.faults.schedule import Schedule
 from testbed.messages.counted import no_reports
 from testbed.messages.reports import CheckpointBegun
-from testbed.roles.evaluation.pending import Asked, Evaluations
+from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.recording import Recorder
 from testbed.roles.reporting import Report
-from testbed.roles.server.connections import Connections, Driver
-from testbed.roles.server.evaluator import Evaluator
+from testbed.roles.server.connections import Driver, Phase, ServerConnections
 from testbed.roles.server.host import Host
 from testbed.roles.server.measuring import measured
-from testbed.roles.server.phase import Phase
 from testbed.roles.server.restoration import cannot_be_written
 from testbed.roles.server.serving import Serving
 from testbed.telemetry.board import (
@@ -37,7 +33,7 @@ from testbed.training.aggregator_service import AggregatorService
 from testbed.training.entries import EvaluationDue
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
-from testbed.updates import FloatVector, as_bytes
+from testbed.updates import as_bytes
 from testbed.wire.encodings import Codec
 from testbed.wire.frames import Kind
 
@@ -48,7 +44,6 @@ class Parts:
 
     Attributes:
         line, own_line: of the board: for all servers' figures, and for this device's.
-        above: float32, (|Θ|,), memory for what an aggregator's role is told of; otherwise empty.
         checkpoints: the server's, if it writes any.
     """
 
@@ -57,12 +52,10 @@ class Parts:
     phase: Phase
     line: ServerLine
     own_line: DeviceLine
-    connections: Connections
-    evaluator: Evaluator
+    connections: ServerConnections
     recorder: Recorder
     service: ParameterService
     host: Host
-    above: FloatVector
     checkpoints: Checkpoints | None
 
     @classmethod
@@ -88,9 +81,9 @@ class Parts:
         answer_to = Kind.PULL if half.protocol == "pull" else Kind.FINISHED
         size = len(half.parameters)
         accepted = {Kind.PUSH: codec.longest, answer_to: 0}
-        if settings.aggregators and not index:  # one that has no devices reports that
+        if max(callers) >= settings.workers:  # an aggregator that has no devices reports that
             accepted[Kind.FINISHED] = 0
-        connections = Connections(
+        connections = ServerConnections(
             settings,
             size,
             accepted,
@@ -100,16 +93,13 @@ class Parts:
             phase=phase,
             driver=driver,
         )
-        remembered = serving.remembers
-        evaluations = Evaluations(4 * size, remembered=remembered, spill=serving.spill)
-        evaluator = Evaluator(
-            connections,
-            evaluations,
-            report,
+        evaluator = connections.evaluator = EvaluatorLink(
+            *(connections, 4 * size, report, serving.spill),
             number=settings.evaluator,
             waited_for=virtual,
+            patient=settings.servers > 1,
             comes_back=settings.faults.server_absence is not None,
-            others=settings.servers > 1,
+            remembered=serving.remembers,
             expected=not isinstance(half, CombiningHalf),
         )
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
@@ -134,16 +124,13 @@ class Parts:
             others=others,
         )
         role: Server | Aggregator = server
-        above = np.empty(0, np.float32)
         if isinstance(half, AggregatorHalf) and not virtual:
-            above = np.empty(size, np.float32)
-            role = Aggregator(server, half, above)
+            role = Aggregator(server, half)
         host = Host(
             role,
             service,
             connections,
             codec,
-            evaluator=evaluator,
             recorder=recorder,
             callers=callers,
             line=line,
@@ -159,11 +146,9 @@ class Parts:
             line,
             own_line,
             connections,
-            evaluator,
             recorder,
             service,
             host,
-            above,
             serving.checkpoints,
         )
 
@@ -187,7 +172,7 @@ class Parts:
                 "time": time_now,
                 "half": half.state(),
                 "there": sorted(self.connections.workers),
-                "evaluations": self.evaluator.state(),
+                "evaluations": self.connections.evaluator.state(),
             }
             self.checkpoints.write(half.version, {**state, **more()})
         except OSError as error:

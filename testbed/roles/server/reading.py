@@ -24,7 +24,7 @@ class Reading:
         """
         self.connection: Connection | None = None
         self._host = host
-        self._expected, self._asks = 1, True
+        self._expected = 1
         self._buffer = buffer
         self._apart = memoryview(bytearray(len(buffer)))
         self._keep = False
@@ -46,7 +46,7 @@ class Reading:
         """
         self._push, self._keep, self.connection = None, keep, connection
         self._is_report = False
-        self._expected, self._asks = pushes + asks, asks
+        self._expected = pushes + asks
         self._sizes.clear()
         kept = self._read_ahead.pop(worker, None) or deque()
         while kept:  # frames beyond this message are kept again
@@ -84,7 +84,7 @@ class Reading:
         self.connection = None
         if not self.is_complete:
             return None
-        return Arrived(self._push, tuple(self._sizes), self._asks)
+        return Arrived(self._push, tuple(self._sizes))
 
     def forget(self, worker: int) -> None:
         """Drop what was read ahead from a worker that is killed."""

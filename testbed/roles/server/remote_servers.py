@@ -8,17 +8,26 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from testbed.algorithms.aggregator_half import CombiningHalf
+from testbed.algorithms.aggregator_half import Combined, CombiningHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.codec import send
-from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request, Saved
+from testbed.messages.driving import (
+    FROM_SERVER,
+    Gathered,
+    Outcome,
+    Request,
+    Saved,
+)
 from testbed.updates import DenseUpdate, FloatVector, Update
 
 T = TypeVar("T", Gathered, Outcome, Saved)
+V = TypeVar("V")
 NOTHING = np.empty(0, np.float32)
 """Stands for parameters that are in another process."""
+COMBINED = Combined(DenseUpdate(NOTHING), 0, 0, math.nan)
+"""Stands for what an aggregator in another process has combined, and pushed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class DrivenHalf(ServerHalf):
         """Wait until the server has all its workers."""
 
     @abstractmethod
-    def outcome(self, request: Request) -> Outcome:
+    def outcome(self, request: Request[Any]) -> Outcome:
         """Have the server do something, and return what came of it."""
 
     @abstractmethod
@@ -59,7 +68,7 @@ class DrivenHalf(ServerHalf):
     def look_after(self) -> None:
         """Let the server handle what its kernel reports."""
 
-    def ask(self, request: Request) -> Any:
+    def ask(self, request: Request[V]) -> V:
         """Have the server do something, and return the value that came of it.
 
         Raises:
@@ -70,7 +79,7 @@ class DrivenHalf(ServerHalf):
         self._tell(told)
         if told.error is not None:
             raise ValueError(told.error)
-        return told.value
+        return request.read(told.value)
 
     def _tell(self, told: Outcome) -> None:
         """Take over what came of a request besides its value."""
@@ -105,17 +114,13 @@ class DrivenHalf(ServerHalf):
         time: float = math.nan,
     ) -> int | None:
         assert isinstance(update, UpdateElsewhere)
-        delay: int | None = self.ask(
-            driving.Apply(worker, update.number, base_version, loss, time, count)
-        )
-        return delay
+        return self.ask(driving.Apply(worker, update.number, base_version, loss, time, count))
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
         self.ask(driving.Reported(worker, base_version, time))
 
     def diagnose(self) -> Mapping[str, float]:
-        values: Mapping[str, float] = self.ask(driving.Diagnose())
-        return values
+        return self.ask(driving.Diagnose())
 
     def joined(self, worker: int) -> None:
         self.ask(driving.Join(worker))
@@ -146,7 +151,7 @@ class RemoteServer(DrivenHalf):
     def gathered(self) -> Gathered:
         return self._receive(Gathered)
 
-    def outcome(self, request: Request) -> Outcome:
+    def outcome(self, request: Request[Any]) -> Outcome:
         send(self._channel, request)
         return self._receive(Outcome)
 
@@ -172,6 +177,10 @@ class RemoteAggregator(RemoteServer, CombiningHalf):
     @property
     def is_due(self) -> bool:
         return self._is_due
+
+    def take(self) -> Combined | None:
+        """Have the aggregator push; return what stands for the sum, or None if it only reports."""
+        return COMBINED if self.ask(driving.Combine()) else None
 
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
         self.ask(driving.Adopt(version, time))

@@ -7,6 +7,7 @@ calls. If the server is killed, so is the clock, and a new process goes on from 
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from testbed.clock.stage import ServerKilledError
 from testbed.messages import driving
@@ -29,7 +30,7 @@ class ServerHere(DrivenHalf):
     def gathered(self) -> Gathered:
         return self._driven.gather()
 
-    def outcome(self, request: Request) -> Outcome:
+    def outcome(self, request: Request[Any]) -> Outcome:
         if isinstance(request, driving.Restore):
             return self._driven.restore(request)
         return self._driven.do(request)

@@ -94,8 +94,6 @@ class WallServer:
         before = parts.service.half.version
         if connection.device is None:
             parts.host.greet(connection, frame)
-        elif connection is parts.connections.evaluator:
-            parts.evaluator.heard(frame.number)
         else:
             parts.host.take(connection, frame)
         version = parts.service.half.version
@@ -107,10 +105,8 @@ class WallServer:
         return True
 
     def sent(self, connection: Connection) -> None:
-        """Send the evaluator more, or the workers that are due: one of them has room again."""
-        if connection is self.parts.connections.evaluator:
-            self.parts.evaluator.send()
-        elif not connection.pending:
+        """Send the workers that are due something: one of them has room again."""
+        if not connection.pending:
             self.parts.host.settle()
 
     def lost(self, worker: int) -> None:
@@ -141,4 +137,4 @@ class WallServer:
         parts.phase.began = restart.began()
         parts.host.tell(Restored(state["there"]))
         parts.report.send(ServerRestored(half.version, state["there"], server=parts.report.server))
-        parts.evaluator.restore(state["evaluations"])
+        parts.connections.evaluator.restore(state["evaluations"])

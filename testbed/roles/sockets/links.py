@@ -8,6 +8,7 @@ A served role may be killed and come back. The device then waits for it and gree
 *session*; its conversations with others stay.
 """
 
+import contextlib
 import select
 import socket
 import time
@@ -20,6 +21,8 @@ from testbed.roles.transport.greeting import FINISH, RESET, Greeted
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.wire.frames import HEADER, Head, Kind, parse
 
+READ_OUT_TIMEOUT = 30.0
+"""Seconds without a byte after which a connection is not read any further; its end may be lost."""
 _CLOSED = "it closed the connection"
 
 
@@ -198,6 +201,11 @@ class Links:
     def all_stopped(self) -> bool:
         """True if all served roles have said STOP."""
         return all(link.stopped for link in self.links)
+
+    @property
+    def is_any_lost(self) -> bool:
+        """True if a served role is gone without a STOP."""
+        return any(link.lost is not None for link in self.links)
 
     def are_idle(self) -> bool:
         """True if nothing is to be read, and all that was sent has reached the others' kernels."""
@@ -378,6 +386,20 @@ class Links:
         """Close the connections, whose ends come after what was sent."""
         for link in self.links:
             link.end.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FINISH)
+        self.close()
+
+    def read_out(self) -> None:
+        """Send nothing more, read until the served roles close the connections, and close them.
+
+        What they have sent and the kernel has not delivered would reset a connection that is closed.
+        """
+        for link in self.links:
+            link.end.drop_pending()
+            with contextlib.suppress(OSError):
+                link.end.socket.shutdown(socket.SHUT_WR)
+                link.end.socket.settimeout(READ_OUT_TIMEOUT)
+                while link.end.socket.recv(1 << 16):
+                    pass
         self.close()
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class Accepting:
         self._rests_until: float | None = None
         selector.register(listener, selectors.EVENT_READ)
 
-    def accept(self, opened: Callable[[socket.socket, str, int], None]) -> None:
+    def accept(self, opened: Callable[[socket.socket, str, int], object]) -> None:
         """Accept a connection, if possible.
 
         Args:
@@ -88,4 +88,5 @@ class Accepting:
         """Stop listening."""
         if self._rests_until is None:
             self._selector.unregister(self._listener)
+        self._rests_until = None
         self._listener.close()

@@ -3,16 +3,15 @@
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from testbed.roles.transport.receiving import receive_exactly, receive_header
 from testbed.training.settings import PORT, Settings
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
-from testbed.wire.frames import Kind, header
+from testbed.wire.frames import HEADER, Head, Kind, header, parse
 
 CONNECT_TIMEOUT = 20.0
 """Seconds to wait for the server to listen and to answer the greeting."""
@@ -142,7 +141,7 @@ def _greet(connection: socket.socket, settings: Settings, number: int, parameter
     secret = bytes.fromhex(settings.network.secret)
     connection.sendall(header(Kind.HELLO, number, length=len(secret)) + secret)
     accepts = {Kind.WELCOME: 0, Kind.RESUME: 4 * parameters}
-    head = receive_header(connection, accepts)
+    head = _receive_header(connection, accepts)
     theirs, length = head.number, head.length
     if theirs != parameters:
         raise WireError(f"the server's model has {theirs} parameters, this device's {parameters}")
@@ -151,6 +150,27 @@ def _greet(connection: socket.socket, settings: Settings, number: int, parameter
         base = np.empty(parameters, np.float32)
         if length != base.nbytes:
             raise WireError(f"parameters of {length} bytes, expected {base.nbytes}")
-        receive_exactly(connection, as_bytes(base))
+        _receive_exactly(connection, as_bytes(base))
     connection.settimeout(None)
     return Greeted(connection, head.kind is Kind.RESUME, base)
+
+
+def _receive_header(connection: socket.socket, accepts: Mapping[Kind, int]) -> Head:
+    """Receive and check one header."""
+    head = bytearray(HEADER.size)
+    _receive_exactly(connection, memoryview(head))
+    return parse(bytes(head), accepts)
+
+
+def _receive_exactly(connection: socket.socket, memory: memoryview) -> None:
+    """Fill ``memory`` from a connection.
+
+    Raises:
+        ConnectionError: the connection ended first.
+    """
+    filled = 0
+    while filled < len(memory):
+        count = connection.recv_into(memory[filled:], flags=socket.MSG_WAITALL)
+        if count == 0:
+            raise ConnectionResetError("the server closed the connection")
+        filled += count

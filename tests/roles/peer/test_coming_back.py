@@ -7,13 +7,13 @@ import pytest
 
 from testbed.roles.transport.greeting import Identity
 from testbed.wire.frames import Kind
-from tests.roles.peer.test_connections import SIZE, Place, hello, push, receive, turned
+from tests.roles.peer.test_connections import SIZE, Place, frames, hello, push, receive, turned
 
 
 def test_what_a_dead_process_sent_is_told_from_what_the_next_one_sends(place: Place) -> None:
     peer = place.peer(0, 3)
     before = place.greeted(0, 2)
-    turned(peer, lambda: 2 in peer._peers)
+    turned(peer, lambda: 2 in peer.workers)
     peer.forget(2)
     assert peer.connected == []
     assert peer.next_from(2) is None
@@ -25,7 +25,7 @@ def test_what_a_dead_process_sent_is_told_from_what_the_next_one_sends(place: Pl
     assert frame is not None
     assert np.frombuffer(frame.body, np.float32)[0] == 2.0
     before.close()
-    turned(peer, lambda: not peer._forgotten)
+    turned(peer, lambda: len(peer.open) == 1)
     # Its end is no loss, and the new connection stays.
     assert list(peer.lost()) == []
     assert peer.connected == [2]
@@ -35,7 +35,7 @@ def test_what_a_dead_process_sent_is_told_from_what_the_next_one_sends(place: Pl
 def test_a_peer_may_be_back_before_its_end_is_noticed(place: Place) -> None:
     peer = place.peer(1, 3)
     place.greeted(1, 2)
-    turned(peer, lambda: 2 in peer._peers)
+    turned(peer, lambda: 2 in peer.workers)
     for incarnation in (1, 2):
         place.connect(1, hello(int(Identity(2, incarnation))))
         turned(peer, lambda: 2 in peer.returned)
@@ -53,25 +53,25 @@ def test_the_dead_process_is_heard_in_the_moment_in_which_the_next_one_greets(
 ) -> None:
     peer = place.peer(1, 3)
     before = place.greeted(1, 2)
-    turned(peer, lambda: 2 in peer._peers)
+    turned(peer, lambda: 2 in peer.workers)
     after = place.connect(1, b"")
-    turned(peer, lambda: peer._unidentified)
-    (accepted,) = peer._unidentified
+    turned(peer, lambda: len(peer.open) == 2)
+    (accepted,) = [one for one in peer.open if one.device is None]
     after.sendall(hello(int(Identity(2, 1))))
     assert select.select([accepted.socket], [], [], 10)[0]
     before.sendall(b"".join(push(1, 1.0)))
-    assert select.select([peer._peers[2].socket], [], [], 10)[0]
+    assert select.select([peer.workers[2].socket], [], [], 10)[0]
     peer.turn(1.0)  # both are ready, the greeting first
     assert peer.returned == [2]
     assert list(peer.lost()) == [(2, 0)]
-    assert list(peer.frames()) == []
+    assert frames(peer) == []
 
 
 @pytest.mark.parametrize("incarnation", [0, 1])
 def test_an_earlier_process_may_not_connect_any_more(place: Place, incarnation: int) -> None:
     peer = place.peer(0, 2)
     place.connect(0, hello(int(Identity(1, 1))))
-    turned(peer, lambda: 1 in peer._peers)
+    turned(peer, lambda: 1 in peer.workers)
     place.events(0)
     place.connect(0, hello(int(Identity(1, incarnation))))
     (text,) = turned(peer, lambda: place.events(0))
@@ -82,11 +82,11 @@ def test_an_earlier_process_may_not_connect_any_more(place: Place, incarnation: 
 def test_a_peer_that_is_back_calls_those_that_are_there(place: Place) -> None:
     peers = place.connected_peers(4, evaluator=False, evaluated_peer=9)
     dead = peers[1]
-    for connection in list(dead._peers.values()):
+    for connection in list(dead.workers.values()):
         connection.socket.close()
-    dead._peers.clear()
+    dead.workers.clear()
     dead._listener.close()
-    dead.selector.close()
+    dead._selector.close()
     for other in (0, 2):
         peers[other].forget(1)
     back = place.peer(1, 4, incarnation=1, evaluated_peer=9)
@@ -102,8 +102,8 @@ def test_a_peer_that_is_back_calls_those_that_are_there(place: Place) -> None:
     place.together(call, lambda: accept(0), lambda: accept(2))
     assert back.connected == [0, 2]
     assert back.message_bytes == 2 * 32
-    assert [back._peers[other].incarnation for other in (0, 2)] == [0, 3]
-    assert [peers[other]._peers[1].incarnation for other in (0, 2)] == [1, 1]
+    assert [back.workers[other].incarnation for other in (0, 2)] == [0, 3]
+    assert [peers[other].workers[1].incarnation for other in (0, 2)] == [1, 1]
     assert list(peers[2].lost()) == []
 
 

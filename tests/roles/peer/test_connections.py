@@ -26,13 +26,15 @@ from testbed.messages.reports import (
     RoleReport,
 )
 from testbed.planning.plan import plan
+from testbed.roles import connections as served
+from testbed.roles.evaluation import evaluator_link
 from testbed.roles.orders import Order, OrderChannel, OrderKind
-from testbed.roles.peer import connections, evaluator_link
+from testbed.roles.peer import connections
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.reporting import Report
 from testbed.roles.transport import greeting
 from testbed.training.settings import Settings
-from testbed.wire.frames import HEADER, Kind, header, parse
+from testbed.wire.frames import HEADER, Frame, Kind, header, parse
 from tests.settings import with_changes
 
 SIZE = 1000
@@ -70,7 +72,7 @@ class Place:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("", 0)) as free:
             self.port = free.getsockname()[1]
-        monkeypatch.setattr(connections, "PORT", self.port)
+        monkeypatch.setattr(served, "PORT", self.port)
         monkeypatch.setattr(greeting, "PORT", self.port)
         self.made: list[PeerConnections] = []
         self.threads: list[threading.Thread] = []
@@ -161,16 +163,24 @@ class Place:
         for stranger in self.connections:
             stranger.close()
         for peer in self.made:
-            for connection in (*peer._peers.values(), *peer._unidentified, *peer._forgotten):
+            for connection in peer.open:
                 connection.socket.close()
-            if peer._evaluator.connection is not None:
-                peer._evaluator.connection.socket.close()
             peer._listener.close()
-            peer.selector.close()
+            peer._selector.close()
 
 
 def hello(number: int, secret: bytes = SECRET) -> bytes:
     return header(Kind.HELLO, number, length=len(secret)) + secret
+
+
+def frames(peer: PeerConnections) -> list[tuple[int, Frame]]:
+    """Take what has come, in order."""
+    found = []
+    for sender in peer.senders():
+        frame = peer.next_from(sender)
+        assert frame is not None
+        found.append((sender, frame))
+    return found
 
 
 def push(number: int, value: float) -> list[bytes]:
@@ -216,7 +226,7 @@ def test_three_peers_connect_exchange_updates_and_disconnect(place: Place) -> No
                     peer.send(other, push(step, number + step / 32))
         while len(got[number]) < 40:
             peer.turn(1.0)
-            for sender, frame in peer.frames():
+            for sender, frame in frames(peer):
                 values = np.frombuffer(frame.body, np.float32)
                 assert (values == values[0]).all()
                 got[number].append((sender, frame.number, float(values[0])))
@@ -247,7 +257,7 @@ def test_three_peers_connect_exchange_updates_and_disconnect(place: Place) -> No
 def test_only_the_evaluated_peer_reports_its_connections(place: Place) -> None:
     peers = place.connected_peers(2)
     peers[1].send(0, push(0, 1.0))
-    turned(peers[0], lambda: list(peers[0].frames()))
+    turned(peers[0], lambda: frames(peers[0]))
     place.connections[0].close()
     place.together(*(peer.disconnect for peer in peers))
     (closed,) = [one for one in place.reported(0) if isinstance(one, ConnectionClosed)]
@@ -262,7 +272,7 @@ def test_only_the_evaluated_peer_reports_its_connections(place: Place) -> None:
 
 def until_there(peer: PeerConnections, sender: int) -> None:
     """Wait until bytes from ``sender`` can be read."""
-    assert select.select([peer._peers[sender].socket], [], [], 30)[0]
+    assert select.select([peer.workers[sender].socket], [], [], 30)[0]
 
 
 def test_next_from_reads_from_no_other_peer(place: Place) -> None:
@@ -289,19 +299,19 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
     messages = 50
     for number, other in ((0, 1), (1, 0)):
         for queue in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            peers[number]._peers[other].socket.setsockopt(socket.SOL_SOCKET, queue, 20_000)
+            peers[number].workers[other].socket.setsockopt(socket.SOL_SOCKET, queue, 20_000)
     for number in range(messages):
         peers[1].send(0, push(number, 1.0))
-    assert peers[1]._peers[0].pending
+    assert peers[1].workers[0].pending
     assert peers[1].outgoing.under_way() == [0]
     until_there(peers[0], 1)
     assert peers[0].has_from(1)
     assert not peers[0].has_from(2)
     taken = 0
-    while peers[1]._peers[0].pending:
+    while peers[1].workers[0].pending:
         peers[1].turn(0.0)
         peers[0].turn(0.0)
-        taken += len(list(peers[0].frames()))
+        taken += len(frames(peers[0]))
     # What this kernel still has is under way until the other side's kernel has received it.
     deadline = time.monotonic() + 10
     while taken < messages:
@@ -310,7 +320,7 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
         peers[0].turn(0.01)
         if peers[0]._received:
             assert peers[0].has_from(1)
-        taken += len(list(peers[0].frames()))
+        taken += len(frames(peers[0]))
     turned(peers[1], lambda: peers[1].outgoing.under_way() == [])
     assert not peers[0].has_from(1)
     waited: list[bool] = []
@@ -324,8 +334,8 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
     assert frame is not None
     assert frame.number == 7
     assert waited[0] is False
-    peers[1]._peers[0].socket.close()
-    turned(peers[0], lambda: 1 not in peers[0]._peers)
+    peers[1].workers[0].socket.close()
+    turned(peers[0], lambda: 1 not in peers[0].workers)
     assert peers[0].has_from(1)
 
 
@@ -333,12 +343,12 @@ def test_orders_are_received_while_no_peer_is_read(place: Place) -> None:
     peers = place.connected_peers(2)
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     clock, mine = (OrderChannel(end) for end in pair)
-    peers[0].selector.register(mine, 1)
+    peers[0].also(mine.fileno())
     peers[1].send(0, push(1, 1.0))
-    assert not peers[0].turn(0.1, mine, reading=None)
-    assert list(peers[0].frames()) == []
+    assert not peers[0].turn(0.1, reading=None)
+    assert frames(peers[0]) == []
     clock.give(OrderKind.STOP)
-    turned(peers[0], lambda: peers[0].turn(0.1, mine, reading=None))
+    turned(peers[0], lambda: peers[0].turn(0.1, reading=None))
     assert mine.take() == Order(OrderKind.STOP)
     assert peers[0].next_from(1) is not None
     clock.close()
@@ -353,7 +363,7 @@ def test_orders_are_received_while_no_peer_is_read(place: Place) -> None:
         (hello(2, b"short"), "without this run's secret"),
         (hello(0), "must not connect here"),
         (hello(1), "must not connect here"),
-        (hello(3), "must not connect here, or is connected already"),
+        (hello(3), "the evaluator is connected already"),
         (hello(4), "must not connect here"),
         (hello(2**64 - 1), "must not connect here"),
         (header(Kind.HELLO, 0, length=2**40), "over the limit of 32"),
@@ -367,7 +377,7 @@ def test_connections_without_a_valid_greeting_are_closed(
 ) -> None:
     peer = place.peer(1, 3, evaluated_peer=1)
     place.greeted(1, 3)  # the evaluator
-    turned(peer, lambda: peer._evaluator.connection)
+    turned(peer, lambda: peer.evaluator.connection)
     stranger = place.connect(1, data)
     (text,) = turned(peer, lambda: place.events(1))
     assert reason in text
@@ -376,14 +386,14 @@ def test_connections_without_a_valid_greeting_are_closed(
     assert list(peer.lost()) == []
     # Peer 2 itself can still connect.
     place.greeted(1, 2)
-    turned(peer, lambda: 2 in peer._peers)
+    turned(peer, lambda: 2 in peer.workers)
     assert peer.message_bytes == 64
 
 
 def test_an_update_over_the_limit_closes_its_connection(place: Place) -> None:
     peer = place.peer(0, 2)
     other = place.greeted(0, 1)
-    turned(peer, lambda: 1 in peer._peers)
+    turned(peer, lambda: 1 in peer.workers)
     other.sendall(header(Kind.PUSH, 0, encoding=1, length=LONGEST + 1))
     (text,) = turned(peer, lambda: place.events(0))
     assert f"over the limit of {LONGEST}" in text
@@ -395,9 +405,9 @@ def test_a_peer_that_vanishes_is_lost_and_the_others_go_on(place: Place) -> None
     gone = peers[2]
     peers[2].send(0, push(7, 1.0))
     until_there(peers[0], 2)
-    for connection in gone._peers.values():
+    for connection in gone.workers.values():
         connection.socket.close()
-    gone._peers.clear()
+    gone.workers.clear()
     frame = peers[0].next_from(2)  # the update that it had sent still arrives
     assert frame is not None
     assert frame.number == 7
@@ -419,7 +429,7 @@ def test_a_peer_that_vanishes_is_lost_and_the_others_go_on(place: Place) -> None
 def test_a_peer_whose_connection_is_reset_in_mid_message_is_lost(place: Place) -> None:
     peer = place.peer(0, 2)
     other = place.greeted(0, 1)
-    turned(peer, lambda: 1 in peer._peers)
+    turned(peer, lambda: 1 in peer.workers)
     other.sendall(push(0, 1.0)[0] + bytes(100))
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     other.close()
@@ -427,13 +437,36 @@ def test_a_peer_whose_connection_is_reset_in_mid_message_is_lost(place: Place) -
     assert peer.payload_bytes == 0
 
 
+def test_what_a_peer_sent_before_its_connection_broke_is_taken(place: Place) -> None:
+    """Bytes are pending for it, so that the peer could as well find first that it cannot send."""
+    peer = place.peer(0, 2)
+    other = place.greeted(0, 1)
+    turned(peer, lambda: 1 in peer.workers)
+    while not peer.workers[1].pending:
+        peer.send(1, push(0, 1.0))
+    other.sendall(b"".join(push(7, 1.0)))
+    other.close()  # with bytes unread: the connection is reset
+    connection = peer.workers[1].socket
+    assert turned(peer, lambda: list(peer.lost())) == [(1, 0)]
+    assert connection.fileno() < 0
+    assert [(sender, frame.number) for sender, frame in frames(peer)] == [(1, 7)]
+
+
+def test_an_evaluator_whose_connection_breaks_at_the_end_ends_no_peer(place: Place) -> None:
+    peer, evaluator = _peer_and_evaluator(place)
+    evaluator.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    evaluator.close()
+    peer.disconnect()
+    assert peer.evaluator.connection is None
+
+
 def test_a_peer_that_sends_stop_is_not_lost_and_is_still_sent_to(place: Place) -> None:
     peer = place.peer(0, 2)
     other = place.greeted(0, 1)
-    turned(peer, lambda: 1 in peer._peers)
+    turned(peer, lambda: 1 in peer.workers)
     other.sendall(b"".join(push(3, 1.0)) + header(Kind.STOP))
     other.shutdown(socket.SHUT_WR)
-    turned(peer, lambda: peer._peers[1].ended)
+    turned(peer, lambda: peer.workers[1].ended)
     frame = peer.next_from(1)
     assert frame is not None
     assert frame.number == 3
@@ -454,7 +487,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
     peers = place.connected_peers(2)
     count = 300  # 1.2 MB, more than these buffers hold
     for number, other in ((0, 1), (1, 0)):
-        connection = peers[number]._peers[other].socket
+        connection = peers[number].workers[other].socket
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     for step in range(count):
@@ -465,7 +498,7 @@ def test_bytes_for_which_the_kernel_has_no_room_are_sent_later(place: Place) -> 
     def drain() -> None:
         while len(numbers) < count:
             peers[1].turn(1.0)
-            numbers.extend(frame.number for _, frame in peers[1].frames())
+            numbers.extend(frame.number for _, frame in frames(peers[1]))
 
     def send() -> None:
         while peers[0].outgoing.unsent(peers[0].outgoing.handed_over()):
@@ -530,7 +563,7 @@ def test_under_the_virtual_clock_a_peer_waits_for_a_slow_evaluator(place: Place)
         peer.disconnect()  # which sends the models that still wait
 
     evaluating = place.do(evaluate)
-    while not peer._evaluator.crowded:
+    while not peer.evaluator.crowded:
         assert evaluating.is_alive()
         time.sleep(0.01)
     assert len(evaluated) < 5000
@@ -560,10 +593,13 @@ def test_a_silent_evaluator_is_given_up_after_a_while(
     evaluating = place.do(evaluate)
     evaluating.join(20)
     given_up = not evaluating.is_alive()
+    missing = f"{len(peer.evaluator._asked):,}"
     evaluator.close()  # which ends the wait in any case
     evaluating.join(20)
     assert given_up
-    assert any("it has sent nothing for 0.5 s" in text for text in place.events(0))
+    text = f"nothing was heard of it for 0.5 s: {missing} evaluations are missing"
+    (told,) = [one for one in place.reported(0) if isinstance(one, EventReported)]
+    assert (told.level, told.text, told.device) == ("error", text, 1)
 
 
 def test_under_the_wall_clock_evaluations_without_room_are_left_out(place: Place) -> None:

@@ -3,7 +3,6 @@
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -11,23 +10,23 @@ from testbed.channel import Channel
 from testbed.messages.reports import REPORTS, ServerFinished
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
-from testbed.roles.peer.coordinator import Coordinator
-from testbed.roles.peer.parting import PARTING_TIMEOUT
+from testbed.roles.peer.coordinator import PARTING_TIMEOUT, Coordinator
+from testbed.roles.peer.reports import Met, Parted
 from testbed.telemetry.board import Board, hub_line, lines_of
+from testbed.training.exchange import Step
 from testbed.training.times import Times
 from tests.settings import SIMPLE, with_changes
 
 SETTINGS = with_changes(SIMPLE, workers=2, updates=2, peer_addresses=("10.0.0.1", "10.0.0.2"))
-STEP: dict[str, Any] = {"base": 0, "staleness": 0, "loss": 1.0, "messages": [], "diagnostics": []}
-IDLE = {"ready": True, "awaits": []}
+STEP = Step(0, 0, 1.0, [])
 
 
-def told_to_stop(channel: OrderChannel, number: int) -> None:
+def told_to_stop(channel: OrderChannel) -> None:
     """Be a peer until the run is over: connect, make a step, and wait for STOP."""
-    channel.tell(met=number, incarnation=0, others=[], version=0)
+    channel.report(Met(0, [], 0))
     while (order := channel.take()) is None or order.what is not OrderKind.STOP:
         if order is not None and order.what is OrderKind.BEGIN:
-            channel.tell(**STEP, **IDLE)
+            channel.report(STEP)
 
 
 @pytest.mark.parametrize("told_first", [False, True])
@@ -43,16 +42,15 @@ def test_a_peer_that_was_killed_after_training_is_not_waited_for(told_first: boo
         list(ours),
         report,
         neighbours=[[1], [0]],
-        computing=2,
         tells=False,
         line=Board.private(lines_of(2)).device(hub_line(2)),
         paces=paces,
     )
 
     def left(number: int) -> None:
-        told_to_stop(theirs[number], number)
+        told_to_stop(theirs[number])
         if number == 0 or told_first:
-            theirs[number].tell(parted=number, payload_bytes=5, message_bytes=7)
+            theirs[number].report(Parted(5, 7, ""))
         if number == 1:
             time.sleep(0.1)
             Paces(paces.descriptor, 2).end(1)  # as the orchestrator does

@@ -2,7 +2,7 @@
 
 import math
 
-from testbed.roles.peer.sending_rate import LONGEST, SendingRate
+from testbed.roles.peer.wall_peer import LONGEST, SendingRate
 
 
 def test_the_rate_is_that_until_the_last_connection_is_empty() -> None:

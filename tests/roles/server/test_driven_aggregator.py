@@ -14,7 +14,7 @@ import pytest
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.codec import send
-from testbed.messages.driving import FROM_SERVER, Gathered, Outcome, Request, Saved
+from testbed.messages.driving import FROM_SERVER, AnyRequest, Gathered, Outcome, Received, Saved
 from testbed.messages.reports import ConnectionClosed, ServerFinished
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import serve_driven
@@ -40,7 +40,7 @@ class Clock:
         assert isinstance(told, Gathered)
         return told
 
-    def begin(self, request: Request) -> None:
+    def begin(self, request: AnyRequest) -> None:
         send(self.channel, request)
 
     def outcome(self) -> Outcome:
@@ -48,7 +48,7 @@ class Clock:
         assert isinstance(told, Outcome)
         return told
 
-    def ask(self, request: Request) -> Outcome:
+    def ask(self, request: AnyRequest) -> Outcome:
         self.begin(request)
         return self.outcome()
 
@@ -116,11 +116,11 @@ def serve(clock: Clock, devices: list[socket.socket], version: int) -> None:
 
 def take(clock: Clock, number: int, base: int) -> Outcome:
     """Have the aggregator read a device's push and apply it; return what came of that."""
-    received = clock.ask(driving.Receive(number)).value
-    base_version, update, payload, loss, count, asks, sizes = received
-    assert (base_version, payload, count, asks) == (base, 4 * SIZE, 0, True)
-    assert list(sizes) == [DENSE, 32]
-    return clock.ask(driving.Apply(number, update, base, loss, 2.0))
+    one = Received(*clock.ask(driving.Receive(number)).value)
+    assert (one.base_version, one.payload_bytes, one.summed) == (base, 4 * SIZE, 0)
+    assert list(one.sizes) == [DENSE, 32]
+    assert one.update is not None
+    return clock.ask(driving.Apply(number, one.update, base, one.loss, 2.0))
 
 
 def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
@@ -228,8 +228,9 @@ def test_devices_that_are_gone_close_the_combination(drive: Drive, above: Server
     assert clock.ask(driving.Receive(1)).value is None
     assert clock.ask(driving.Forget(1)).is_due
     devices[0].sendall(dense(7, 2.0) + header(Kind.PULL))
-    refused = clock.ask(driving.Receive(0)).value
-    wrong = clock.ask(driving.Apply(0, refused[1], 7, 1.0, 3.0))
+    refused = Received(*clock.ask(driving.Receive(0)).value)
+    assert refused.update is not None
+    wrong = clock.ask(driving.Apply(0, refused.update, 7, 1.0, 3.0))
     assert wrong.error is not None and "base version 7 is not between" in wrong.error
 
 

@@ -36,9 +36,10 @@ from testbed.messages.reports import (
     ServerListening,
     UpdatesApplied,
 )
+from testbed.roles import connections
+from testbed.roles.evaluation import evaluator_link
 from testbed.roles.evaluation.snapshots import IN_MEMORY
-from testbed.roles.server import connections, host
-from testbed.roles.server import evaluator as evaluator_module
+from testbed.roles.server import host
 from testbed.roles.server.parts import Parts
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_server import WallServer
@@ -152,9 +153,9 @@ class Running:
 
     def _attend(self) -> None:
         """Be the evaluator, for which the server waits at its end, if the test was none."""
-        if not (self.thread.is_alive() and self.server.parts.evaluator.is_missing):
+        if not (self.thread.is_alive() and self.server.parts.connections.evaluator.is_missing):
             return
-        with self.connect(self.server.parts.evaluator.number) as connection:
+        with self.connect(self.server.parts.connections.evaluator.number) as connection:
             while (found := receive(connection))[0] is not Kind.STOP:
                 connection.sendall(header(Kind.FINISHED, found[1]))
 
@@ -406,7 +407,7 @@ def test_the_evaluator_misses_no_version_however_slow_it_is(
     evaluator, a = running.connect(1), running.connect(0)
     # Room for a few versions at the server's end and for one here: the others wait in its queue.
     evaluator.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-    own = running.server.parts.connections.evaluator
+    own = running.server.parts.connections.evaluator.connection
     assert own is not None
     own.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 60_000)
     a.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -601,7 +602,7 @@ def test_a_broken_connection_to_the_evaluator_closes_no_worker_s(
     pull(a)
     pull(b)
     assert receive(evaluator)[:2] == (Kind.PARAMETERS, 0)
-    own, send = running.server.parts.connections.evaluator, Connection.send
+    own, send = running.server.parts.connections.evaluator.connection, Connection.send
 
     def broken(connection: Connection, pieces: Pieces, flags: int = 0) -> None:
         if connection is own:
@@ -617,7 +618,7 @@ def test_a_broken_connection_to_the_evaluator_closes_no_worker_s(
 def test_a_silent_evaluator_is_given_up_after_a_while(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluator_module, "EVALUATOR_TIMEOUT", 0.5)
+    monkeypatch.setattr(evaluator_link, "EVALUATOR_TIMEOUT", 0.5)
     evaluator = running.connect(2)  # which reads nothing more
     a, b = running.connect(0), running.connect(1)
     pull(a)
@@ -641,7 +642,7 @@ def test_a_silent_evaluator_is_given_up_after_a_while(
 def test_an_evaluator_that_has_finished_is_disconnected_without_an_error(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluator_module, "LEAVING_TIMEOUT", 0.5)
+    monkeypatch.setattr(evaluator_link, "LEAVING_TIMEOUT", 0.5)
     evaluator = running.connect(2)
     a, b = running.connect(0), running.connect(1)
     pull(a)

@@ -51,7 +51,7 @@ TREE = {
     "workers": 2,
     "updates": 100,
     "algorithm": {"name": "hierarchical"},
-    "aggregator_of": [0, 0],
+    "aggregator_of": [0, 0, -1],
     "aggregator_addresses": ["127.0.0.1"],
 }
 

@@ -28,7 +28,7 @@ from testbed.messages.reports import (
     TrainingEnded,
     UpdatesApplied,
 )
-from testbed.roles.server import evaluator as evaluator_module
+from testbed.roles.evaluation import evaluator_link
 from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_server import WallServer
@@ -322,7 +322,7 @@ def test_a_restored_server_does_not_wait_for_an_evaluator_that_was_told_to_leave
 def test_a_restored_server_gives_up_an_evaluator_that_never_comes(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles
 ) -> None:
-    monkeypatch.setattr(evaluator_module, "EVALUATOR_TIMEOUT", 0.5)
+    monkeypatch.setattr(evaluator_link, "EVALUATOR_TIMEOUT", 0.5)
     with killed(monkeypatch, files, **MORTAL) as first:
         five_updates(first)
     with running(monkeypatch, files, Restart(1, time.monotonic()), **MORTAL) as second:

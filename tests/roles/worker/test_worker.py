@@ -20,8 +20,8 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.messages.reports import REPORTS, EventReported, ServerListening, UpdatesApplied
 from testbed.nodes.turns import Turns
+from testbed.roles import connections
 from testbed.roles.evaluation.evaluator import evaluate
-from testbed.roles.server import connections
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import greeting
