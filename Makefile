@@ -34,7 +34,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUNTIME=docker
 	$(BIN)/testbed run $(SPEC) $(if $(RUNTIME),--set devices.runtime=$(RUNTIME))
 
-agree: install ## run 15 experiments in namespaces, Docker and the simulator, and compare the results to the bit
+agree: install ## run 18 experiments in namespaces, Docker and the simulator, and compare the results to the bit
 	$(BIN)/python -m bench.agree
 
 PAPER ?= adacomp
@@ -134,7 +134,8 @@ test: install lint ## run the linters and the whole test suite
 
 # What an engineer runs every few minutes. A change that makes it longer than the limit moves tests out of it.
 QUICK := $(addprefix tests/,algorithms checkpoints clock durations drawing engine experiment faults learning messages metrics \
-	planning programs roles runs telemetry training wire) $(wildcard tests/test_*.py)
+	planning programs roles runs telemetry training wire) $(wildcard tests/test_*.py) \
+	$(patsubst %,tests/docs/test_%.py,accounted architecture profiles quick_tests reproduction_summary targets yaml_blocks)
 CHECK_SECONDS ?= 120
 .PHONY: check quick
 check: install ## run the linters and the tests that need no namespace, container, kernel or training run: under two minutes
@@ -142,7 +143,7 @@ check: install ## run the linters and the tests that need no namespace, containe
 		echo "make check: longer than $(CHECK_SECONDS) s; 'make quick QUICK_OPTIONS=--durations=20' shows what is slow" >&2; exit $$status; }
 
 quick: install
-	$(BIN)/pytest -q -n logical -m 'not real and not exercises' --hypothesis-profile quick $(QUICK_OPTIONS) $(QUICK)
+	$(BIN)/pytest -q -n $$(($$(nproc) + 1)) -m 'not real and not exercises' --hypothesis-profile quick $(QUICK_OPTIONS) $(QUICK)
 
 .PHONY: test-ray
 test-ray: install ## run a sweep on a real Ray cluster of three nodes, and kill one; installs Ray (70 MB)
@@ -181,6 +182,10 @@ shards: install ## measure four servers and ten clusters against a star, 200 wor
 .PHONY: bench-sweep
 bench-sweep: install ## measure the throughput of 400 short simulations on one core, on all, and by Ray if installed
 	$(BIN)/python -m bench.sweep
+
+.PHONY: bench-processors
+bench-processors: install ## measure simulations on one processor and on two: PROCESSORS=2 PAIRS=5
+	$(BIN)/python -m bench.processors --processors $(or $(PROCESSORS),2) --pairs $(or $(PAIRS),5)
 
 .PHONY: bench-rules
 bench-rules: install ## measure what each asynchronous rule costs the server beside ASGD, 32 and 200 workers

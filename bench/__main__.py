@@ -128,14 +128,14 @@ def emulate(
     (summary,) = execution["runs"]
     return {
         "workers": workers,
-        "updates_per_second": _rate(execution, workers),
+        "updates_per_second": updates_per_second(execution, workers),
         "setup_seconds": summary["setup_seconds"],
         "wall_seconds": time.time() - began,
         "private_bytes_per_worker": statistics.median(memory) if memory else None,
     }
 
 
-def _rate(execution: dict[str, Any], workers: int) -> float:
+def updates_per_second(execution: dict[str, Any], workers: int) -> float:
     """Return the updates per second after every worker has had its first turns."""
     (summary,) = execution["runs"]
     directory = Path(execution["directory"]) / summary["algorithm"]
@@ -149,7 +149,7 @@ def simulate(folder: Path, algorithm: str) -> float:
     processor = min(os.sched_getaffinity(0))
     command = [sys.executable, "-m", "testbed", "simulate", str(folder / "bench.yaml"), "--json"]
     command += ["--out", str(folder), "--set", f"algorithms=[{algorithm}]"]
-    command += ["--set", f"training.updates={SIMULATED}"]
+    command += ["--set", f"training.updates={SIMULATED}", "--set", "simulation.processors=1"]
     ran = subprocess.run(
         command,
         stdout=subprocess.PIPE,
@@ -157,7 +157,7 @@ def simulate(folder: Path, algorithm: str) -> float:
         check=True,
         preexec_fn=lambda: os.sched_setaffinity(0, {processor}),
     )
-    return _rate(json.loads(ran.stdout), WORKERS)
+    return updates_per_second(json.loads(ran.stdout), WORKERS)
 
 
 def pinned_loop(dataset: Dataset) -> float:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.command import execute
+from bench.command import execute_here
 from testbed.doctor import containers
 from testbed.doctor.requirements import starts_roles_again
-from testbed.ended import STATES
+from testbed.ended import worst
 from testbed.errors import TestbedError
 from testbed.experiment.load import load
 from testbed.planning.plan import plan
@@ -30,13 +30,14 @@ SPEC = _EXPERIMENTS / "agree.yaml"
 _OTHERS = (
     *("clusters", "graph", "servers", "co-located", "hierarchical", "peers", "peers-in-clusters"),
     *("peers-faults", "rules", "backup-workers", "downpour", "allocation", "presence"),
-    *("fedavg", "ring"),
+    *("fedavg", "ring", "tree", "peers-presence"),
 )
 SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in _OTHERS))
 """The experiments: each shape of algorithm, links that workers or peers share, peers that faults
 strike, several servers, which may be on the machines of workers, aggregators, one rule of each family
 of paper 002, a number of backup workers that changes, Downpour with a bound at two servers, servers
-that hold whole tensors, devices that arrive, leave and return, federated averaging, and a ring."""
+that hold whole tensors, workers and peers that arrive, leave and return, federated averaging, a ring,
+and aggregators above aggregators."""
 WIRE_TOLERANCE = 0.005
 _COUNTED = ("payload_bytes", "message_bytes")
 _LOCAL = tuple(f"local_{key}" for key in _COUNTED)
@@ -106,11 +107,21 @@ def of_parts(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def carry_out(
     command: str, spec: Path, out: Path, overrides: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Run ``testbed run`` or ``testbed simulate``; return the summaries."""
-    done = execute(command, spec, out, overrides)
-    if done.status not in (0, STATES["diverged"].status):
-        raise SystemExit(f"agree: testbed {command} {spec} ended with status {done.status}")
-    return done.summaries
+    """Do in this process what ``testbed run`` or ``testbed simulate`` does; return the summaries.
+
+    Raises:
+        KeyboardInterrupt: a signal has stopped a run.
+        SystemExit: a run is neither complete nor has diverged.
+        TestbedError: it cannot be carried out here.
+    """
+    simulated = ("engine=simulation", "clock=virtual") if command == "simulate" else ()
+    summaries = execute_here(load(spec, (*overrides, *simulated)), out).summaries
+    ended = worst(summaries)
+    if ended is not None and ended["ended"] == "interrupted":
+        raise KeyboardInterrupt  # not only this experiment is to end
+    if ended is not None and ended["ended"] != "diverged":
+        raise SystemExit(f"agree: testbed {command} {spec} has {ended['ended']}: {ended['reason']}")
+    return list(summaries)
 
 
 def pairs(

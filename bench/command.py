@@ -1,4 +1,4 @@
-"""Starts the testbed's command line on one experiment, for comparisons, and reads its summaries."""
+"""Carries out experiments for comparisons: by the testbed's command line, or in this process."""
 
 import json
 import signal
@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from testbed import execution
+from testbed.experiment.spec import Spec
+from testbed.planning.plans import AnyPlan, plans_of
+from testbed.runs.watching import Unwatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +67,18 @@ def execute(
         raise SystemExit(f"testbed {command} {spec} ended with status {process.returncode} {why}")
     told = json.loads(printed)
     return CarriedOut(process.returncode, Path(told["directory"]), told["runs"])
+
+
+def unwatched(_plan: AnyPlan, _number: int, _count: int) -> Unwatched:
+    """Return the watcher of a run that nobody watches."""
+    return Unwatched()
+
+
+def execute_here(spec: Spec, out: Path) -> execution.Execution:
+    """Carry out an experiment in this process, which has imported already what a command has to.
+
+    Raises:
+        TestbedError: as ``execution.check`` and ``execution.execute``.
+    """
+    execution.check(plans_of(spec), out)
+    return execution.execute(spec, out, unwatched, report=False)

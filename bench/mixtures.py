@@ -34,6 +34,7 @@ import yaml
 
 from bench.agree import Pair
 from bench.chaos import seeds_of
+from bench.command import unwatched
 from bench.networks import KINDS, with_network, write_graph
 from bench.peer_mixtures import of_peers
 from bench.presence import SHARE, with_presence
@@ -42,10 +43,8 @@ from testbed.device_names import is_server
 from testbed.ended import is_complete
 from testbed.errors import InterruptedRunError, TestbedError
 from testbed.experiment.spec import Spec
-from testbed.planning.linked_plan import LinkedPlan
 from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.ending import incomplete
-from testbed.runs.watching import AnyProgress
 
 SIMULATION_LIMIT = 300.0
 """Seconds that a simulation may take; even on a busy host it needs much less."""
@@ -78,16 +77,6 @@ class Ended:
 
     directory: Path
     summary: dict[str, Any]
-
-
-class _Unwatched:
-    """A watcher that shows nothing."""
-
-    def progress(self, progress: AnyProgress) -> None:
-        """Ignore the progress."""
-
-    def event(self, level: str, text: str) -> None:
-        """Ignore the event."""
 
 
 def mixture(seed: int, network_kind: str | None = None, presence: float = SHARE) -> dict[str, Any]:
@@ -272,12 +261,8 @@ def carry_out(chosen: Spec, folder: Path, seconds: float) -> Ended:
         KeyboardInterrupt: SIGINT, which a run takes as its own end, has stopped it.
         TestbedError, Exception: any error that ends the run instead of an outcome.
     """
-
-    def watch(_plan: LinkedPlan, _number: int, _count: int) -> _Unwatched:
-        return _Unwatched()
-
     with _limit(seconds):
-        carried_out = execution.execute(chosen, folder / chosen.engine, watch, report=False)
+        carried_out = execution.execute(chosen, folder / chosen.engine, unwatched, report=False)
     (summary,) = carried_out.summaries
     end = incomplete(summary)
     if isinstance(end, InterruptedRunError) and end.exit_status == INTERRUPTED:

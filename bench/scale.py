@@ -33,7 +33,7 @@ import psutil
 
 from bench.__main__ import private_memory, write_idx
 from testbed.runs.versions import commit, host, versions
-from testbed.telemetry.texts import BUILT, MADE, REMOVED, TRAINING
+from testbed.telemetry.event_kinds import Kind
 
 ROWS = "cnn:100,cnn:200,cnn:500,cnn:1000,mlp:1000,mlp:2000"
 """For each row the model, the workers and, after another colon, the runtime. Two thousand workers of
@@ -100,19 +100,19 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
         raise SystemExit(f"scale: ledgers differ: {summary['traffic']['differences'][:3]}")
     directory = Path(told["directory"]) / summary["algorithm"]
     lines = (directory / "events.jsonl").read_text().splitlines()
-    at = {event["event"]: float(event["time"]) for event in map(json.loads, lines)}
-    (removal,) = (text for text in at if text.startswith(REMOVED))
+    events = {event["kind"]: event for event in map(json.loads, lines)}
+    at = {kind: float(event["time"]) for kind, event in events.items()}
     row = {
         "workers": workers,
         "model": model,
         "runtime": runtime,
-        "nodes_seconds": at[MADE],
-        "network_seconds": at[BUILT] - at[MADE],
-        "devices_seconds": at[TRAINING] - at[BUILT],
-        "training_begins_seconds": at[TRAINING],
+        "nodes_seconds": at[Kind.NODES_MADE],
+        "network_seconds": at[Kind.NETWORK_BUILT] - at[Kind.NODES_MADE],
+        "devices_seconds": at[Kind.TRAINING_BEGAN] - at[Kind.NETWORK_BUILT],
+        "training_begins_seconds": at[Kind.TRAINING_BEGAN],
         "processor_seconds": processors,
         "updates_per_second": summary["updates_per_second"],
-        "removed_seconds": float(removal.removeprefix(REMOVED).split()[0]),
+        "removed_seconds": float(events[Kind.REMOVED]["event"].split()[-2]),
         "command_seconds": ended - began,
         "private_bytes": statistics.median(private) if private else None,
         "all_bytes": (before - least) / (workers + 2),

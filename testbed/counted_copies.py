@@ -1,6 +1,6 @@
 """Copies of vectors by key; each is kept for as long as it has a holder."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -17,12 +17,23 @@ class CountedCopies(Stateful, Generic[Vector]):
     A vector that many workers were sent is stored once, until the last of them has answered.
     """
 
-    not_saved = frozenset({"_spare"})
+    not_saved = frozenset({"_spare", "_empty"})
 
-    def __init__(self) -> None:
+    def __init__(self, empty: Callable[[Vector], Vector] = np.empty_like) -> None:
+        """Begin without copies.
+
+        Args:
+            empty: makes an array like another one, with memory of its own.
+        """
         self._copies: dict[Hashable, Vector] = {}
         self._holders: dict[Hashable, int] = {}
         self._spare: list[Vector] = []
+        self._empty = empty
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; its vectors are copied."""
+        super().restore(state)
+        self._copies = {key: self._copy(vector) for key, vector in self._copies.items()}
 
     def __getitem__(self, key: Hashable) -> Vector:
         return self._copies[key]
@@ -35,11 +46,14 @@ class CountedCopies(Stateful, Generic[Vector]):
         if key in self._copies:
             self._holders[key] += 1
             return
-        # Used again, because the kernel would have to zero the memory of a new array.
-        copy = self._spare.pop() if self._spare else np.empty_like(vector)
-        np.copyto(copy, vector)
-        self._copies[key] = copy
+        self._copies[key] = self._copy(vector)
         self._holders[key] = 1
+
+    def _copy(self, vector: Vector) -> Vector:
+        # Used again, because the kernel would have to zero the memory of a new array.
+        copy = self._spare.pop() if self._spare else self._empty(vector)
+        np.copyto(copy, vector)
+        return copy
 
     def release(self, key: Hashable) -> None:
         """Remove a holder of ``key``, and the copy with the last one.

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")
 # For `make check`, which engineers wait for.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
+# A shell's background job ignores SIGINT, and so would the commands that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 BUILDING = 1800
 """Seconds that a test with the image may take: it may have to build the image and its base."""
 

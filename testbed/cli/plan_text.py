@@ -71,7 +71,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     kinds = {plan.served: plan for plan in reversed(plans)}.values()
     made = (
         [
-            "simulated in one process under the virtual clock, without nodes and network",
+            f"simulated under the virtual clock, without nodes and network; {_processors(spec)}",
             *(line for plan in kinds for line in plan_servers.describe(plan)),
         ]
         if simulated
@@ -117,6 +117,18 @@ def _nodes(spec: Spec) -> str:
         if key in ("cpus", "memory") and value is not None
     ]
     return ", ".join(["each in a Docker container", how[devices.launched], *limits])
+
+
+def _processors(spec: Spec) -> str:
+    """Return where a simulation computes its gradients."""
+    simulation = spec.simulation
+    if simulation.device != "cpu":
+        return f"gradients on {simulation.device}"
+    if simulation.batched or simulation.processors == 1:
+        return "gradients on one processor"
+    if simulation.processors is not None:
+        return f"gradients on {simulation.processors} processors"
+    return "gradients on all processors, if they would take more than some seconds on one"
 
 
 def _about_clock(spec: Spec) -> str:

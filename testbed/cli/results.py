@@ -61,8 +61,8 @@ Goal = Annotated[
         "--accuracy",
         "--goal",
         metavar="VALUE",
-        help="The goal of 'ingress to reach': an accuracy in percent, by default 97, or a value of the "
-        "runs' own measure, by default the best that all of them reach.",
+        help="The goal of 'ingress to reach': an accuracy in percent, or a value of the runs' own "
+        "measure; by default the best that all of them reach, of accuracy at most 97.",
     ),
 ]
 Baseline = Annotated[

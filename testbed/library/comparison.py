@@ -73,9 +73,9 @@ def compare(
 
     Args:
         runs: runs, or what ``open_runs`` takes; at least one.
-        accuracy: the goal of runs that are compared by accuracy, percent; default 97.
+        accuracy: the goal of runs that are compared by accuracy, percent.
         goal: the value of what runs are compared by; the point where each curve first reaches it is
-            marked. Default: 97 % of accuracy; of another measure the best value that all reach.
+            marked. Default: the best value that all reach; of accuracy the whole percent, at most 97.
         baseline: the run that ratios refer to; None for the first labelled ``asgd``, or the first.
 
     Raises:

@@ -18,7 +18,7 @@ from testbed.library.results import Run, Runs, open_runs
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.plan import plan
 from testbed.runs.ending import incomplete
-from testbed.runs.watching import AnyProgress, Watcher
+from testbed.runs.watching import Unwatched, Watcher
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec
@@ -103,19 +103,9 @@ def in_main_thread() -> None:
         )
 
 
-class _Quiet(Watcher):
-    """A watcher that shows nothing."""
-
-    def progress(self, progress: AnyProgress) -> None:
-        """Show nothing."""
-
-    def event(self, level: str, text: str) -> None:
-        """Show nothing: the run's directory has the event."""
-
-
 @contextlib.contextmanager
 def _quiet() -> Iterator[Callable[[LinkedPlan, int, int], Watcher]]:
-    yield lambda *_: _Quiet()
+    yield lambda *_: Unwatched()
 
 
 @contextlib.contextmanager

@@ -24,8 +24,8 @@ from testbed.results.reading.journals import NoRunError, read_accounting, read_c
 from testbed.results.reading.records import Event, Summary
 from testbed.results.reading.run import Run
 from testbed.runs.ledgers.ledgers import Ledgers
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.texts import DIED, RESUMED, SUSPECTED, TRAINING, WELCOMED
 from traffic import TrafficError
 from traffic.counters import COUNTS
 
@@ -49,8 +49,16 @@ class Recorded:
         """Read the run's resolved experiment file.
 
         Raises:
-            SpecError: its ``spec.yaml`` is not there or cannot be read.
+            SpecError: its ``spec.yaml`` is not there or cannot be read, or a version has written it
+                whose events have no kinds.
         """
+        if any(event.kind is None for event in run.events):
+            by = run.manifest.versions.get("testbed", "an unknown version")
+            commit = f", commit {run.manifest.commit[:12]}" if run.manifest.commit else ""
+            raise SpecError(
+                f"{run.id} was written by testbed {by}{commit}, whose events have no kinds: replay it "
+                "with that version"
+            )
         if run.manifest.programs:
             raise SpecError(f"{run.id} is of programs, which left no updates to replay")
         try:
@@ -208,9 +216,9 @@ class Recorded:
     def suspicions(self) -> list[tuple[float, int, bool]]:
         """Each moment at which the server began (True) or ceased (False) to suspect a worker."""
         return [
-            (moment, _number(event.device), SUSPECTED in event.event)
+            (moment, _number(event.device), event.kind == Kind.SUSPECTED)
             for moment, event in self._moments
-            if event.device and (SUSPECTED in event.event or WELCOMED in event.event)
+            if event.device and event.kind in (Kind.SUSPECTED, Kind.WELCOMED)
         ]
 
     @cached_property
@@ -219,7 +227,7 @@ class Recorded:
         return [
             (moment, _number(event.device))
             for moment, event in self._moments
-            if event.device and event.level == "warning" and f"{event.device} {DIED}" in event.event
+            if event.device and event.kind == Kind.DIED
         ]
 
     @cached_property
@@ -227,7 +235,7 @@ class Recorded:
         """Every event with its moment; each session of the run has its own set-up."""
         sessions: list[list[Event]] = [[]]
         for event in self.run.events:
-            if event.event.startswith(RESUMED):
+            if event.kind == Kind.RESUMED:
                 sessions.append([])
             sessions[-1].append(event)
         trained = [0.0, *(session.host_seconds for session in self.run.manifest.resumed)]
@@ -235,7 +243,7 @@ class Recorded:
         ended = 0.0
         for session, before in zip(sessions, trained, strict=False):
             # A simulation has no such event: it trains from the session's beginning.
-            began = next((e.time for e in session if e.event == TRAINING), ended)
+            began = next((e.time for e in session if e.kind == Kind.TRAINING_BEGAN), ended)
             found += [(before + event.time - began, event) for event in session]
             ended = session[-1].time if session else ended
         return found

@@ -41,8 +41,8 @@ class Devices:
         self.hubs = plan.serving or (COORDINATOR_NAME,)
         self.liveness = Liveness([*plan.workers, EVALUATOR_NAME])
         self._names = {number: name for name, number in plan.workers.items()}
-        aggregators = zip(plan.settings.callers(0), plan.aggregators, strict=False)
-        self._names |= {**dict(aggregators), plan.settings.evaluator: EVALUATOR_NAME}
+        aggregators = dict(enumerate(plan.aggregators, plan.settings.workers))
+        self._names |= {**aggregators, plan.settings.evaluator: EVALUATOR_NAME}
         self._seen_as: dict[int, str] = {}  # devices, by process id as the fork server sees it
         self._complaints: dict[str, str] = {}
 
@@ -61,7 +61,7 @@ class Devices:
     def called(self, number: int | None) -> int:
         """Return the index of the role that serves a worker; of several servers the first one."""
         settings = self._plan.settings
-        of_worker = number is not None and number < settings.workers
+        of_worker = number is not None and number < settings.evaluator
         return settings.called(number) if of_worker and number is not None else 0
 
     def ask(self, request: Request) -> None:

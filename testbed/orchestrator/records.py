@@ -25,8 +25,8 @@ from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Progress, Watcher, progress_of
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.run_log import Kept, RunLog
-from testbed.telemetry.texts import TRAINING
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.slices import slices_of
 
@@ -114,7 +114,7 @@ class Records(RunNotes[Progress]):
         self.earlier_seconds = 0.0
         self._just_restored: int | None = None
         if resumption is not None:
-            self.event("info", resumption.told, None)
+            self.event("info", resumption.told, None, Kind.RESUMED)
 
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
@@ -134,7 +134,7 @@ class Records(RunNotes[Progress]):
             ledgers.began_monotonic = when
         self.save_ledgers()
         self.processors.begin()
-        self.event("info", TRAINING, hub)
+        self.moment(Kind.TRAINING_BEGAN, hub)
         self.progress.phase = "training"
 
     def save_ledgers(self) -> None:

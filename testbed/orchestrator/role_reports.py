@@ -48,8 +48,9 @@ from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.planning.plan import Plan
 from testbed.runs import utilisation
 from testbed.runs.ledgers.ledgers import Connection
+from testbed.runs.outcome import goes_on_with
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.texts import TRAINING, begins_with
 
 GRACE = 5.0
 """Seconds after the last STOP of several servers from which workers that stay are waited for."""
@@ -150,7 +151,7 @@ class RoleReports:
     def _training_begun(self, report: TrainingBegun) -> None:
         hub = self._devices.hubs[report.server]
         if not self._records.servers.begins(report):
-            self._records.event("info", TRAINING, hub)
+            self._records.moment(Kind.TRAINING_BEGAN, hub)
             return
         self._records.begin_training(report.host_time, hub)
         self._devices.ask(ReadProcessors())
@@ -190,17 +191,19 @@ class RoleReports:
         device = self._devices.name(report.worker)
         self._devices.liveness.suspect(device)
         outcome = self._records.outcome
-        self._records.event(*outcome.suspects(report.silent, report.run_time), device)
+        text = outcome.suspects(report.silent, report.run_time)
+        self._records.event("warning", text, device, Kind.SUSPECTED)
 
     def _worker_welcomed(self, report: WorkerWelcomed) -> None:
         device = self._devices.name(report.worker)
         self._devices.liveness.welcome(device)
-        self._records.event(*self._records.outcome.welcomes(report.run_time), device)
+        text = self._records.outcome.welcomes(report.run_time)
+        self._records.event("info", text, device, Kind.WELCOMED)
 
     def _peer_returned(self, report: PeerReturned) -> None:
         self._injection.connected(report.peer)
         device = self._devices.name(report.peer)
-        self._records.event("info", begins_with(report.version), device)
+        self._records.event("info", goes_on_with(report.version), device, Kind.RETURNED)
 
     def _devices_used(self, report: DevicesUsed) -> None:
         used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, 3))

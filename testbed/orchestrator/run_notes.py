@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from testbed.errors import TestbedError
 from testbed.runs.watching import ProgramProgress, Progress, Watcher
+from testbed.telemetry.event_kinds import SENTENCES, Kind
 from testbed.telemetry.run_log import RunLog
 
 P = TypeVar("P", Progress, ProgramProgress)
@@ -41,13 +42,19 @@ class RunNotes(ABC, Generic[P]):
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
 
-    def note(self, level: str, text: str, device: str | None = None) -> None:
+    def note(
+        self, level: str, text: str, device: str | None = None, kind: Kind = Kind.REMARK
+    ) -> None:
         """Log an event."""
-        self.log.event(time.monotonic() - self._command_began, level, text, device)
+        self.log.event(time.monotonic() - self._command_began, level, text, device, kind)
 
-    def event(self, level: str, text: str, device: str | None) -> None:
+    def moment(self, kind: Kind, device: str | None = None) -> None:
+        """Log an event that has always the same sentence."""
+        self.note("info", SENTENCES[kind], device, kind)
+
+    def event(self, level: str, text: str, device: str | None, kind: Kind = Kind.REMARK) -> None:
         """Log an event, and show it to watchers unless its level is info."""
-        self.note(level, text, device)
+        self.note(level, text, device, kind)
         if level != "info":
             self._watcher.event(
                 level, text if device is None or device in text else f"{device}: {text}"

@@ -17,11 +17,16 @@ from testbed.results.reading.growing import GrowingJournal
 from testbed.results.reading.journals import NoRunError, whole
 from testbed.results.reading.quality import Quality
 from testbed.results.reading.run import Run
-from testbed.telemetry.texts import BUILT, DIED, MADE, PROGRAMS, TRAINING
+from testbed.telemetry.event_kinds import Kind
 
 WINDOW = 5.0
 """Seconds of the host's clock over which rates are taken, at least."""
-_PHASES = {MADE: "linking", BUILT: "connecting", TRAINING: "training", PROGRAMS: "running"}
+_PHASES: dict[str, str] = {
+    Kind.NODES_MADE: "linking",
+    Kind.NETWORK_BUILT: "connecting",
+    Kind.TRAINING_BEGAN: "training",
+    Kind.PROGRAMS_BEGAN: "running",
+}
 """The phase of a run from an event on."""
 _MAKING = "making nodes"
 _SMALL_FILES = ("events.jsonl", "faults.jsonl", "curve.csv")
@@ -199,8 +204,8 @@ def _facts(directory: Path) -> _Facts:
     phase, crashed, faulted = _MAKING, set[str](), set[str]()
     run = Run.load(directory)
     for event in run.events:
-        phase = _PHASES.get(event.event, phase)
-        if event.level == "warning" and event.device and f"{event.device} {DIED}" in event.event:
+        phase = _PHASES.get(event.kind or "", phase)
+        if event.kind == Kind.DIED and event.device:
             crashed.add(event.device)
     for one in run.faults:
         if one.ended is None:

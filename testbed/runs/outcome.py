@@ -20,7 +20,6 @@ from testbed.planning.plan import Plan
 from testbed.runs import link_records
 from testbed.runs.device_classes import device_classes
 from testbed.runs.versions import commit, host, versions
-from testbed.telemetry.texts import SUSPECTED, WELCOMED
 from testbed.training.settings import MeasureSettings
 
 
@@ -113,21 +112,21 @@ class Outcome:
             self.ended = "disturbed"
             self.reason = f"not the result that the file defines: {self.disturbed}"
 
-    def suspects(self, silent: float, time: float) -> tuple[str, str]:
-        """Count a worker that is suspected; return the level and the text of an event.
+    def suspects(self, silent: float, time: float) -> str:
+        """Count a worker that is suspected; return the sentence of the event.
 
         Args:
             silent: seconds for which it has sent nothing.
             time: the present, in seconds since training began by the run's clock.
         """
         self.suspected += 1
-        left_out = f"it {SUSPECTED} {time:.6g} s into training, and left out"
-        return "warning", f"nothing was heard for {silent:.6g} s: {left_out}"
+        left_out = f"it is suspected {time:.6g} s into training, and left out"
+        return f"nothing was heard for {silent:.6g} s: {left_out}"
 
-    def welcomes(self, time: float) -> tuple[str, str]:
-        """Count a suspected worker that has come back; return the level and the text of an event."""
+    def welcomes(self, time: float) -> str:
+        """Count a suspected worker that has come back; return the sentence of the event."""
         self.welcomed += 1
-        return "info", f"it is heard again {time:.6g} s into training, and {WELCOMED}"
+        return f"it is heard again {time:.6g} s into training, and welcomed back"
 
     def summary(
         self,
@@ -275,3 +274,10 @@ def _runtime(plan: Plan) -> str | None:
     if plan.spec.engine == "simulation":
         return None
     return devices.runtime if devices.runtime != "docker" else f"docker, {devices.launched}"
+
+
+def goes_on_with(version: int) -> str:
+    """Return what is said of a killed peer that is back with its parameters of a version."""
+    if version:
+        return f"goes on with its parameters of version {version:,}"
+    return "begins with the initial parameters"

@@ -37,7 +37,6 @@ from testbed.runs.versions import host, versions
 from testbed.telemetry.evaluations import CURVE_COLUMNS
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept
-from testbed.telemetry.texts import RESUMED
 
 _BEFORE_MANIFEST = (".reserve", "spec.yaml", "manifest.partial")
 """The files that a run writes before it has a manifest."""
@@ -84,13 +83,12 @@ class Resumption:
         damaged = sum(one.damaged for one in self.files)
         more = f"; {as_number(damaged, 'other checkpoint')} cannot be read" if damaged else ""
         if self.state is None:
-            return f"{RESUMED}the beginning: there is no checkpoint{more}"
+            return f"resumed from the beginning: there is no checkpoint{more}"
         if len(self.marks) > 1:
             versions_of_each = ", ".join(f"{mark.version:,}" for mark in self.marks)
-            return (
-                f"{RESUMED}the checkpoints of updates {versions_of_each}, of one server each{more}"
-            )
-        return f"{RESUMED}the checkpoint of update {self.state['version']:,}{more}"
+            of_each = f"{versions_of_each}, of one server each"
+            return f"resumed from the checkpoints of updates {of_each}{more}"
+        return f"resumed from the checkpoint of update {self.state['version']:,}{more}"
 
     def put_traffic_aside(self, directory: Path) -> None:
         """Make room for the capture and the ledgers of the new session.

@@ -121,3 +121,13 @@ class Watcher(Protocol):
 
     def event(self, level: str, text: str) -> None:
         """Show an event that a person should know of: a device died, a connection was closed."""
+
+
+class Unwatched(Watcher):
+    """A watcher of a run that nobody watches: the run's directory has its events."""
+
+    def progress(self, progress: AnyProgress) -> None:
+        """Show nothing."""
+
+    def event(self, level: str, text: str) -> None:
+        """Show nothing."""

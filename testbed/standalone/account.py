@@ -246,10 +246,10 @@ class Account:
                 if warning := self._evaluations.leave_out(report):
                     self._say(f"warning: {warning}")
             case WorkerSuspected(number, silent, when):
-                level, text = self._outcome.suspects(silent, when)
-                self._say(f"{level}: {self._name(number)}: {text}")
+                text = self._outcome.suspects(silent, when)
+                self._say(f"warning: {self._name(number)}: {text}")
             case WorkerWelcomed(number, when):
-                _, text = self._outcome.welcomes(when)
+                text = self._outcome.welcomes(when)
                 self._say(f"{self._name(number)}: {text}")
 
     def _event(self, report: EventReported) -> None:

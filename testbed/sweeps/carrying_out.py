@@ -2,13 +2,14 @@
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed import execution
 from testbed.ended import is_complete, is_kept
 from testbed.errors import TestbedError
 from testbed.experiment import load
+from testbed.planning.plan import Plan
 from testbed.planning.plans import plans_of
 from testbed.results.reading.records import State, Summary
 from testbed.results.reading.run import Run
@@ -36,7 +37,7 @@ class Result:
     updates: int = 0
 
 
-def carry_out(spec_text: str, directory: Path, watcher: Watcher) -> Result:
+def carry_out(spec_text: str, directory: Path, watcher: Watcher, share: int = 1) -> Result:
     """Carry out a run, unless it has the result of its file already.
 
     Args:
@@ -44,12 +45,14 @@ def carry_out(spec_text: str, directory: Path, watcher: Watcher) -> Result:
         directory: the run directory; if it exists, the run in it goes on, or a disturbed one is removed
             and made again.
         watcher: shows the run's progress.
+        share: the processors of the run, if it is a simulation that may choose how many it takes.
     """
     try:
         job = _job(spec_text, directory)
         if not isinstance(job, Job):
             return Result(job.ended, job.reason)
-        if job.plan.spec.engine == "simulation":
+        if isinstance(job.plan, Plan) and job.plan.spec.engine == "simulation":
+            job = replace(job, plan=job.plan.with_share(share))
             # A process loads torch only once: these seconds are not the run's.
             from testbed.simulation import run as _  # noqa: F401
         began = time.monotonic()

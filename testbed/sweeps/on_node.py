@@ -10,7 +10,7 @@ from typing import Any
 
 from testbed.code_digest import package_digest
 from testbed.runs.versions import host, versions
-from testbed.runs.watching import AnyProgress
+from testbed.runs.watching import Unwatched
 from testbed.sweeps.carrying_out import carry_out
 from testbed.sweeps.travelling import packed, unpack, with_paths
 
@@ -30,16 +30,6 @@ class Travelling:
     content: list[Any]
     path: str
     dataset: str | None
-
-
-class Unwatched:
-    """A watcher of a run whose progress no person sees; its directory has the events."""
-
-    def progress(self, progress: AnyProgress) -> None:
-        """Show nothing."""
-
-    def event(self, level: str, text: str) -> None:
-        """Show nothing."""
 
 
 def run_there(

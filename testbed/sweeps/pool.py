@@ -133,7 +133,9 @@ class Pool:
     def _start(self, job: Job) -> None:
         worker = next((one for one in self._workers if one.job is None), None) or self._new()
         worker.job = job
-        line = json.dumps({"spec": job.spec, "directory": str(job.directory)}) + "\n"
+        share = max(1, len(os.sched_getaffinity(0)) // self.size)
+        asked = {"spec": job.spec, "directory": str(job.directory), "share": share}
+        line = json.dumps(asked) + "\n"
         assert worker.process.stdin is not None
         try:
             worker.process.stdin.write(line.encode())

@@ -1,8 +1,9 @@
 """The runs that a sweep needs, each once, and the directories in which they are found again.
 
-A run is identified by its resolved spec and the code that carries it out. Its directory's name ends
-with the beginning of a digest of both, so that a sweep that is started again, or to which values were
-added, finds the runs that exist, and never takes one with other settings or made by other code.
+A run is identified by its resolved spec, but for the number of processors that it computes on, and the
+code that carries it out. Its directory's name ends with the beginning of a digest of both, so that a
+sweep that is started again, or to which values were added, finds the runs that exist, and never takes
+one with other settings or made by other code.
 """
 
 import hashlib
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Generic
 
 from testbed.code_digest import package_digest
-from testbed.experiment.load import dump
+from testbed.experiment.load import AnySpec, dump
+from testbed.experiment.spec import Spec
 from testbed.experiment.sweep import S_co, Sweep, T, Values, by_algorithm, describe, text_of
 
 FOLDER = "sweep"
@@ -55,7 +57,7 @@ def wanted(sweep: Sweep[T], runs_root: Path) -> list[Wanted[T]]:
     found: dict[str, Wanted[T]] = {}
     for point in sweep.points:
         for name, label, spec in by_algorithm(point.spec):
-            text = dump(spec)
+            text = dump(_on_any_processors(spec))
             known = found.get(text)
             if known is not None:
                 found[text] = replace(known, points=(*known.points, point.values))
@@ -65,6 +67,14 @@ def wanted(sweep: Sweep[T], runs_root: Path) -> list[Wanted[T]]:
             title = f"{name}, {describe(point.values)}"
             found[text] = Wanted(spec, name, (point.values,), directory, title)
     return list(found.values())
+
+
+def _on_any_processors(spec: AnySpec) -> AnySpec:
+    """Return a spec that is the same for runs with the same results."""
+    if not isinstance(spec, Spec):
+        return spec
+    simulation = spec.simulation.model_copy(update={"processors": None})
+    return spec.model_copy(update={"simulation": simulation})
 
 
 def _name(label: str, values: Values, digest: str) -> str:

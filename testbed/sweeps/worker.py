@@ -1,11 +1,11 @@
 """A process that carries out runs, one after the other, as the pool asks for them.
 
 ``python -m testbed.sweeps.worker`` reads a job from each line of standard input (``spec``,
-``directory``) and writes messages to standard output, one JSON object per line: ``progress`` or
-``of_programs`` (the fields of ``Progress`` or of ``ProgramProgress``), ``event`` (level and text) and,
-at the end of a run, ``result`` (the fields of ``Result``). It ends when standard input does. On SIGTERM
-the run that is going on ends and leaves its directory in order. If no process reads its messages, the
-pool's has died, and it ends likewise.
+``directory``, ``share``) and writes messages to standard output, one JSON object per line: ``progress``
+or ``of_programs`` (the fields of ``Progress`` or of ``ProgramProgress``), ``event`` (level and text)
+and, at the end of a run, ``result`` (the fields of ``Result``). It ends when standard input does. On
+SIGTERM the run that is going on ends and leaves its directory in order. If no process reads its
+messages, the pool's has died, and it ends likewise.
 """
 
 import json
@@ -58,7 +58,7 @@ def main() -> None:
     """Carry out jobs until there are no more."""
     for line in sys.stdin:
         job = json.loads(line)
-        result = carry_out(job["spec"], Path(job["directory"]), Reporter())
+        result = carry_out(job["spec"], Path(job["directory"]), Reporter(), job["share"])
         send({"result": asdict(result)})
 
 

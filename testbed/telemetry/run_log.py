@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from testbed.telemetry import utilisation_table
 from testbed.telemetry.evaluations import MEASURED, EvaluationLog
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.fault_log import FaultLog
 from testbed.telemetry.journal import Journal
 from testbed.telemetry.json_text import json_text
@@ -247,15 +248,25 @@ class RunLog:
             }
         )
 
-    def event(self, time: float, level: str, text: str, device: str | None = None) -> None:
+    def event(
+        self,
+        time: float,
+        level: str,
+        text: str,
+        device: str | None = None,
+        kind: Kind = Kind.REMARK,
+    ) -> None:
         """Append an event.
 
         Args:
             time: seconds since the command began; a resumed run adds the time of its last event.
+            text: the sentence that a person reads.
+            device: that which the event is about, if it is about one.
         """
         line = {
             "time": round(self._earlier + time, 3),
             "level": level,
+            "kind": kind,
             "device": device,
             "event": text,
         }

@@ -9,6 +9,7 @@ PAGES = [
     "README.md",
     "CONTRIBUTING.md",
     *(f"docs/{p.name}" for p in (REPOSITORY / "docs").glob("*.md")),
+    *(f"docs/design/{p.name}" for p in (REPOSITORY / "docs" / "design").glob("*.md")),
 ]
 _FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 

@@ -44,5 +44,13 @@ def test_links_lead_to_files(page: str) -> None:
     assert [target for target in relative if not (folder / target).exists()] == []
 
 
+def test_the_modules_that_the_page_names_are_there() -> None:
+    text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_/]+(?:\.py|/))`", text)
+    assert len(named) > 50
+    places = REPOSITORY, REPOSITORY / "testbed"
+    assert [one for one in named if not any((place / one).exists() for place in places)] == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) <= 95

@@ -134,7 +134,7 @@ def expanded(folder: Path, arguments: list[str]) -> list[str]:
 
 def interrupt(command: CommandLine, spec: Path, settings: list[str]) -> None:
     """Start a run that is long enough to be interrupted, and interrupt it."""
-    longer = [word.replace("updates=30", "updates=3000") for word in settings]
+    longer = [word.replace("updates=30", "updates=20000") for word in settings]
     started = command.start(
         "simulate", spec, *longer, "--no-report", "--set", "algorithms=[asgd]", "--seed", "9"
     )

@@ -43,6 +43,43 @@ def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
             assert modelled[direction].bytes == pytest.approx(use.bytes, rel=0.01), direction
 
 
+def test_workers_that_fail_and_arrive_leave_their_servers_where_they_are(tmp_path: Path) -> None:
+    def of(worker: str, time: str, how: Any, lasting: str = "500ms") -> dict[str, Any]:
+        who = {"devices": [worker]}
+        return {"who": who, "when": {"time": time}, "how": how, "lasting": lasting}
+
+    late = {
+        "name": "late",
+        "number": 2,
+        "arrives": {"distribution": "exponential", "mean": "300ms"},
+    }
+    path = written(
+        tmp_path,
+        algorithms=["asgd"],
+        devices={
+            "workers": 6,
+            "servers": 3,
+            "placement": "co-located",
+            "suspect_after": "1s",
+            "classes": [{"name": "early", "number": 4}, late],
+        },
+        network={"uplink": "50mbit", "downlink": "100mbit", "delay": "5ms"},
+        training={"updates": 60},
+        faults=[
+            of("worker-0", "600ms", "freeze"),
+            of("worker-1", "700ms", "kill"),
+            of("worker-2", "500ms", {"kind": "slow", "factor": 3}),
+            of("worker-4", "400ms", "stop-network", "700ms"),
+            of("worker-3", "1200ms", {"kind": "slow", "uplink": "2mbit"}, "300ms"),
+        ],
+    )
+    (pair,) = pairs(path, tmp_path)
+    # What TCP sends again after an outage is measured, and not modelled.
+    assert [text for text in pair.differences() if not text.startswith("wire bytes")] == []
+    assert pair.emulated["faults"] == pair.simulated["faults"]
+    assert pair.emulated["faults"].keys() >= {"freeze", "kill", "slow", "stop-network", "away"}
+
+
 @pytest.mark.parametrize("network", [{}, {"uplink": "50mbit", "downlink": "80mbit"}])
 def test_under_the_wall_clock_ledgers_tell_local_bytes_apart(
     network: dict[str, str], tmp_path: Path

@@ -21,7 +21,7 @@ import yaml
 from testbed.experiment.load import load
 from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
-from testbed.runs.watching import AnyProgress
+from testbed.runs.watching import Unwatched
 
 pytestmark = [
     pytest.mark.real,
@@ -39,16 +39,6 @@ SPEC: dict[str, Any] = {
     "compute": {"distribution": "exponential", "mean": "100ms"},
     "evaluation": {"every": 100, "images": 100},
 }
-
-
-class Nobody:
-    """A watcher that ignores everything."""
-
-    def progress(self, progress: AnyProgress) -> None:
-        pass
-
-    def event(self, level: str, text: str) -> None:
-        pass
 
 
 @contextmanager
@@ -81,7 +71,7 @@ def prepared(tmp_path: Path) -> Plan:
 
 def carry_out(one: Plan, directory: Path) -> tuple[dict[str, Any], Any]:
     """Carry a run out; return its summary and the rows of all pushes, less the host's time."""
-    summary = Run(one, directory, Nobody(), time.monotonic()).execute()
+    summary = Run(one, directory, Unwatched(), time.monotonic()).execute()
     assert summary["ended"] == "completed", summary["reason"]
     assert summary["traffic"]["reconciled"] is True
     return summary, pq.read_table(directory / "updates.parquet").drop_columns(["host_time"])

@@ -16,7 +16,14 @@ from tests.end_to_end.conftest import ENDLESS, CommandLine
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
 HIERARCHICAL = Path(__file__).parents[2] / "experiments" / "agree-hierarchical.yaml"
+NESTED = [
+    {"name": "campus", "share": "60%", "uplink": "80mbit", "downlink": "150mbit", "delay": "5ms"},
+    {"name": "village", "share": "40%", "inside": "region", "uplink": "20mbit", "delay": "30ms"},
+    {"name": "region", "uplink": "40mbit", "downlink": "60mbit", "delay": "10ms"},
+]
+"""Two clusters, of which one is alone in a region."""
 UNSHAPED = {"clusters": [{"name": "a", "share": "60%"}, {"name": "b", "share": "40%"}]}
+UNSHAPED_REGION = [{"name": "b", "share": "40%", "inside": "region"}, {"name": "region"}]
 SHAPED = {
     "uplink": "50mbit",
     "downlink": "80mbit",
@@ -55,7 +62,7 @@ def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
     assert len({pair.emulated["parameters_sha256"] for pair in found}) == 3
 
 
-def test_devices_under_faults_agree(tmp_path: Path) -> None:
+def test_devices_under_faults_in_a_region_agree(tmp_path: Path) -> None:
     def devices(*names: str) -> dict[str, list[str]]:
         return {"devices": list(names)}
 
@@ -72,6 +79,7 @@ def test_devices_under_faults_agree(tmp_path: Path) -> None:
         tmp_path,
         training={"updates": 60},
         devices={"workers": 8, "suspect_after": "1s"},
+        network={"uplink": "100mbit", "downlink": "200mbit", "clusters": NESTED},
         faults=faults,
     )
     for pair in pairs(path, tmp_path):
@@ -80,6 +88,7 @@ def test_devices_under_faults_agree(tmp_path: Path) -> None:
         assert found == [], pair.emulated["algorithm"]
         assert pair.emulated["faults"] == pair.simulated["faults"]
         assert pair.emulated["updates"] == 60
+        assert len(pair.emulated["aggregators"]) == 3
 
 
 def assert_ledgers_agree(run: Path, summary: dict[str, Any]) -> None:
@@ -122,7 +131,7 @@ def test_devices_and_the_server_under_faults_by_the_wall_clock(tmp_path: Path) -
         clock="wall",
         algorithms=[ALL, SPARSE],
         devices={"workers": 5, "suspect_after": "700ms"},
-        network=UNSHAPED,
+        network={"clusters": [*UNSHAPED["clusters"][:1], *UNSHAPED_REGION]},
         training={"updates": 90},
         compute={"distribution": "constant", "mean": "5ms"},
         waiting={"distribution": "constant", "mean": "10ms"},
@@ -140,7 +149,8 @@ def test_devices_and_the_server_under_faults_by_the_wall_clock(tmp_path: Path) -
         # Only the killed server could not tell what it had received.
         assert {one["reason"] for one in traffic["differences"]} == {SERVER_KILLED}
         verdicts = {name: one["reconciled"] for name, one in traffic["servers"].items()}
-        assert verdicts == {"server": False, "aggregator-0": True, "aggregator-1": True}
+        aggregators = {f"aggregator-{index}": True for index in range(3)}
+        assert verdicts == {"server": False, **aggregators}
         rows = read_updates(done.directory / summary["algorithm"])
         made = rows["iteration"].to_numpy()[rows["applied"].to_numpy()]
         assert sorted(set(made.tolist())) == list(range(1, 91))

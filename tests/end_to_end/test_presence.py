@@ -22,7 +22,13 @@ CLASSES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "servers"), [("asgd", 1), ({"name": "sync-sgd", "wait_for": 2}, 1), ("asgd", 2)]
+    ("algorithm", "servers"),
+    [
+        ("asgd", 1),
+        ({"name": "sync-sgd", "wait_for": 2}, 1),
+        ("asgd", 2),
+        ({"name": "ako", "partitions": 2, "staleness_bound": 1}, 1),
+    ],
 )
 def test_emulation_and_simulation_agree_to_the_bit(
     command: CommandLine, algorithm: str | dict[str, Any], servers: int
@@ -31,6 +37,7 @@ def test_emulation_and_simulation_agree_to_the_bit(
     devices = {
         "devices": {"workers": 5, "servers": servers, "classes": CLASSES},
         "training": {"updates": 80},
+        "evaluation": SMALL["evaluation"] | {"peer": 1},  # which is of those that are always there
     }
     found = []
     for engine in ("emulation", "simulation"):
@@ -50,14 +57,17 @@ def test_emulation_and_simulation_agree_to_the_bit(
         rows = pq.read_table(started.run_directory / "updates.parquet").to_pylist()
         pushed = {row["worker"] for row in rows if row["time"] < 1.0}
         assert len(pushed) == 4
-        assert int(late["devices"][0].removeprefix("worker-")) not in pushed
+        assert int(late["devices"][0].rpartition("-")[2]) not in pushed
         assert {row["worker"] for row in rows} == set(range(5))
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize(
+    ("algorithm", "servers", "name"),
+    [("asgd", 1, "worker"), ("asgd", 2, "worker"), ("all-to-all", 1, "peer")],
+)
 def test_a_file_says_who_arrives_and_leaves_by_the_wall_clock(
-    command: CommandLine, servers: int
+    command: CommandLine, algorithm: str, servers: int, name: str
 ) -> None:
     (command.folder / "presence.csv").write_text(
         "device,time,event\nworker-1,1,arrives\nworker-2,1,leaves\nworker-2,2,arrives\n"
@@ -65,11 +75,10 @@ def test_a_file_says_who_arrives_and_leaves_by_the_wall_clock(
     )
     devices = {"devices": {"workers": 5, "servers": servers, "presence": "presence.csv"}}
     waiting = {"waiting": {"distribution": "constant", "mean": "100ms"}}
-    started = command.start_run(SMALL | devices | waiting)
+    started = command.start_run(SMALL | devices | waiting | {"algorithms": [algorithm]})
     assert started.wait(PATIENCE) == 0, started.said
     told = [event["event"] for event in started.events()]
-    for text in ("worker-1: not there yet", "worker-1: arrived", "worker-2: left"):
-        assert text in told
-    assert "worker-2: arrived" in told and "worker-3: left" in told
-    assert "worker-3: arrived" not in told
+    for text in ("1: not there yet", "1: arrived", "2: left", "2: arrived", "3: left"):
+        assert f"{name}-{text}" in told
+    assert f"{name}-3: arrived" not in told
     assert started.record("summary")["traffic"]["reconciled"] is True

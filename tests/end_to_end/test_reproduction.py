@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from reproduction import record_files
 from reproduction.papers.adacomp.parts import PARTS
 from testbed.results.reading.finding import find
 from tests.end_to_end.conftest import REPOSITORY, until
@@ -49,11 +50,9 @@ def test_every_experiment_runs_and_has_its_page(out: Path) -> None:
         assert f"runs of {len(part.series)} of {len(part.series)} lines are complete" in page
         assert "This is not the paper's scale" in page
         assert f"of scale full: `docs/reproduction/adacomp/{part.name}.md`" in page
-        assert (pages / f"{part.name}.png").stat().st_size > 10_000
-    curves = list((pages / "records").glob("*/curve.csv"))
-    assert len(curves) == 31
-    for curve in curves:
-        assert len(curve.read_text().splitlines()) == 12
+        assert (pages / f"{part.name}.svg").stat().st_size > 10_000
+    records = record_files.read(pages / "records")
+    assert [len(one.evaluations) for one in records.values()] == [11] * 31
 
 
 def test_workers_crash_and_classes_send_what_they_can(out: Path) -> None:

@@ -73,6 +73,15 @@ def until_updates(started: Started, count: int) -> None:
     started.until(reached, f"{count} updates")
 
 
+def interrupted(started: Started) -> tuple[Path, int]:
+    """Interrupt a run on its way; return its directory, and the updates that it had made."""
+    until_updates(started, 150)
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait() == 128 + signal.SIGINT
+    directory = started.run_directory
+    return directory, json.loads((directory / "summary.json").read_bytes())["updates"]
+
+
 def until_going_on(started: Started, times: int) -> None:
     """Wait until a run has been resumed at least ``times`` times."""
     path = started.run_directory
@@ -114,11 +123,7 @@ def test_an_interrupted_simulation_repeats_no_update(
     command: CommandLine, undisturbed: Path
 ) -> None:
     started = command.start_run(RUN)
-    until_updates(started, 150)
-    started.process.send_signal(signal.SIGINT)
-    assert started.wait() == 128 + signal.SIGINT
-    directory = started.run_directory
-    reached = json.loads((directory / "summary.json").read_bytes())["updates"]
+    directory, reached = interrupted(started)
     assert (directory / "checkpoints").is_dir()
     again = to_the_end(command.start("resume", "small", "--runs", command.out, "--no-report"))
     last = again.output.read_text().splitlines()[-1]
@@ -132,6 +137,23 @@ def test_an_interrupted_simulation_repeats_no_update(
         "stopped by SIGINT",
         f"resumed from the checkpoint of update {reached:,}",
     ]
+
+
+def test_an_interrupted_simulation_of_peers_ends_as_the_undisturbed_one(
+    command: CommandLine,
+) -> None:
+    others = {"devices": [f"worker-{i}" for i in range(1, SMALL["devices"]["workers"])]}
+    kills = {"who": others, "how": "kill", "when": {"mean_time": "2s"}, "lasting": "100ms"}
+    run = RUN | {"algorithms": [{"name": "ako", "partitions": 2}], "faults": [kills]}
+    undisturbed = to_the_end(command.start_run(run)).run_directory
+    command.out = command.folder / "interrupted"
+    started = command.start_run(run)
+    directory, reached = interrupted(started)
+    to_the_end(command.start("resume", directory, "--no-report"))
+    assert_same_end(directory, undisturbed)
+    (resumed,) = manifest(directory)["resumed"]
+    assert resumed["version"] == reached
+    assert "killed for 0.1 s" in (directory / "events.jsonl").read_text()
 
 
 def test_a_server_that_is_killed_comes_back(command: CommandLine, undisturbed: Path) -> None:

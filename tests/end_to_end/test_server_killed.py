@@ -12,7 +12,7 @@ import pytest
 from testbed.execution import execute
 from testbed.experiment.load import load
 from testbed.results.reading.records import SERVER_KILLED
-from testbed.runs.watching import AnyProgress
+from testbed.runs.watching import Unwatched
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
 pytestmark = [
@@ -125,16 +125,6 @@ def faults(directory: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
 
 
-class Nobody:
-    """A watcher that ignores everything."""
-
-    def progress(self, progress: AnyProgress) -> None:
-        pass
-
-    def event(self, level: str, text: str) -> None:
-        pass
-
-
 def emulated(command: CommandLine, content: dict[str, Any]) -> Path:
     """Carry a run out in namespaces; return its directory."""
     started = command.start_run(content)
@@ -145,7 +135,7 @@ def emulated(command: CommandLine, content: dict[str, Any]) -> Path:
 def simulated(command: CommandLine, content: dict[str, Any], name: str) -> Path:
     """Simulate a run in this process, which has loaded its libraries; return its directory."""
     spec = load(command.spec(content), ["engine=simulation"])
-    execution = execute(spec, command.folder / name, lambda *_: Nobody(), report=False)
+    execution = execute(spec, command.folder / name, lambda *_: Unwatched(), report=False)
     (summary,) = execution.summaries
     assert summary["ended"] == "completed", summary["reason"]
     return execution.directory / str(summary["algorithm"])

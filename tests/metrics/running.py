@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan, plan
-from testbed.runs.watching import AnyProgress
+from testbed.runs.watching import Unwatched
 from testbed.simulation.run import SimulatedRun
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
@@ -32,21 +32,11 @@ def planned(workers: int = 3, **sections: Any) -> Plan:
     return one
 
 
-class Nobody:
-    """An observer of a run that ignores everything."""
-
-    def progress(self, progress: AnyProgress) -> None:
-        pass
-
-    def event(self, level: str, text: str) -> None:
-        pass
-
-
 def simulated(one: Plan, folder: Path) -> tuple[Path, LiveRun]:
     """Simulate a run; return its directory and its metrics at its end."""
     directory = folder / one.spec.name / "time-1" / one.label
     live = LiveRun(one, "time-1")
-    SimulatedRun(one, directory, Nobody(), time.monotonic(), live).execute()
+    SimulatedRun(one, directory, Unwatched(), time.monotonic(), live).execute()
     return directory, live
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.device_names import SERVER_NUMBER
+from testbed.errors import SpecError
 from testbed.faults.fault import Fault
 from testbed.messages.events import ProcessExited
 from testbed.messages.reports import ServerRestored, WorkerSuspected, WorkerWelcomed
@@ -18,8 +19,8 @@ from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
 from testbed.results.reading.faults import KINDS, struck
 from testbed.results.reading.run import Run
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE
-from testbed.telemetry.texts import RESUMED, TRAINING
 from tests.metrics.running import Samples, page, planned, samples, simulated
 
 RUN = (("algorithm", "asgd"),)
@@ -184,13 +185,9 @@ def test_a_replay_shows_which_workers_were_suspected(
     directory = tmp_path / "small" / "time-2" / "asgd"
     shutil.copytree(real[0], directory)
     end = ReplayedRun(Run.load(directory)).duration
-    told = [
-        (0.2, "nothing was heard for 30 s: it is suspected 41 s into training, and left out"),
-        (0.6, "it is heard again 52 s into training, and welcomed back"),
-    ]
     with (directory / "events.jsonl").open("a") as events:
-        for share, text in told:
-            line = {"time": share * end, "level": "info", "device": "worker-2", "event": text}
+        for share, kind in ((0.2, Kind.SUSPECTED), (0.6, Kind.WELCOMED)):
+            line = {"time": share * end, "kind": kind, "device": "worker-2", "event": "a sentence"}
             events.write(json.dumps(line) + "\n")
     replay = ReplayedRun(Run.load(directory))
     found = []
@@ -208,29 +205,41 @@ def test_each_session_of_a_resumed_run_has_its_own_set_up(
     manifest = json.loads((directory / "manifest.json").read_bytes())
     again = {"version": 40, "host_seconds": 10.0, "at": manifest["started"]}
     (directory / "manifest.json").write_text(json.dumps(manifest | {"resumed": [again]}))
-    suspected = "nothing was heard for 30 s: it is suspected 9 s into training, and left out"
-    welcomed = "it is heard again 12 s into training, and welcomed back"
     told = [
-        (3.0, "server", TRAINING),  # three seconds of set-up
-        (12.0, "worker-2", suspected),
-        (13.5, None, f"{RESUMED}the checkpoint of update 40"),
-        (18.0, "server", TRAINING),  # five seconds
-        (20.0, "worker-2", welcomed),
+        (3.0, "server", Kind.TRAINING_BEGAN),  # three seconds of set-up
+        (12.0, "worker-2", Kind.SUSPECTED),
+        (13.5, None, Kind.RESUMED),
+        (18.0, "server", Kind.TRAINING_BEGAN),  # five seconds
+        (20.0, "worker-2", Kind.WELCOMED),
     ]
     lines = [
-        {"time": time, "level": "info", "device": device, "event": text}
-        for time, device, text in told
+        {"time": time, "kind": kind, "device": device, "event": "a sentence"}
+        for time, device, kind in told
     ]
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     found = Recorded.of(Run.load(directory)).suspicions
     assert found == [(9.0, 2, True), (12.0, 2, False)]
-    simulated = [one for one in lines if one["event"] != TRAINING]
+    simulated = [one for one in lines if one["kind"] != Kind.TRAINING_BEGAN]
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in simulated))
     found = Recorded.of(Run.load(directory)).suspicions
     assert found == [
         (12.0, 2, True),
         (18.0, 2, False),
     ]  # 10 s of training, and 8 s after the first session
+
+
+def test_a_run_of_a_version_without_kinds_of_events_is_not_replayed(
+    real: tuple[Path, LiveRun], tmp_path: Path
+) -> None:
+    directory = tmp_path / "small" / "time-4" / "asgd"
+    shutil.copytree(real[0], directory)
+    lines = map(json.loads, (directory / "events.jsonl").read_text().splitlines())
+    without = [{key: line[key] for key in line if key != "kind"} for line in lines]
+    (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in without))
+    run = Run.load(directory)
+    version = run.manifest.versions["testbed"]
+    with pytest.raises(SpecError, match=f"written by testbed {version}.* replay it with that"):
+        ReplayedRun(run)
 
 
 def test_a_replay_ends_as_the_run_did(real: tuple[Path, LiveRun]) -> None:

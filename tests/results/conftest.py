@@ -251,8 +251,10 @@ def writer_of_runs(runs_root: Path) -> WriteRun:
             evaluations = evaluations_table(count, payload, speed)
         _write_csv(directory / "curve.csv", evaluations)
         (directory / "events.jsonl").write_text(
-            '{"time": 0.1, "level": "info", "device": null, "event": "20 workers are up"}\n'
-            '{"time": 1.5, "level": "warning", "device": "worker-3", "event": "lost <its> link"}\n'
+            '{"time": 0.1, "level": "info", "device": null, "kind": "remark", '
+            '"event": "20 workers are up"}\n'
+            '{"time": 1.5, "level": "warning", "device": "worker-3", "kind": "remark", '
+            '"event": "lost <its> link"}\n'
         )
         if ended == "running":
             write_stream(directory / "updates.arrows", updates, batch=64)

@@ -13,7 +13,7 @@ from testbed.results.reading.records import SERVER_KILLED
 from testbed.results.reading.run import Run
 from testbed.results.reading.staleness import histograms
 from testbed.results.tables.comparison import compare
-from testbed.results.tables.reaching import reaching
+from testbed.results.tables.reaching import goal_of, reaching
 from testbed.results.tables.verdict import verdict
 from tests.results.conftest import (
     EVERY,
@@ -99,6 +99,17 @@ def test_a_run_that_never_reaches_the_accuracy_has_its_best(seeds: Seeds) -> Non
     (never,) = reaching(curves_of(seeds(40)), 99.9).rows
     assert never.reached == 0 and never.wire_bytes is None
     assert never.best == pytest.approx(10 + 88 * (1 - np.exp(-200 / 40)), abs=0.01)
+
+
+@pytest.mark.parametrize(("speeds", "goal"), [((30, 40), 97.0), ((30, 100), 86.0), ((), 97.0)])
+def test_by_default_the_goal_is_what_every_run_reaches_and_at_most_97(
+    seeds: Seeds, write_run: WriteRun, speeds: tuple[float, ...], goal: float
+) -> None:
+    diverged = write_run("asgd", ended="diverged", speed=10_000)
+    curves = curves_of([*seeds(*speeds), Run.load(diverged)])
+    assert goal_of(curves) == goal
+    reached = {row.name: row.reached for row in reaching(curves).rows}
+    assert reached == {"asgd": 0, **({"adacomp": 2} if speeds else {})}
 
 
 def test_an_unknown_baseline_is_refused_with_the_nearest_name(seeds: Seeds) -> None:

@@ -12,7 +12,7 @@ from testbed.errors import InterruptedRunError
 from testbed.execution import execute
 from testbed.experiment.load import load
 from testbed.runs.ending import LateSignalError, signals
-from testbed.runs.watching import AnyProgress
+from testbed.runs.watching import Unwatched
 from testbed.simulation.run import SimulatedRun
 
 SPEC = """
@@ -53,14 +53,6 @@ def test_an_error_of_the_body_goes_before_a_signal() -> None:
         raise ZeroDivisionError
 
 
-class Nobody:
-    def progress(self, progress: AnyProgress) -> None:
-        pass
-
-    def event(self, level: str, text: str) -> None:
-        pass
-
-
 @pytest.mark.parametrize(
     ("at", "said"),
     [
@@ -86,7 +78,7 @@ def test_ctrl_c_while_a_run_s_end_is_written_ends_the_execution(
     path = tmp_path / "spec.yaml"
     path.write_text(SPEC)
     with pytest.raises(InterruptedRunError, match=said) as error:
-        execute(load(path), tmp_path / "runs", lambda *_: Nobody())
+        execute(load(path), tmp_path / "runs", lambda *_: Unwatched())
     assert error.value.exit_status == 130
     assert ended == at
     done = [one.parent.name for one in tmp_path.glob("runs/*/*/*/summary.json")]

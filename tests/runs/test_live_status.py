@@ -12,9 +12,9 @@ import pytest
 from testbed.results.reading.run import Run
 from testbed.runs import running
 from testbed.runs.live_status import LiveStatus
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
-from testbed.telemetry.texts import TRAINING
 
 MANIFEST: dict[str, Any] = {
     "experiment": "small",
@@ -50,7 +50,7 @@ def test_a_run_is_followed_as_it_writes(log: RunLog) -> None:
     live = LiveStatus(Run.load(log.directory))
     status = live.look(running=True)
     assert (status.phase, status.updates, status.update_rate) == ("making nodes", 0, None)
-    log.event(1.0, "info", TRAINING)
+    log.event(1.0, "info", "training begins", kind=Kind.TRAINING_BEGAN)
     log.updates(rows(1, 10, 0.1))
     status = live.look(running=True)
     assert (status.phase, status.updates, status.all_updates) == ("training", 10, 40)

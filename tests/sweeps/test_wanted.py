@@ -33,5 +33,6 @@ def test_settings_and_code_decide_the_directory_and_nothing_else(
     before = names()
     assert names("sweep.seed=[2, 1, 3]") > before
     assert not names("training.updates=50") & before
+    assert names("simulation.processors=2") == before
     monkeypatch.setattr(module, "package_digest", lambda: "of other code")
     assert not names() & before

@@ -56,6 +56,7 @@ def test_records_can_be_read_before_the_run_ends(log: RunLog) -> None:
     assert json.loads(event) == {
         "time": 1.235,
         "level": "warning",
+        "kind": "remark",
         "device": "worker-1",
         "event": "something",
     }

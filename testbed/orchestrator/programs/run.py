@@ -63,7 +63,7 @@ from testbed.programs.instance import Instance
 from testbed.programs.life import Action, End, Life, Start, Tell
 from testbed.runs.ending import EndError, explain, signals
 from testbed.runs.watching import Watcher
-from testbed.telemetry.texts import BUILT, DIED, MADE, PROGRAMS
+from testbed.telemetry.event_kinds import Kind
 
 NODES = "nodes"
 """The folder of a run directory with a folder for each device."""
@@ -108,7 +108,7 @@ class ProgramRun:
             WarningRaised: lambda event: self._records.event("warning", event.text, None),
             LibrariesLoaded: lambda _: self._set_up(loaded=True),
             NodesCounted: self._nodes_counted,
-            NodesMade: lambda _: self._records.event("info", MADE, None),
+            NodesMade: lambda _: self._records.moment(Kind.NODES_MADE),
             LinksCounted: self._links_counted,
             LinksProbed: lambda event: self._records.probed(event.result),
             NetworkBuilt: lambda _: self._set_up(built=True),
@@ -262,12 +262,12 @@ class ProgramRun:
         """Note that the fork server is there, or the network; with both, programs begin."""
         self._loaded, self._built = self._loaded or loaded, self._built or built
         if built:
-            self._records.event("info", BUILT, None)
+            self._records.moment(Kind.NETWORK_BUILT)
         if not (self._loaded and self._built):
             return
         now = time.monotonic()
         self._records.begin(now)
-        self._records.event("info", PROGRAMS, None)
+        self._records.moment(Kind.PROGRAMS_BEGAN)
         self._records.progress.phase = "programs"
         self._records.progress.limit = self._plan.spec.limits.time
         if self._plan.background:
@@ -337,7 +337,8 @@ class ProgramRun:
         records = self._records
         records.lost.append(device)
         records.progress.lost += 1
-        records.event("warning", f"{device} {DIED}{how}; see {records.processes_log}", device)
+        text = f"{device} died: {how}; see {records.processes_log}"
+        records.event("warning", text, device, Kind.DIED)
         self._faults.lose(device)
         self._follow(self._life.device_gone(device, for_good=True))
 

@@ -164,9 +164,10 @@ def _all_but_seed(run: Run) -> tuple[str, str, str] | None:
     if not isinstance(spec, dict):
         return None
     rest = {key: value for key, value in spec.items() if key != "seed"}
-    if isinstance(rest.get("network"), dict):
-        # Measuring the links before training does not change the training.
-        rest["network"] = {key: value for key, value in rest["network"].items() if key != "probe"}
+    # Measuring the links before training does not change it, nor does the number of processors.
+    for section, without in (("network", "probe"), ("simulation", "processors")):
+        if isinstance(rest.get(section), dict):
+            rest[section] = {key: one for key, one in rest[section].items() if key != without}
     return run.manifest.experiment, run.algorithm, json.dumps(rest, sort_keys=True, default=str)
 
 

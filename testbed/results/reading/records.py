@@ -391,9 +391,13 @@ class Event(_Record):
     """One line of ``events.jsonl``; time in seconds since the run began.
 
     The time between the sessions of a resumed run does not count.
+
+    Attributes:
+        kind: of ``testbed.telemetry.event_kinds``; None in runs of versions that wrote none.
     """
 
     time: float
+    kind: Text | None = None
     level: Literal["info", "warning", "error"] = "info"
     device: Text | None = None
     event: Text

@@ -183,7 +183,7 @@ def compare(
 
     Args:
         runs: at least one.
-        goal: as for ``reaching.goal_of``: without it, 97 % of accuracy, or the best that all reach.
+        goal: as for ``reaching.goal_of``: without it, the best that all reach.
         baseline: as for ``reaching.baseline_of``: without it, the first curve labelled ``asgd``.
 
     Raises:

@@ -7,6 +7,7 @@ which, as in the paper, is the mean over its runs of the best of each.
 """
 
 import difflib
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.quality import Quality
 
 ACCURACY = 97.0
-"""The accuracy to reach by default, percent: that of the paper's comparison."""
+"""The highest accuracy to reach by default, percent: that of the paper's comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +141,25 @@ def goal_of(curves: Sequence[Curve], wanted: float | None = None) -> float | Non
 
     Args:
         curves: at least one, all of one quality.
-        wanted: the goal asked for; None for 97 % of accuracy, or of another quality the best value that
-            every run reaches (with three digits), None if there is none yet.
+        wanted: the goal asked for; None for the best value that every run reaches which has not
+            diverged: of accuracy the whole percent, at most ``ACCURACY``; of another quality with
+            three digits, and None if there is none yet.
 
     Raises:
         SpecError: the goal cannot be an accuracy.
     """
     quality = curves[0].quality
-    if wanted is None and quality != qualities.ACCURACY:
-        bests = [quality.best(run.evaluations.of(quality)) for one in curves for run in one.runs]
+    if wanted is None:
+        runs = [run for one in curves for run in one.runs if run.ended != "diverged"]
+        bests = [quality.best(run.evaluations.of(quality)) for run in runs]
         known = [best for best in bests if best is not None]
         last = min if quality.better == "higher" else max
+        if quality == qualities.ACCURACY:
+            return min(ACCURACY, math.floor(last(known, default=0.0)) or ACCURACY)
         return quality.rounded(last(known)) if known else None
-    goal = ACCURACY if wanted is None else wanted
-    if quality == qualities.ACCURACY and not 0 <= goal <= 100:
-        raise SpecError(f"an accuracy of {goal:g} % cannot be reached: it is from 0 to 100")
-    return goal
+    if quality == qualities.ACCURACY and not 0 <= wanted <= 100:
+        raise SpecError(f"an accuracy of {wanted:g} % cannot be reached: it is from 0 to 100")
+    return wanted
 
 
 def reaching(

@@ -1,0 +1,34 @@
+"""The kinds of a run's events: a reader of ``events.jsonl`` goes by them, a person by the sentences."""
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The kind of an event."""
+
+    REMARK = "remark"
+    """Anything that only a person reads."""
+    NODES_MADE = "nodes-made"
+    NETWORK_BUILT = "network-built"
+    TRAINING_BEGAN = "training-began"
+    PROGRAMS_BEGAN = "programs-began"
+    REMOVED = "removed"
+    """All nodes and links are removed."""
+    RESUMED = "resumed"
+    """A new session of the run goes on from a checkpoint, or from the beginning."""
+    SUSPECTED = "suspected"
+    WELCOMED = "welcomed"
+    """A suspected worker takes part again."""
+    DIED = "died"
+    """A device's process has ended, which no fault explains."""
+    RETURNED = "returned"
+    """A killed peer is back."""
+
+
+SENTENCES = {
+    Kind.NODES_MADE: "the nodes are made",
+    Kind.NETWORK_BUILT: "the network is built",
+    Kind.TRAINING_BEGAN: "training begins",
+    Kind.PROGRAMS_BEGAN: "the programs begin",
+}
+"""The sentences of the events that have always the same."""
