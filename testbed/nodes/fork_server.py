@@ -39,6 +39,7 @@ from testbed.nodes import entering, etc_files, linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.confinement import confine, needed, seclude
 from testbed.nodes.role_output import RoleOutput
+from testbed.nodes.run_names import TITLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def serve(control: Channel, load: Callable[[], Role], surroundings: Surroundings
         surroundings: of the nodes that are made here; None if nodes are containers.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    linux.set_title(f"{TITLES}fork-server")
     if os.getpid() == 1:
         linux.mount_proc()
     own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -249,6 +251,7 @@ def _fork(
         status = 70
         try:
             forget()
+            linux.set_title(f"{TITLES}{request.device}")
             _begin_anew()
             if first is None:
                 _contain(request.device, descriptors[1:], seen)

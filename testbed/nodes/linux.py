@@ -2,11 +2,13 @@
 
 import ctypes
 import fcntl
+import functools
 import os
+import resource
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,9 +33,12 @@ _INTERFACE_UP = 0x1
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
+_PR_SET_NAME = 15
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
+_ARG_START = 48
+"""The number of this field of /proc/[pid]/stat, of which the first two have no spaces to count by."""
 _NS_GET_USERNS = 0xB701
 _NS_GET_OWNER_UID = 0xB704
 
@@ -135,6 +140,38 @@ def die_with_parent(signal_number: int, parent: int | None = None) -> None:
 def become_subreaper() -> None:
     """Make this process, not the first one, the parent of what its descendants leave behind."""
     _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def set_title(title: str) -> None:
+    """Show this process under another title: ``ps`` and ``pgrep -f`` find that in place of its command.
+
+    The kernel reads a command from where it lies in the process's memory, so that a title is cut to the
+    length of the command. What follows the last colon is the short name, which ``top`` shows.
+    """
+    _libc.prctl(_PR_SET_NAME, title.rpartition(":")[2].encode()[:15], 0, 0, 0)
+    begin, end = _place_of_command()
+    if room := max(0, end - begin - 1):  # 0 where the kernel shows no addresses
+        ctypes.memmove(begin, title.encode()[:room].ljust(room, b"\0"), room)
+
+
+@functools.cache
+def _place_of_command() -> tuple[int, int]:
+    """Return where this process's command begins and ends; that of a forked process lies there, too."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return int(fields[_ARG_START - 3]), int(fields[_ARG_START - 2])
+
+
+def close_all_but(kept: Iterable[int]) -> None:
+    """Close the descriptors of this forked process, but not the parent's Python objects that hold them.
+
+    These stay where the parent had them: to free them would close what has their numbers by then.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    begun = 0
+    for descriptor in (*sorted(kept), soft):
+        if begun < descriptor:  # asked for none of those from 0 on, Python would close all
+            os.closerange(begun, descriptor)
+        begun = descriptor + 1
 
 
 def show_own_proc() -> None:

@@ -11,6 +11,10 @@ from pathlib import Path
 PREFIX = "testbed-"
 """The beginning of every name that a run uses on its host; ``testbed clean`` looks for it."""
 
+TITLES = "testbed:"
+"""The beginning of the titles of a run's processes, of which a device's goes on with its name."""
+AGENT = f"{TITLES}agent"
+
 
 def new() -> str:
     """Return a new name for the run that this process drives."""

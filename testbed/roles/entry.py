@@ -5,8 +5,6 @@ itself (``load_alone``).
 """
 
 import functools
-import os
-import resource
 import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +28,7 @@ from testbed.learning.learner import Learner
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
+from testbed.nodes.linux import close_all_but
 from testbed.plugins.names import said
 from testbed.roles.evaluation.evaluator import evaluate
 from testbed.roles.orders import OrderChannels
@@ -124,7 +123,7 @@ class Loaded:
             of_run: the run's arguments.
         """
         own = shared.descriptors(arguments)
-        _close_all_but((*range(3), report.fileno(), *own))
+        close_all_but((*range(3), report.fileno(), *own))
         return self.run(Shared.handed(self.settings, of_run, arguments, own), arguments, report)
 
     def run(self, shared: Shared, arguments: Mapping[str, Any], report: Channel) -> int:
@@ -384,19 +383,6 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
         return loaded.run(shared, role, report)
 
     return run
-
-
-def _close_all_but(kept: Sequence[int]) -> None:
-    """Close the descriptors of this process, but not the Python objects of others that hold them.
-
-    These stay where the fork server had them: to free them would close what has their numbers by then.
-    """
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    begun = 0
-    for descriptor in (*sorted(kept), soft):
-        if begun < descriptor:  # asked for none of those from 0 on, Python would close all
-            os.closerange(begun, descriptor)
-        begun = descriptor + 1
 
 
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import psutil
 
+from testbed.nodes.run_names import AGENT, TITLES
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
 
 _EVENTS = "events.jsonl"
-_AGENT = "testbed.orchestrator.agent.agent"
-_OTHERS = (_AGENT.encode(), b"testbed.containers.inside")
-"""Processes of runs, of which there may be thousands, that hold no run's records open."""
+_INSIDE = b"testbed.containers.inside"
 
 
 def running_runs() -> tuple[Run, ...]:
@@ -37,7 +36,7 @@ def agent_of(run: Run) -> int | None:
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(run.manifest.pid).children():
             with contextlib.suppress(psutil.Error):  # it has just ended
-                if _AGENT in child.cmdline():
+                if child.cmdline()[:1] == [AGENT]:
                     return int(child.pid)
     return None
 
@@ -68,7 +67,8 @@ def _candidates() -> Iterator[tuple[int, Path]]:
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             own = Path("/proc", name)
             command = (own / "cmdline").read_bytes()
-            if not command or any(other in command for other in _OTHERS):
+            # Of a run's other processes, of which there may be thousands, none holds its records open.
+            if not command or command.startswith(TITLES.encode()) or _INSIDE in command:
                 continue
             for descriptor in os.listdir(own / "fd"):
                 with contextlib.suppress(OSError):  # closed meanwhile

@@ -5,6 +5,7 @@ host; when it has ended, the tests check that they are gone.
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import pytest
 import yaml
 
 from testbed.nodes import control_group, run_names
+from tests.end_to_end.warm import Warm, WarmCommand
 
 REPOSITORY = Path(__file__).parents[2]
 NOBODY = 65534
@@ -117,7 +119,7 @@ class Traces:
 class Started:
     """A command under way."""
 
-    process: psutil.Popen
+    process: psutil.Popen | WarmCommand
     out: Path
     output: Path
     errors: Path
@@ -227,9 +229,24 @@ class Started:
                 self.process.wait()
 
 
+@functools.cache
+def _warm() -> Warm:
+    """Return this process's one that has done the imports."""
+    return Warm(_environment())
+
+
+def _environment() -> dict[str, str]:
+    search_path = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
+        "COLUMNS": "80",
+    }
+
+
 def _is_agent(process: psutil.Process) -> bool:
     try:
-        return "testbed.orchestrator.agent.agent" in process.cmdline()
+        return process.cmdline()[:1] == [run_names.AGENT]
     except psutil.NoSuchProcess:  # git, which tells the code's commit, has ended
         return False
 
@@ -247,12 +264,9 @@ class CommandLine:
         """Make a command line; ``how`` goes to every ``Popen`` (another user, more environment)."""
         self.folder = folder
         self.out = folder / "runs"
-        search_path = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-        self._environment = os.environ | {
-            "PYTHONUNBUFFERED": "1",
-            "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
-            "COLUMNS": "80",
-        }
+        self._environment = _environment()
+        # Another user's or environment's command is started as a shell does it.
+        self._warm = None if how else _warm()
         self._environment |= how.pop("env", {})
         self._how = how
         self.started: list[Started] = []
@@ -270,19 +284,27 @@ class CommandLine:
         output, errors = (self.folder / f"{name}-{number}" for name in ("output", "errors"))
         links = _links()
         with output.open("wb") as stdout, errors.open("wb") as stderr:
-            process = psutil.Popen(
-                [*before, sys.executable, "-m", "testbed", *map(str, arguments)],
-                cwd=self.folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-                **self._how,
-            )
+            process = self._process(arguments, before, stdout.fileno(), stderr.fileno())
         started = Started(process, out or self.out, output, errors, links)
         self.started.append(started)
         return started
+
+    def _process(
+        self, arguments: Sequence[str | Path], before: Sequence[str], stdout: int, stderr: int
+    ) -> psutil.Popen | WarmCommand:
+        texts = [*map(str, arguments)]
+        if self._warm and not before:
+            return self._warm.start(texts, self.folder, self._environment, stdout, stderr)
+        return psutil.Popen(
+            [*before, sys.executable, "-m", "testbed", *texts],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            **self._how,
+        )
 
     def start_run(
         self, content: dict[str, Any] = SMALL, *options: str, report: bool = False

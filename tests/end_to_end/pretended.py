@@ -9,10 +9,10 @@ from pathlib import Path
 
 import psutil
 
+from testbed.nodes.run_names import AGENT
 from tests.end_to_end.conftest import until
 
 USER = 65534
-AGENT = "testbed.orchestrator.agent.agent"
 
 _SCRIPT = textwrap.dedent(
     """
@@ -68,7 +68,7 @@ _SCRIPT = textwrap.dedent(
     os.write(table, json.dumps(content).encode())
     os.set_inheritable(network, True)
     os.set_inheritable(table, True)
-    os.execv("/usr/bin/tail", ["tail", "-f", "/dev/null", ".".join(sys.argv[4:])])
+    os.execv("/usr/bin/tail", [sys.argv[4], "-f", "/dev/null"])
     """
 )
 
@@ -92,12 +92,11 @@ class Pretended:
         self.directory.mkdir(parents=True)
         (self.directory / "program").write_text(program)
         (self.directory / "program").chmod(0o755)
-        (self.directory / AGENT).write_text("")
         for path in (folder, *folder.rglob("*")):
             os.chown(path, USER, USER)
         where = "outside" if outside else "inside"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _SCRIPT, self.directory, str(USER), where, *AGENT.split(".")],
+            [sys.executable, "-c", _SCRIPT, self.directory, str(USER), where, AGENT],
             cwd=self.directory,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -125,7 +124,7 @@ class Pretended:
         os.chown(path, USER, USER)
 
     def _has_agent(self) -> bool:
-        return any(AGENT in child.cmdline() for child in self._own.children())
+        return any(child.cmdline()[:1] == [AGENT] for child in self._own.children())
 
     def close(self) -> None:
         for process in (*self._own.children(recursive=True), self._own):

@@ -370,11 +370,14 @@ def _make_nodes(first: Request, control: Channel) -> Nodes:
     return container_nodes(first.nodes, first.load, control)
 
 
-def main() -> int:
-    """Run the agent; its argument is the descriptor of its channel. Return the exit status."""
+def run(control: Channel) -> int:
+    """Run the agent in this process, which must have one thread; return the exit status.
+
+    Args:
+        control: its end of the channel to the orchestrator.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the orchestrator decides; the agent ends with it
-    control = Channel.from_descriptor(int(sys.argv[1]))
     try:
         enter_user_namespace()
         try:
@@ -406,7 +409,3 @@ def main() -> int:
     finally:
         agent.take_down()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,22 +5,26 @@ be waiting for the orchestrator to read its answers. Requests that find no room 
 """
 
 import contextlib
+import gc
 import os
-import subprocess
+import signal
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
+
+import psutil
 
 from testbed.channel import Channel
 from testbed.containers import left_over
 from testbed.messages.codec import send
 from testbed.messages.events import EVENTS, RemainsFound
 from testbed.messages.requests import Request, StartRole
-from testbed.nodes import control_group
-from testbed.planning import node_plan
+from testbed.nodes import control_group, linux, run_names
+from testbed.orchestrator.agent import agent
 
 
 class Reports(Protocol):
@@ -52,19 +56,7 @@ class AgentProcess(Generic[R]):
         """
         self.control, theirs = Channel.pair()
         self.reports = reports
-        package = str(Path(__file__).parents[3])
-        search_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "testbed.orchestrator.agent.agent", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(), *handed),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=os.environ | node_plan.ONE_THREAD | {"PYTHONPATH": search_path},
-                start_new_session=True,  # only the orchestrator must get a Ctrl-C
-            )
-        theirs.close()
+        self._process = fork(theirs, log, handed)
         self._requests: deque[tuple[Request, Channel | None]] = deque()
 
     def ask(self, request: Request) -> None:
@@ -122,7 +114,7 @@ class AgentProcess(Generic[R]):
         self.control.close()
         try:
             self._process.wait(max(1.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        except psutil.TimeoutExpired:
             # The kernel ends the fork server and every node with the agent.
             self._process.kill()
             self._process.wait()
@@ -150,3 +142,58 @@ class AgentProcess(Generic[R]):
                     return
                 if isinstance(event, RemainsFound):
                     yield event.text
+
+
+def fork(control: Channel, log: Path, handed: Collection[int] = ()) -> psutil.Process:
+    """Fork an agent from this process, whose libraries its fork server then need not load again.
+
+    Of other threads, which a forked process lacks, it waits for none: it computes in one thread and
+    writes to descriptors of its own.
+
+    Args:
+        control: the agent's end of its channel, closed here.
+        log: file to which the output of the agent and of the roles is appended.
+        handed: descriptors that the agent keeps, at their numbers.
+
+    Raises:
+        OSError: the log cannot be opened, or the process not be made.
+    """
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # or the agent's processes would print what waits there once more
+    process = os.fork()
+    if process:
+        os.close(output)
+        control.close()
+        return psutil.Process(process)
+    status = 70
+    try:
+        _begin_anew(output, (control.fileno(), *handed))
+        linux.set_title(run_names.AGENT)
+        status = agent.run(control)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _begin_anew(output: int, kept: Collection[int]) -> None:
+    """Give up the parent's session (a Ctrl-C is for it alone), descriptors, signals and output."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, source in enumerate((nothing, output, output)):
+        os.dup2(source, number)
+    linux.close_all_but((*range(3), *kept))
+    # A notebook's or a test's own streams would send to that what is written here.
+    sys.stdout, sys.stderr = (
+        os.fdopen(number, "w", buffering=1, closefd=False, errors="backslashreplace")
+        for number in (1, 2)
+    )
+    # For the capture, which is not forked: the testbed may lie in the parent's working folder alone.
+    package = str(Path(__file__).parents[3])
+    path = filter(None, (package, os.environ.get("PYTHONPATH")))
+    os.environ["PYTHONPATH"] = os.pathsep.join(path)
+    gc.freeze()

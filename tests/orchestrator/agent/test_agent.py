@@ -4,8 +4,6 @@ import os
 import resource
 import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +45,7 @@ from testbed.messages.requests import (
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.sysctls import OF_ROLES
 from testbed.nodes import control_group, run_names
-from testbed.orchestrator.agent.process import AgentProcess
+from testbed.orchestrator.agent.process import AgentProcess, fork
 from testbed.orchestrator.report_channels import ReportChannels
 from traffic.accounting import account
 from traffic.counters import COUNTS
@@ -58,6 +56,7 @@ pytestmark = [
 ]
 
 E = TypeVar("E", bound=Event)
+ROLES = "tests.orchestrator.agent.sample_roles:load"
 ADDRESSES = {"server": "10.77.0.1", "evaluator": "10.77.0.3", "worker-0": "10.77.0.5"}
 
 
@@ -74,23 +73,8 @@ class Harness:
         self.control, theirs = Channel.pair()
         self.report, self._roles = Channel.pair()
         self.log = log
-        root = Path(__file__).parents[3]
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "testbed.orchestrator.agent.agent",
-                    str(theirs.fileno()),
-                ],
-                pass_fds=(theirs.fileno(), *inherited),
-                env=os.environ | {"PYTHONPATH": f"{root}:{Path(__file__).parent}"},
-                stderr=output,
-                stdout=output,
-                start_new_session=True,
-            )
-        theirs.close()
-        load = {"entry": "sample_roles:load", "arguments": arguments}
+        self.process = fork(theirs, log, inherited)
+        load = {"entry": ROLES, "arguments": arguments}
         self.ask(
             LoadRoles(
                 load, {"addresses": ADDRESSES, "read": []} | (nodes or {"runtime": "namespaces"})
@@ -181,8 +165,9 @@ class Harness:
         self._roles.close()
         try:
             self.process.wait(20)
-        finally:
+        except psutil.TimeoutExpired:
             self.process.kill()
+            raise
 
 
 @pytest.fixture
@@ -190,7 +175,7 @@ def agent(tmp_path: Path) -> Iterator[Harness]:
     harness = Harness(tmp_path / "log", {})
     yield harness
     harness.close()
-    assert harness.process.returncode is not None
+    assert not harness.process.is_running()
 
 
 def groups(agent: Harness) -> set[Path]:
@@ -489,14 +474,11 @@ def test_a_stopped_capture_does_not_keep_the_agent_from_ending(tmp_path: Path) -
     assert groups(harness) == set()
 
 
-def test_more_requests_than_fit_into_the_channels_are_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_requests_than_fit_into_the_channels_are_answered(tmp_path: Path) -> None:
     """Orchestrator and agent do not wait for each other at once: 3,000 requests, 1,500 answers."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     agent = AgentProcess(tmp_path / "log", (), ReportChannels())
     nodes: dict[str, Any] = {"runtime": "namespaces", "addresses": {}, "read": []}
-    agent.ask(LoadRoles({"entry": "sample_roles:load", "arguments": {}}, nodes))
+    agent.ask(LoadRoles({"entry": ROLES, "arguments": {}}, nodes))
     names = ["server", "evaluator", "worker-0"]
     traffic = {"directory": "", "capture": False, "period": 1000.0}
     plan = {

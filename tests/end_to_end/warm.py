@@ -1,0 +1,145 @@
+"""``testbed`` without the three seconds of its imports: forked from a process that has done them.
+
+The forked process is then what a shell would have started: its own session, folder, environment, files
+and command line, and the function that ``python -m testbed`` calls. A test of the start itself, or with
+another environment or user, starts an interpreter (``CommandLine``).
+"""
+
+import importlib
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from testbed import __main__ as testbed
+from testbed.channel import Channel, ReceivedMessage
+from testbed.nodes import linux
+from testbed.nodes.child_exits import ChildExits
+
+_ROOM = "x" * 4096
+"""An argument that leaves room for the command lines of the forked processes."""
+
+
+class WarmCommand(psutil.Process):
+    """A command's process, which is no child of this one.
+
+    Attributes:
+        returncode: its exit status, negative if a signal ended it; None before ``wait`` or ``poll``
+            have seen its end.
+    """
+
+    def __init__(self, process: int, ending: int) -> None:
+        """Watch a process; its exit status will come from the descriptor ``ending``."""
+        super().__init__(process)
+        self.returncode: int | None = None
+        self._ending = ending
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._ending, selectors.EVENT_READ)
+                if not selector.select(timeout):
+                    raise psutil.TimeoutExpired(timeout or 0.0, self.pid)
+            self.returncode = int(os.read(self._ending, 16))
+            os.close(self._ending)
+        return self.returncode
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except psutil.TimeoutExpired:
+            return None
+
+
+class Warm:
+    """The process that has done the imports; it ends with the one that made it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._channel, theirs = Channel.pair()
+        subprocess.Popen(
+            [sys.executable, "-m", __name__, str(theirs.fileno()), _ROOM],
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        output: int,
+        errors: int,
+    ) -> WarmCommand:
+        """Start ``testbed`` with arguments; return its process."""
+        ending, theirs = os.pipe()
+        asked = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
+        self._channel.send(asked, descriptors=(output, errors, theirs))
+        os.close(theirs)
+        answer = self._channel.receive()
+        assert answer is not None, "the warm process has ended"
+        return WarmCommand(answer.fields["process"], ending)
+
+
+def _serve(channel: Channel) -> ReceivedMessage:
+    """Fork a process for each request; returns in those only, with the request."""
+    running: dict[int, int] = {}
+    exits = ChildExits()
+    with selectors.DefaultSelector() as selector:
+        selector.register(channel, selectors.EVENT_READ)
+        selector.register(exits, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is exits:
+                    for process, status in exits.read():
+                        if process in running:
+                            ending = running.pop(process)
+                            os.write(ending, str(status).encode())
+                            os.close(ending)
+                    continue
+                asked = channel.receive()
+                if asked is None:
+                    sys.exit(0)
+                process = os.fork()
+                if process == 0:
+                    exits.close()
+                    return asked
+                output, errors, running[process] = asked.descriptors
+                os.close(output)
+                os.close(errors)
+                channel.send({"process": process})
+
+
+def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """Turn the forked process into the command that is asked for."""
+    os.setsid()
+    for number, source in enumerate((os.open(os.devnull, os.O_RDONLY), *descriptors[:2])):
+        os.dup2(source, number)
+    linux.close_all_but(range(3))
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    sys.argv = [sys.argv[0], *asked["arguments"]]
+    linux.set_title("\0".join([sys.executable, "-m", "testbed", *asked["arguments"]]))
+
+
+def main() -> None:
+    """Import what a command and its run import, serve, and be the commands that are asked for."""
+    for module in ("cli", "execution", "orchestrator.run", "roles.entry"):
+        importlib.import_module(f"testbed.{module}")
+    channel = Channel.from_descriptor(int(sys.argv[1]))
+    asked = _serve(channel)
+    channel.close()
+    _become(asked.fields, asked.descriptors)
+    testbed.main()
+
+
+if __name__ == "__main__":
+    main()
