@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
 
 
 class Notes:

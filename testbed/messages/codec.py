@@ -24,7 +24,7 @@ M = TypeVar("M")
 
 @functools.cache
 def kind(message_type: type) -> str:
-    """Return the kind that a message's class has in JSON: ``WorkerSuspected`` is worker_suspected."""
+    """Return the kind that a message's class has in JSON: ``EvaluationDue`` is evaluation_due."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", message_type.__name__).lower()
 
 

@@ -121,22 +121,34 @@ class DeviceMissed:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSuspected:
-    """A worker, silent for ``silent`` seconds, is left out from now on."""
+class Suspected:
+    """A worker, silent for ``silent`` seconds, is left out from now on.
+
+    Attributes:
+        time: seconds since training began, by the run's clock.
+        version: the version at that moment.
+    """
 
     worker: int
     silent: float
-    run_time: float
+    time: float
     version: int
+
+    def __str__(self) -> str:
+        left_out = f"it is suspected {self.time:.6g} s into training, and left out"
+        return f"nothing was heard for {self.silent:.6g} s: {left_out}"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerWelcomed:
-    """A suspected worker has sent something, and takes part again."""
+class Welcomed:
+    """A suspected worker has sent something, and takes part again; its attributes as there."""
 
     worker: int
-    run_time: float
+    time: float
     version: int
+
+    def __str__(self) -> str:
+        return f"it is heard again {self.time:.6g} s into training, and welcomed back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +328,8 @@ RoleReport: TypeAlias = (
     | VersionEvaluated
     | EventReported
     | DeviceMissed
-    | WorkerSuspected
-    | WorkerWelcomed
+    | Suspected
+    | Welcomed
     | DevicesUsed
     | ConnectionClosed
     | FaultVersionReached

@@ -37,6 +37,7 @@ def of_plan(plan: Plan, execution: str) -> RunState:
             [settings.classes[i].name for i in settings.class_of],
         ),
         worker_names=tuple(plan.workers),
+        declared=tuple(one.name for one in plan.diagnostics),
         measure=None if own is None else Quality(own.column, own.unit, own.better),
     )
 
@@ -64,6 +65,7 @@ def of_recorded(recorded: Recorded) -> RunState:
         target=spec["training"]["updates"],
         classes=device_classes(sections, manifest.seed, manifest.workers, recorded.device_classes),
         worker_names=tuple(map(name, range(manifest.workers))),
+        declared=tuple(recorded.run.diagnostics),
         measure=None if manifest.measure is None else manifest.measure.quality,
     )
 

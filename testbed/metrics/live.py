@@ -6,7 +6,7 @@ devices' states, the server's counters, the rate) are looked up when the state i
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ import numpy.typing as npt
 import psutil
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
-from testbed.ended import is_complete
 from testbed.messages.events import (
     CountersSampled,
     DeviceFrozen,
@@ -27,25 +26,21 @@ from testbed.messages.events import (
     TrafficStopped,
     UplinksSampled,
 )
-from testbed.messages.reports import (
-    DiagnosticsReported,
-    EvaluationDue,
-    RoleReport,
-    ServerFinished,
-    ServerRestored,
-    TrainingBegun,
-    UpdatesApplied,
-    WorkerSuspected,
-    WorkerWelcomed,
-)
+from testbed.messages.reports import EvaluationDue, RoleReport, ServerFinished, TrainingBegun
 from testbed.metrics.initial import of_plan
-from testbed.metrics.live_devices import LiveDevices
 from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.planning.plan import Plan
 from testbed.runs.watching import Progress
-from testbed.telemetry.board import Board, evaluator_line, further_lines, hub_line, lines_of
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.board import (
+    Board,
+    State,
+    evaluator_line,
+    further_lines,
+    hub_line,
+    lines_of,
+)
+from testbed.telemetry.entries import RunEntry, Updates
 from traffic.counters import COUNTS
 
 MEMORY_PERIOD = 5.0
@@ -73,7 +68,6 @@ class LiveRun:
         emulated = plan.spec.engine == "emulation"
         workers = plan.settings.workers
         self.board = Board.create(lines_of(workers, plan.settings.serving)) if emulated else None
-        self._devices = LiveDevices(self._state.classes, self.board)
         self._training: float | None = None
         self._host_seconds = 0.0
         self._over = self._ended = False
@@ -125,24 +119,18 @@ class LiveRun:
                     self._helpers |= event.processor
                 case ProcessorTimesRead():
                     self._state.device_processor = dict(event.seconds)
-                case ProcessExited(device, status) if device in self._numbers:
-                    number = self._numbers[device]
-                    if self._devices.take_exit(number, status):
-                        self._state.add_deaths(np.array([number]))
+                case ProcessExited(device) if device in self._numbers:
+                    self._state.workers.exited[self._numbers[device]] = True
                 case DeviceFrozen(device) if device in self._numbers:
-                    self._devices.frozen[self._numbers[device]] = True
+                    self._state.workers.frozen[self._numbers[device]] = True
                 case DeviceThawed(device) if device in self._numbers:
-                    self._devices.frozen[self._numbers[device]] = False
+                    self._state.workers.frozen[self._numbers[device]] = False
 
     def from_role(self, report: RoleReport) -> None:
-        """Take a report of a role."""
+        """Take a report of a role that is no entry of the log."""
         state = self._state
         with self.lock:
             match report:
-                case UpdatesApplied():
-                    self._add_updates(np.frombuffer(report.raw, UPDATE))
-                case DiagnosticsReported(_, count, raw, server=0):
-                    self._diagnose(np.frombuffer(raw).reshape(count, -1)[-1])
                 case EvaluationDue(after_restoration=False):
                     state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
                     self._take_virtual_time(report.run_time)
@@ -151,85 +139,41 @@ class LiveRun:
                 case ServerFinished():
                     self._over = True
                     state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
-                case WorkerSuspected(number):
-                    self._suspect(number)
-                case WorkerWelcomed(number):
-                    self._suspect(number, suspected=False)
-                case ServerRestored(counts=None):
-                    # Under the wall clock, a restored server suspects no worker yet.
-                    self._suspect(slice(None), suspected=False)
 
-    def fault(self, record: Mapping[str, Any]) -> None:
-        """Take a record of a fault, as the run log receives it."""
+    def take(self, entry: RunEntry) -> None:
+        """Take an entry of the run's log."""
         with self.lock:
-            self._state.add_deaths(self._devices.strike(record))
-            self._state.take_effects(self._devices.effects)
+            self._state.take(entry)
+            if isinstance(entry, Updates):
+                self._host_seconds = float(entry.rows["host_time"][-1])
+                self._state.measure_rate(time.monotonic())
 
-    def suspect(self, number: int, *, suspected: bool) -> None:
-        """Note that a simulated worker is suspected, or no longer is."""
-        with self.lock:
-            self._suspect(number, suspected=suspected)
-
-    def diagnosed(self, values: Sequence[float]) -> None:
-        """Take the diagnostics of a simulated algorithm at its last update."""
-        with self.lock:
-            self._diagnose(values)
-
-    def _diagnose(self, values: Iterable[float]) -> None:
-        names = [one.name for one in self._plan.diagnostics]
-        self._state.diagnostics = dict(zip(names, values, strict=True))
-
-    def _suspect(self, number: int | slice, *, suspected: bool = True) -> None:
-        self._devices.effects.suspected[number] = suspected
-        self._state.take_effects(self._devices.effects)
-
-    def simulated(self, rows: npt.NDArray[Any], now: float, ledger: Mapping[str, int]) -> None:
-        """Take the progress of a simulation since the last call.
+    def simulated(self, now: float, ledger: Mapping[str, int]) -> None:
+        """Take the progress of a simulation.
 
         Args:
-            rows: of ``UPDATE``.
             now: seconds of the virtual clock.
             ledger: bytes by layer; those of the wire are modelled.
         """
         with self.lock:
             if self._training is None:
                 self._training = time.monotonic()
-            self._add_updates(rows)
             self._take_virtual_time(now)
             self._state.raise_to_ledger(ledger)
-
-    def evaluated(self, row: Mapping[str, float]) -> None:
-        """Take a complete evaluation."""
-        with self.lock:
-            self._state.take_evaluation(row)
 
     def ended(self, summary: Mapping[str, Any]) -> None:
         """Note that the run is over: take its final values and close its board."""
         with self.lock:
-            self.read()
-            state = self._state
-            state.phase = summary["ended"]
+            state = self.read()
             self._ended = self._over = True
-            state.rate = 0.0
-            state.due = 0 if is_complete(summary["ended"]) else state.due
-            state.raise_to_ledger(summary["ingress_after_drain"] or summary["ingress"])
+            state.end(summary["ended"], summary["ingress_after_drain"] or summary["ingress"])
             self._mirror_ingress()
             if self._training is not None:
                 state.training_seconds = summary["host_seconds"]
-            state.devices = self._devices.counts(
-                begun=self._training is not None, ended=self._ended
-            )
             if self.board is not None:
                 self.board.close()
 
     # -- changes of the state
-
-    def _add_updates(self, rows: npt.NDArray[Any]) -> None:
-        if len(rows):
-            self._state.add_updates(rows)
-            self._host_seconds = float(rows["host_time"][-1])
-            self._take_virtual_time(float(rows["time"][-1]))
-            self._state.measure_rate(time.monotonic())
 
     def _take_virtual_time(self, now: float) -> None:
         if self._plan.spec.clock == "virtual":
@@ -276,7 +220,7 @@ class LiveRun:
                 state.rate = 0.0
             else:
                 state.measure_rate(now)
-        state.devices = self._devices.counts(begun=self._training is not None, ended=self._ended)
+        state.devices = state.workers.counts(self._activities())
         own = _processor_seconds(self._itself) - self._cpu_before
         state.processor["orchestrator"] = own + sum(self._helpers.values())
         if now >= self._next_look:
@@ -287,6 +231,14 @@ class LiveRun:
             self._read_board(self.board)
         self._mirror_ingress()
         return state
+
+    def _activities(self) -> npt.NDArray[np.int64]:
+        """Return the activity of each worker, as it says itself or, if it cannot, as the run does."""
+        workers = self._plan.settings.workers
+        if self.board is not None and self.board.shared:
+            return self.board.states()[:workers].astype(np.int64)
+        begun = self._training is not None
+        return np.full(workers, State.TRAINING if begun else State.STARTING, np.int64)
 
     def _mirror_ingress(self) -> None:
         """Set the egress of peers, which is their ingress: each byte that one gets, another sent."""

@@ -67,7 +67,7 @@ class LivePrograms:
             state.phase = _PHASES[progress.phase]
             state.ingress = {"wire": progress.wire_bytes}
             state.programs = {name: running for name, (running, _) in progress.running.items()}
-            state.struck |= struck
+            state.workers.struck |= struck
             state.training_seconds = progress.seconds
 
     def measured(self, row: Mapping[str, Any], wire_bytes: int) -> None:

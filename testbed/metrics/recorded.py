@@ -4,6 +4,7 @@ All times are seconds since training began. A value that the directory lacks (or
 is None or empty, and is not exported.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,15 +21,19 @@ from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.units import UNLIMITED, parse_limit
 from testbed.foreign import parse_json, read_file
+from testbed.messages.reports import Suspected, Welcomed
+from testbed.results.reading.faults import AWAY
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading.records import Event, Summary
 from testbed.results.reading.run import Run
 from testbed.runs.ledgers.ledgers import Ledgers
+from testbed.telemetry.entries import EvaluationMade, FaultChanged, Noted, RunEntry
 from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE
 from traffic import TrafficError
 from traffic.counters import COUNTS
 
+_EVALUATION = ("iteration", "accuracy", "loss", "payload_bytes", "message_bytes", "wire_bytes")
 Moments = npt.NDArray[np.float64]
 
 
@@ -197,7 +202,7 @@ class Recorded:
         return dict(zip(found.tolist(), np.split(rows[order], first[1:]), strict=True))
 
     @cached_property
-    def faults(self) -> list[tuple[float, dict[str, Any]]]:
+    def _faults(self) -> list[tuple[float, dict[str, Any]]]:
         """Each beginning or end of a fault: the host's time, and the record with devices' numbers."""
         found: dict[tuple[float, str, str, int], list[int]] = {}
         for occurrence in self.run.faults:
@@ -207,28 +212,33 @@ class Recorded:
                     key = (moment.host_time, phase, occurrence.kind, occurrence.rule)
                     found.setdefault(key, []).append(_number(occurrence.device))
         order = sorted(found.items(), key=lambda item: item[0][0])
-        return [
-            (key[0], {"fault": key[2], "phase": key[1], "rule": key[3], "devices": numbers})
-            for key, numbers in order
-        ]
+        records = []
+        for (host_time, phase, kind, rule), numbers in order:
+            record: dict[str, Any] = {
+                "fault": kind,
+                "phase": phase,
+                "rule": rule,
+                "devices": numbers,
+            }
+            if kind == AWAY:  # which is told as a kill that is no fault
+                record |= {"fault": "kill", "away": AWAY}
+            records.append((host_time, record))
+        return records
 
     @cached_property
-    def suspicions(self) -> list[tuple[float, int, bool]]:
-        """Each moment at which the server began (True) or ceased (False) to suspect a worker."""
-        return [
-            (moment, _number(event.device), event.kind == Kind.SUSPECTED)
-            for moment, event in self._moments
-            if event.device and event.kind in (Kind.SUSPECTED, Kind.WELCOMED)
+    def entries(self) -> list[tuple[float, RunEntry]]:
+        """The entries of the run's log but for updates and diagnostics, each with its moment."""
+        found: list[tuple[float, RunEntry]] = [
+            (moment, FaultChanged(record, (), moment)) for moment, record in self._faults
         ]
-
-    @cached_property
-    def deaths(self) -> list[tuple[float, int]]:
-        """The moment of each death, and the number of the worker or peer."""
-        return [
-            (moment, _number(event.device))
-            for moment, event in self._moments
-            if event.device and event.kind == Kind.DIED
-        ]
+        found += ((moment, _entry(event)) for moment, event in self._moments)
+        evaluations = self.run.evaluations
+        for place, moment in enumerate(self.evaluated.tolist()):
+            row = {name: getattr(evaluations, name)[place].item() for name in _EVALUATION}
+            if evaluations.measured is not None:
+                row["measured"] = evaluations.measured[place].item()
+            found.append((moment, EvaluationMade(row)))
+        return sorted(found, key=lambda one: one[0])
 
     @cached_property
     def _moments(self) -> list[tuple[float, Event]]:
@@ -260,6 +270,17 @@ class Recorded:
         values = table.column(column).to_numpy()[rows]
         order = np.argsort(seconds, kind="stable")
         return seconds[order] + 1.0, np.cumsum(values[order])
+
+
+def _entry(event: Event) -> RunEntry:
+    """Return the entry that an event is of; what only a person reads stays a sentence."""
+    if event.kind in (Kind.SUSPECTED, Kind.WELCOMED) and event.device:
+        number, unknown = _number(event.device), math.nan
+        if event.kind == Kind.SUSPECTED:
+            return Suspected(number, unknown, unknown, 0)
+        return Welcomed(number, unknown, 0)
+    kind = Kind(event.kind) if event.kind in set(Kind) else Kind.REMARK
+    return Noted(event.level, event.event, event.device, kind)
 
 
 def _number(device: str) -> int:

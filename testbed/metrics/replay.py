@@ -8,18 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.device_names import is_server
-from testbed.ended import is_complete
 from testbed.errors import SpecError
-from testbed.metrics.fault_effects import FaultEffects
 from testbed.metrics.initial import of_recorded
 from testbed.metrics.recorded import Recorded, read_execution
-from testbed.metrics.state import LAYERS, STATES, RunState
+from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading.journals import whole
 from testbed.results.reading.run import Run
+from testbed.telemetry.entries import Diagnoses, Updates
 from traffic.counters import COUNTS
-
-_EVALUATION = ("iteration", "accuracy", "loss", *(f"{layer}_bytes" for layer in LAYERS))
 
 
 class ReplayedRun:
@@ -42,10 +39,7 @@ class ReplayedRun:
         self.duration = float(rows["host_time"][-1]) if len(rows) else 0.0
         self._served = recorded.served
         self._state = of_recorded(recorded)
-        self._version = self._row = self._evaluation = self._death = self._sample = 0
-        self._effects = FaultEffects(recorded.workers)
-        self._died = np.zeros(recorded.workers, bool)
-        self._fault = self._suspicion = 0
+        self._version = self._row = self._entry = self._sample = 0
         self._finished = False
         self._wire = self._wire_points()
         self._egress = recorded.account("egress", "wire_bytes") if self._served else None
@@ -118,9 +112,11 @@ class ReplayedRun:
         Raises:
             NoRunError: the run's files contradict each other.
         """
+        if self._finished:
+            return
         with self.lock, whole(self._recorded.run.directory):
             self._take_in(now)
-            if now >= self.duration and not self._finished:
+            if now >= self.duration:
                 self._finish()
 
     def _take_in(self, now: float) -> None:
@@ -128,18 +124,14 @@ class ReplayedRun:
         rows = recorded.updates
         until = int(np.searchsorted(rows["host_time"], now, "right"))
         if until > self._row:
-            state.add_updates(rows[self._row : until])
-            self._version = max(self._version, int(rows["iteration"][self._row : until].max()))
-            self._row = until
+            new = rows[self._row : until]
+            self._version, self._row = max(self._version, int(new["iteration"].max())), until
+            state.take(Updates(new, self._version))
             self._diagnose()
-            if recorded.run.manifest.clock == "virtual":
-                state.virtual_seconds = float(rows["time"][until - 1])
-        self._evaluate(now)
-        while self._death < len(recorded.deaths) and recorded.deaths[self._death][0] <= now:
-            self._lose(np.array([recorded.deaths[self._death][1]]))
-            self._death += 1
-        self._strike(now)
-        state.devices = self._out_of_action()
+        while self._entry < len(recorded.entries) and recorded.entries[self._entry][0] <= now:
+            state.take(recorded.entries[self._entry][1])
+            self._entry += 1
+        state.devices = state.workers.counts()
         while self._sample < len(self._samples) and self._samples["time"][self._sample, 0] <= now:
             assert self._uplinks is not None
             state.uplinks = self._uplinks.add(self._samples[self._sample])
@@ -152,47 +144,9 @@ class ReplayedRun:
             self._count(now)
 
     def _diagnose(self) -> None:
-        for name, values in self._recorded.run.diagnostics.items():
-            known = values[: self._version]
-            if len(known):
-                self._state.diagnostics[name] = float(known[-1])
-
-    def _strike(self, now: float) -> None:
-        faults, suspicions = self._recorded.faults, self._recorded.suspicions
-        while self._fault < len(faults) and faults[self._fault][0] <= now:
-            record = faults[self._fault][1]
-            numbers, begins = self._effects.take(record)
-            if record["fault"] == "kill" and not begins:
-                self._died[numbers] = False  # they are new incarnations
-            elif record["fault"] == "kill":
-                self._lose(numbers)  # no event reports it
-            self._fault += 1
-        while self._suspicion < len(suspicions) and suspicions[self._suspicion][0] <= now:
-            _, number, suspected = suspicions[self._suspicion]
-            self._effects.suspected[number] = suspected
-            self._suspicion += 1
-        self._state.take_effects(self._effects)
-
-    def _lose(self, numbers: npt.NDArray[np.int64]) -> None:
-        self._died[numbers] = True
-        self._state.add_deaths(numbers)
-
-    def _out_of_action(self) -> dict[str, npt.NDArray[Any]]:
-        """Count the dead and the frozen devices of each class."""
-        dead = self._died | self._effects.under("kill")
-        frozen = self._effects.under("freeze") & ~dead
-        count = self._state.classes.count
-        return {"dead": count(np.flatnonzero(dead)), "frozen": count(np.flatnonzero(frozen))}
-
-    def _evaluate(self, now: float) -> None:
-        evaluations, reached = self._recorded.run.evaluations, self._recorded.evaluated
-        while self._evaluation < len(reached) and reached[self._evaluation] <= now:
-            row = {name: getattr(evaluations, name)[self._evaluation] for name in _EVALUATION}
-            if evaluations.measured is not None:
-                row["measured"] = evaluations.measured[self._evaluation]
-            self._state.take_evaluation({name: value.item() for name, value in row.items()})
-            self._state.raise_to_ledger(row)
-            self._evaluation += 1
+        known = [values[: self._version] for values in self._recorded.run.diagnostics.values()]
+        if known and len(known[0]):
+            self._state.take(Diagnoses(np.array([[own[-1] for own in known]]), self._version))
 
     def _count(self, now: float) -> None:
         state = self._state
@@ -211,11 +165,13 @@ class ReplayedRun:
         self._take_in(np.inf)
         self._finished = True
         self._count(np.inf)
-        state.phase = summary["ended"] if summary["ended"] != "running" else "training"
-        state.rate = 0.0
-        state.due = 0 if is_complete(summary["ended"]) else None
+        ledger = summary.get("ingress_after_drain") or summary["ingress"]
+        if summary["ended"] == "running":
+            state.rate = 0.0
+            state.raise_to_ledger(ledger)
+        else:
+            state.end(summary["ended"], ledger)
         state.training_seconds = summary.get("host_seconds") or self.duration
-        state.raise_to_ledger(summary.get("ingress_after_drain") or summary["ingress"])
         capture = (summary.get("traffic") or {}).get("capture") or {}
         if "records" in capture:
             state.capture = (capture["records"], capture["dropped"])
@@ -224,10 +180,6 @@ class ReplayedRun:
         elif self._recorded.ledgers and summary.get("ingress_after_drain"):
             connections = [c for one in self._recorded.ledgers for c in one.connections]
             state.egress["message"] = sum(c.sent_bytes for c in connections if c.device)
-        if summary["ended"] != "running":
-            state.devices = {name: np.zeros_like(state.lost) for name in STATES}
-            crashed = self._out_of_action()
-            state.devices |= crashed | {"done": state.classes.sizes - sum(crashed.values())}
 
 
 _ACK = 66

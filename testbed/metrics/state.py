@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.ended import STATES as ENDS
-from testbed.metrics.fault_effects import CUTS, FaultEffects
-from testbed.results.reading.faults import KINDS
+from testbed.ended import is_complete
+from testbed.metrics.workers import PerClass, Workers
 from testbed.results.reading.quality import Quality
 from testbed.runs.device_classes import DeviceClasses
+from testbed.telemetry.entries import Diagnoses, EvaluationMade, RunEntry, Updates
 
 LAYERS = ("payload", "message", "wire")
 PHASES = ("loading", "devices", "training", "finishing", *ENDS)
-STATES = ("starting", "training", "waiting", "frozen", "dead", "done")
 BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Upper bounds of the staleness histogram's buckets, in updates; one more bucket has no bound."""
 ACCURACIES = (0.8, 0.9, 0.95, 0.97)
@@ -30,8 +30,6 @@ RATE_WINDOW = 5.0
 
 Bytes = dict[str, int]
 """Bytes by layer."""
-PerClass = npt.NDArray[Any]
-"""A value for each device class, shape (classes,)."""
 
 
 @dataclass(slots=True)
@@ -100,21 +98,21 @@ class RunState:
         worker_names: by number.
         updates, dropped: pushes that were applied and not applied.
         rate: updates per second of the host's clock.
-        class_updates, lost: updates and crashes of each class.
+        class_updates: updates of each class.
         worker_updates, worker_message_bytes: updates and bytes of each worker.
         ingress, egress: bytes by layer.
         packets: frames into the server; ``acknowledgements``: pure ACKs among them.
         capture: packets captured and dropped.
         due: evaluations that the evaluator still has to do.
         devices: number of devices of each class (shape (classes,)) in each state (by name).
-        struck: devices that each kind of fault has struck so far.
-        cut, suspected: workers of each class that are cut off, and that are suspected.
+        workers: what has become of the workers: struck, dead, suspected.
         queue, apply: total seconds, and the number of pushes.
         memory, processor: bytes and seconds by role.
         device_processor: seconds by device, since the run was made.
         training_seconds: of the host's clock; ``virtual_seconds``: of the virtual one.
         measure, measured: the run's own measure, if it has one, and its last value.
-        diagnostics: the algorithm's own numbers at the last update, by their names.
+        declared: the names of the algorithm's own numbers.
+        diagnostics: these numbers at the last update, by their names.
         programs: how many instances of each program of a user's run.
         reached: ingress when each of ``ACCURACIES`` was first reached.
     """
@@ -125,6 +123,7 @@ class RunState:
     target: int | None
     classes: DeviceClasses
     worker_names: tuple[str, ...]
+    declared: tuple[str, ...] = ()
     phase: str = "loading"
     updates: int = 0
     dropped: int = 0
@@ -140,7 +139,6 @@ class RunState:
     measured: float | None = None
     due: int | None = None
     devices: dict[str, PerClass] = field(default_factory=dict)
-    struck: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     uplinks: Uplinks | None = None
     queue: tuple[float, int] | None = None
     apply: tuple[float, int] | None = None
@@ -152,10 +150,8 @@ class RunState:
     diagnostics: dict[str, float] = field(default_factory=dict)
     programs: dict[str, int] = field(default_factory=dict)
     reached: dict[float, Bytes] = field(default_factory=dict)
+    workers: Workers = field(init=False)
     class_updates: PerClass = field(init=False)
-    lost: PerClass = field(init=False)
-    cut: PerClass = field(init=False)
-    suspected: PerClass = field(init=False)
     worker_updates: npt.NDArray[np.int64] = field(init=False)
     worker_message_bytes: npt.NDArray[np.int64] = field(init=False)
     _pushed: Bytes = field(default_factory=lambda: {"payload": 0, "message": 0})
@@ -163,25 +159,39 @@ class RunState:
 
     def __post_init__(self) -> None:
         count = len(self.worker_names)
+        self.workers = Workers(self.worker_names, self.classes)
         self.class_updates = np.zeros(len(self.classes.names), np.int64)
-        self.lost = np.zeros(len(self.classes.names), np.int64)
-        self.cut = np.zeros(len(self.classes.names), np.int64)
-        self.suspected = np.zeros(len(self.classes.names), np.int64)
         self.worker_updates = np.zeros(count, np.int64)
         self.worker_message_bytes = np.zeros(count, np.int64)
 
-    def add_deaths(self, numbers: npt.NDArray[np.int64]) -> None:
-        """Count the deaths of workers, given by their numbers."""
-        self.lost += self.classes.count(numbers)
+    def take(self, entry: RunEntry) -> None:
+        """Take an entry of the run's log."""
+        match entry:
+            case Updates(rows):
+                self._update(rows)
+            case Diagnoses(values):
+                self.diagnostics = dict(zip(self.declared, values[-1].tolist(), strict=True))
+            case EvaluationMade(row):
+                self._evaluate(row)
+            case _:
+                self.workers.take(entry)
 
-    def take_effects(self, effects: FaultEffects) -> None:
-        """Take the effects of the faults so far."""
-        self.struck = dict(effects.struck)
-        self.cut = self.classes.count(np.flatnonzero(effects.under(*CUTS)))
-        self.suspected = self.classes.count(np.flatnonzero(effects.suspected))
+    def end(self, ended: str, ledger: Mapping[str, float]) -> None:
+        """Take the end of the run.
 
-    def add_updates(self, rows: npt.NDArray[Any]) -> None:
+        Args:
+            ended: how it ended.
+            ledger: its ingress, as ``raise_to_ledger`` takes it.
+        """
+        self.phase, self.rate = ended, 0.0
+        self.due = 0 if is_complete(ended) else self.due
+        self.raise_to_ledger(ledger)
+        self.devices = self.workers.counts(ended=True)
+
+    def _update(self, rows: npt.NDArray[Any]) -> None:
         """Count rows of ``telemetry.records.UPDATE``; of several servers, the first's updates."""
+        if self.info.get("clock") == "virtual":
+            self.virtual_seconds = float(rows["time"][-1])
         first = rows["server"] == 0
         done = rows[rows["applied"] & first]
         self.updates += len(done)
@@ -207,13 +217,14 @@ class RunState:
         """Take the ingress of a ledger with a key such as ``wire_bytes`` for each layer."""
         self.raise_ingress(**_by_layer(ledger))
 
-    def take_evaluation(self, row: Mapping[str, float]) -> None:
+    def _evaluate(self, row: Mapping[str, Any]) -> None:
         """Take an evaluation, with ``iteration``, ``accuracy`` in percent, ``loss`` and bytes.
 
         Its ``measured`` is the value of the run's own measure, if it has one: the accuracy of such a
         run, that of a language model's next token, is none to compare runs by, and is left out.
         """
         ingress = _by_layer(row)
+        self.raise_ingress(**ingress)
         accuracy = None if math.isnan(row["accuracy"]) else row["accuracy"] / 100
         if self.measure is not None:
             self.measured, accuracy = row["measured"], None

@@ -40,9 +40,7 @@ class Devices:
         self._records = records
         self.hubs = plan.serving or (COORDINATOR_NAME,)
         self.liveness = Liveness([*plan.workers, EVALUATOR_NAME])
-        self._names = {number: name for name, number in plan.workers.items()}
-        aggregators = dict(enumerate(plan.aggregators, plan.settings.workers))
-        self._names |= {**aggregators, plan.settings.evaluator: EVALUATOR_NAME}
+        self._names = plan.names
         self._seen_as: dict[int, str] = {}  # devices, by process id as the fork server sees it
         self._complaints: dict[str, str] = {}
 

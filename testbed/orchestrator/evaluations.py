@@ -7,12 +7,12 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
 from testbed.ended import is_complete
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
-from testbed.metrics.live import LiveRun
 from testbed.orchestrator.backlog import Backlog
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.records import Records
 from testbed.runs.left_out import LeftOut
+from testbed.telemetry.entries import EvaluationMade
 
 
 class Evaluations:
@@ -24,9 +24,7 @@ class Evaluations:
         missing: the versions whose results the evaluator owes, once it has ended.
     """
 
-    def __init__(
-        self, records: Records, metrics: LiveRun | None, marks: Sequence[Mark], servers: int = 1
-    ) -> None:
+    def __init__(self, records: Records, marks: Sequence[Mark], servers: int = 1) -> None:
         """Begin without evaluations, or as they were at the checkpoints of marks.
 
         Args:
@@ -34,7 +32,6 @@ class Evaluations:
             servers: the number of servers; 1 among peers.
         """
         self._records = records
-        self._metrics = metrics
         each = [
             Ingress(wire_bytes, forgotten)
             for mark in marks
@@ -75,10 +72,7 @@ class Evaluations:
         """Write the evaluations of which everything is known by now, and warn if many wait."""
         records = self._records
         for row in self.ingress.complete():
-            records.log.evaluation(row | {"time": row["run_time"]})
-            if self._metrics:
-                self._metrics.evaluated(row)
-            records.outcome.evaluated(row)
+            records.log.take(EvaluationMade(row | {"time": row["run_time"]}))
             records.progress.evaluated(row)
         records.progress.evaluations_due = self.ingress.due
         if warning := self._backlog.warning(self.ingress.due):

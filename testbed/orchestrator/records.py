@@ -11,7 +11,7 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import server_names
 from testbed.experiment.load import dump
 from testbed.experiment.model_conflicts import layout_of
-from testbed.messages.reports import EvaluationDue, ServerFinished
+from testbed.messages.reports import EvaluationDue, ServerFinished, Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
 from testbed.orchestrator.processor_times import ProcessorWindow
@@ -25,6 +25,7 @@ from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Progress, Watcher, progress_of
+from testbed.telemetry.entries import EvaluationMade, Updates
 from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.utilisation_table import DeviceUtilisation
@@ -76,15 +77,18 @@ class Records(RunNotes[Progress]):
         self._metrics = metrics
         if resumption is not None:
             resumption.put_traffic_aside(directory)
+        self.outcome = Outcome()
+        self._names = plan.names
         log = RunLog(
             directory,
             dump(plan.spec),
             manifest(plan),
             kept=resumption.kept if resumption else None,
-            on_fault=metrics.fault if metrics else None,
+            readers=(self.outcome, *((metrics,) if metrics else ())),
+            name=self._names.__getitem__,
+            began=began,
         )
         super().__init__(log, directory, watcher, began)
-        self.outcome = Outcome()
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1
         self.servers = Servers(slices_of(settings, layout_of(plan.spec)), settings.aggregators)
@@ -148,12 +152,18 @@ class Records(RunNotes[Progress]):
         if outcome.first_update is None:
             assert self.training is not None
             outcome.first_update = self.training + float(rows["host_time"][0]) - self._command_began
-        outcome.took_in(rows, version)
+        self.log.take(Updates(rows, version))
         if self._just_restored is not None and (rows["server"] == self._just_restored).any():
             name = server_names(self.servers.count)[self._just_restored]
             self._just_restored = None
             self.event("info", "training goes on", name)
         self.progress.moved(outcome.host_seconds, version)
+
+    def suspicion(self, entry: Suspected | Welcomed) -> None:
+        """Log that a worker is suspected, or no longer is; show the former to watchers."""
+        self.log.take(entry)
+        if isinstance(entry, Suspected):
+            self._watcher.event("warning", f"{self._names[entry.worker]}: {entry}")
 
     def local_bytes(self, report: EvaluationDue | ServerFinished) -> dict[str, int]:
         """Return a co-located server's bytes that crossed no link; nothing of any other server."""
@@ -196,14 +206,14 @@ class Records(RunNotes[Progress]):
         for server, version in enumerate(versions):
             self.servers.reached(server, version)
         if len(rows):
-            outcome.took_in(rows, min(own.version for own in marks))
+            outcome.take(Updates(rows, min(own.version for own in marks)))
             self.earlier_seconds = outcome.last_update
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = self.progress.lost = mark.workers_lost
         if self._virtual and mark.workers_lost:
             outcome.disturbed = "a device was lost before the run was resumed"
         for row in kept.evaluations:
-            outcome.evaluated(row)
+            outcome.take(EvaluationMade(row))
 
     def go_back(self, server: int, mark: Mark) -> np.ndarray[Any, Any]:
         """Go back with a server to the checkpoint of a mark; return the rows of updates that are lost.

@@ -29,13 +29,13 @@ from testbed.messages.reports import (
     ServerKillDue,
     ServerListening,
     ServerRestored,
+    Suspected,
     TrainingBegun,
     TrainingEnded,
     UpdatesApplied,
     VersionEvaluated,
+    Welcomed,
     WorkerStillConnected,
-    WorkerSuspected,
-    WorkerWelcomed,
 )
 from testbed.messages.requests import ReadIngress, ReadProcessors, SendBackground
 from testbed.metrics.live import LiveRun
@@ -49,6 +49,7 @@ from testbed.planning.plan import Plan
 from testbed.runs import utilisation
 from testbed.runs.ledgers.ledgers import Connection
 from testbed.runs.outcome import goes_on_with
+from testbed.telemetry.entries import Diagnoses
 from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE
 
@@ -103,8 +104,8 @@ class RoleReports:
             VersionEvaluated: evaluations.take,
             EventReported: self._event_reported,
             DeviceMissed: lambda report: records.disturb(devices.name(report.device)),
-            WorkerSuspected: self._worker_suspected,
-            WorkerWelcomed: self._worker_welcomed,
+            Suspected: self._worker_suspected,
+            Welcomed: self._worker_welcomed,
             DevicesUsed: self._devices_used,
             ConnectionClosed: self._connection_closed,
             FaultVersionReached: lambda report: injection.reached(report.version),
@@ -163,15 +164,14 @@ class RoleReports:
         servers = self._records.servers
         rows = servers.take(np.frombuffer(report.raw, UPDATE), report.server)
         version = servers.reached(report.server, report.version)
-        self._records.log.updates(rows)
+        self._records.add_updates(rows, version)
         if report.server == 0:  # a worker pushes to all servers at once
             self._injection.updates(rows, version)
-        self._records.add_updates(rows, version)
 
     def _diagnostics_reported(self, report: DiagnosticsReported) -> None:
         values = np.frombuffer(report.raw).reshape(report.count, -1)
         if report.server == 0:
-            self._records.log.diagnostics(values, report.version)
+            self._records.log.take(Diagnoses(values, report.version))
 
     def _evaluation_due(self, report: EvaluationDue) -> None:
         self._evaluations.expect(report)
@@ -187,18 +187,13 @@ class RoleReports:
         expected = report.level == "warning" and self._injection.explains(device)
         self._records.event("info" if expected else report.level, report.text, device)
 
-    def _worker_suspected(self, report: WorkerSuspected) -> None:
-        device = self._devices.name(report.worker)
-        self._devices.liveness.suspect(device)
-        outcome = self._records.outcome
-        text = outcome.suspects(report.silent, report.run_time)
-        self._records.event("warning", text, device, Kind.SUSPECTED)
+    def _worker_suspected(self, report: Suspected) -> None:
+        self._devices.liveness.suspect(self._devices.name(report.worker))
+        self._records.suspicion(report)
 
-    def _worker_welcomed(self, report: WorkerWelcomed) -> None:
-        device = self._devices.name(report.worker)
-        self._devices.liveness.welcome(device)
-        text = self._records.outcome.welcomes(report.run_time)
-        self._records.event("info", text, device, Kind.WELCOMED)
+    def _worker_welcomed(self, report: Welcomed) -> None:
+        self._devices.liveness.welcome(self._devices.name(report.worker))
+        self._records.suspicion(report)
 
     def _peer_returned(self, report: PeerReturned) -> None:
         self._injection.connected(report.peer)

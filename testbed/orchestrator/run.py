@@ -113,7 +113,7 @@ class Run:
         """Make what handles the run's messages."""
         plan, records = self._plan, self._records
         servers = plan.settings.servers
-        self._evaluations = Evaluations(records, self._metrics, self._store.marks, servers)
+        self._evaluations = Evaluations(records, self._store.marks, servers)
         self._devices = Devices(plan, records)
         self._injection = Injection(
             plan.settings,

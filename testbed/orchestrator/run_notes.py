@@ -1,7 +1,6 @@
 """The events of a run, and the errors of the testbed itself, as they are logged and shown."""
 
 import contextlib
-import time
 import traceback
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Generic, TypeVar
 
 from testbed.errors import TestbedError
 from testbed.runs.watching import ProgramProgress, Progress, Watcher
+from testbed.telemetry.entries import Noted
 from testbed.telemetry.event_kinds import SENTENCES, Kind
 from testbed.telemetry.run_log import RunLog
 
@@ -46,7 +46,7 @@ class RunNotes(ABC, Generic[P]):
         self, level: str, text: str, device: str | None = None, kind: Kind = Kind.REMARK
     ) -> None:
         """Log an event."""
-        self.log.event(time.monotonic() - self._command_began, level, text, device, kind)
+        self.log.take(Noted(level, text, device, kind))
 
     def moment(self, kind: Kind, device: str | None = None) -> None:
         """Log an event that has always the same sentence."""

@@ -165,6 +165,13 @@ class Plan:
         return {name(i): i for i in range(self.settings.workers)}
 
     @property
+    def names(self) -> dict[int, str]:
+        """The names of workers or peers, of aggregators as workers, and of the evaluator, by number."""
+        aggregators = dict(enumerate(self.aggregators, self.settings.workers))
+        workers = {number: name for name, number in self.workers.items()}
+        return {**workers, **aggregators, self.settings.evaluator: EVALUATOR_NAME}
+
+    @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The numbers that the algorithm reports with each update."""
         return algorithm_named(self.settings.training.algorithm["name"]).diagnostics

@@ -9,8 +9,8 @@ from testbed.messages.counted import counted
 from testbed.messages.reports import (
     DevicesConnected,
     FaultVersionReached,
-    WorkerSuspected,
-    WorkerWelcomed,
+    Suspected,
+    Welcomed,
 )
 from testbed.roles.reporting import Report
 from testbed.training.entries import (
@@ -20,8 +20,6 @@ from testbed.training.entries import (
     EvaluationDue,
     Remark,
     Row,
-    Suspected,
-    Welcomed,
 )
 
 
@@ -71,12 +69,9 @@ class Recorder:
                 case EvaluationDue():
                     self._count("evaluations")
                     self._evaluate(entry)
-                case Suspected(worker, silent, time, version):
+                case Suspected() | Welcomed():
                     self._count("suspicions")
-                    self.report.send(WorkerSuspected(worker, silent, time, version))
-                case Welcomed(worker, time, version):
-                    self._count("suspicions")
-                    self.report.send(WorkerWelcomed(worker, time, version))
+                    self.report.send(entry)
                 case Connected(there):
                     self.report.send(DevicesConnected(there, self.report.server))
                 case Remark(text, is_error, of_role):

@@ -12,9 +12,9 @@ from testbed.messages.counted import counted
 from testbed.messages.reports import (
     EvaluationDue,
     RoleReport,
+    Suspected,
     UpdatesApplied,
-    WorkerSuspected,
-    WorkerWelcomed,
+    Welcomed,
 )
 from testbed.telemetry.records import UPDATE
 
@@ -64,6 +64,6 @@ class Deduplication:
                 return replace(report, raw=report.raw[known * UPDATE.itemsize :])
             case EvaluationDue(after_restoration=False):
                 return report if self.is_new(counted("evaluations", report.server)) else None
-            case WorkerSuspected() | WorkerWelcomed():
+            case Suspected() | Welcomed():
                 return report if self.is_new("suspicions") else None
         return report

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from testbed.device_names import struck_name
 from testbed.faults.descriptions import describe
 from testbed.runs.deduplication import Deduplication
+from testbed.telemetry.entries import FaultChanged
 from testbed.telemetry.run_log import RunLog
 
 Event: TypeAlias = Callable[[str, str, str | None], None]
@@ -43,5 +44,5 @@ class FaultLog:
         if not self._deduplication.is_new("faults"):
             return
         names = [struck_name(number, self._servers) for number in record["devices"]]
-        self._log.fault(record, names, self._host_seconds())
+        self._log.take(FaultChanged(record, names, self._host_seconds()))
         self._event("info", describe(record, names), names[0] if len(names) == 1 else None)

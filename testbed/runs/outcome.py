@@ -14,12 +14,14 @@ from testbed.code_digest import package_digest
 from testbed.ended import Ended, diverged_at, is_complete, not_finite_from
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.learning.exact import columns
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.network.sysctls import OF_ALL, OF_ROLES
 from testbed.planning import graph_source
 from testbed.planning.plan import Plan
 from testbed.runs import link_records
 from testbed.runs.device_classes import device_classes
 from testbed.runs.versions import commit, host, versions
+from testbed.telemetry.entries import EvaluationMade, RunEntry, Updates
 from testbed.training.settings import MeasureSettings
 
 
@@ -62,8 +64,22 @@ class Outcome:
     suspected: int = 0
     welcomed: int = 0
 
-    def took_in(self, rows: npt.NDArray[Any], version: int) -> None:
-        """Count rows of ``records.UPDATE``, which led to ``version``."""
+    def take(self, entry: RunEntry) -> None:
+        """Count an entry of the run's log."""
+        match entry:
+            case Updates(rows, version):
+                self._updated(rows, version)
+            case EvaluationMade(row):
+                self.iterations.append(row["iteration"])
+                self.accuracies.append(row["accuracy"])
+                self.losses.append(row["loss"])
+                self.measured.append(row["measured"])
+            case Suspected():
+                self.suspected += 1
+            case Welcomed():
+                self.welcomed += 1
+
+    def _updated(self, rows: npt.NDArray[Any], version: int) -> None:
         self.updates = version
         # With several servers, rows of one may come after later ones of another.
         self.last_update = max(self.last_update, float(rows["time"][-1]))
@@ -71,16 +87,9 @@ class Outcome:
         self.payload_bytes += int(rows["payload_bytes"].sum())
         self.message_bytes += int(rows["message_bytes"].sum())
 
-    def evaluated(self, row: Mapping[str, Any]) -> None:
-        """Add an evaluation: its ``iteration``, ``accuracy``, ``loss`` and ``measured``."""
-        self.iterations.append(row["iteration"])
-        self.accuracies.append(row["accuracy"])
-        self.losses.append(row["loss"])
-        self.measured.append(row["measured"])
-
     @property
     def last_evaluation(self) -> dict[str, Any] | None:
-        """The results of the last evaluation, as ``evaluated`` takes them; None before the first."""
+        """The results of the last evaluation, as its entry has them; None before the first."""
         if not self.accuracies:
             return None
         names = ("accuracy", "loss", "measured")
@@ -111,22 +120,6 @@ class Outcome:
         if self.disturbed is not None:
             self.ended = "disturbed"
             self.reason = f"not the result that the file defines: {self.disturbed}"
-
-    def suspects(self, silent: float, time: float) -> str:
-        """Count a worker that is suspected; return the sentence of the event.
-
-        Args:
-            silent: seconds for which it has sent nothing.
-            time: the present, in seconds since training began by the run's clock.
-        """
-        self.suspected += 1
-        left_out = f"it is suspected {time:.6g} s into training, and left out"
-        return f"nothing was heard for {silent:.6g} s: {left_out}"
-
-    def welcomes(self, time: float) -> str:
-        """Count a suspected worker that has come back; return the sentence of the event."""
-        self.welcomed += 1
-        return f"it is heard again {time:.6g} s into training, and welcomed back"
 
     def summary(
         self,

@@ -16,6 +16,7 @@ import numpy as np
 from testbed.device_names import peer_name, worker_name
 from testbed.experiment.load import dump
 from testbed.learning.losses import Evaluated
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
@@ -25,10 +26,11 @@ from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
+from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
 from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
 from testbed.updates import FloatVector
 
 _ROWS = 1500
@@ -71,14 +73,17 @@ class Recording:
             OSError: the run directory could not be made.
         """
         counts = resumption.counts if resumption else {}
+        self.outcome = Outcome()
+        self._name = worker_name if plan.served else peer_name
         self.log = RunLog(
             directory,
             dump(plan.spec),
             manifest(plan),
             kept=resumption.kept if resumption else None,
-            on_fault=metrics.fault if metrics else None,
+            readers=(self.outcome, *((metrics,) if metrics else ())),
+            name=self._name,
+            began=began,
         )
-        self.outcome = Outcome()
         self.ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
         self._watcher = watcher
         self._began = began
@@ -89,7 +94,6 @@ class Recording:
         self._exact = exact
         self._deduplication = Deduplication(counts)
         self._repetition = Repetition()
-        self._name = worker_name if plan.served else peer_name
         self._fault_log = FaultLog(
             self.log,
             self.event,
@@ -99,7 +103,7 @@ class Recording:
         )
         self._suspicions = counts.get("suspicions", 0)
         self._rows = np.empty(_ROWS, UPDATE)
-        self._count = self._told = self._version = 0
+        self._count = self._version = 0
         self._diagnoses: list[Sequence[float]] = []
         self._diagnosed_version = 0
 
@@ -153,7 +157,7 @@ class Recording:
         self, level: str, text: str, device: str | None = None, kind: Kind = Kind.REMARK
     ) -> None:
         """Write an event to the log."""
-        self.log.event(time.monotonic() - self._began, level, text, device, kind)
+        self.log.take(Noted(level, text, device, kind))
 
     # -- what happens
 
@@ -167,10 +171,8 @@ class Recording:
                     self._diagnosed(values, version)
                 case EvaluationDue():
                     self._evaluate_now()
-                case Suspected(worker, silent, time, _):
-                    self._suspected(worker, silent, time)
-                case Welcomed(worker, time, _):
-                    self._welcomed(worker, time)
+                case Suspected() | Welcomed():
+                    self._suspicion(entry)
 
     def _row(self, row: UpdateRow, version: int) -> None:
         """Record a push that was taken in, and that led to ``version``."""
@@ -214,50 +216,33 @@ class Recording:
             **self.ingress,
             **self._exact(evaluated.parameters),
         }
-        self.log.evaluation(row)
-        if self._metrics:
-            self._metrics.evaluated(row)
-        self.outcome.evaluated(row)
+        self.log.take(EvaluationMade(row))
 
-    def _suspected(self, worker: int, silent: float, time: float) -> None:
-        """Record that a worker, silent for ``silent`` seconds, is suspected and left out."""
+    def _suspicion(self, entry: Suspected | Welcomed) -> None:
+        """Record that a worker is suspected, or no longer is."""
         if not self._deduplication.is_new("suspicions"):
             return
         self._suspicions += 1
-        text, name = self.outcome.suspects(silent, time), self._name(worker)
-        self.event("warning", text, name, Kind.SUSPECTED)
-        self._watcher.event("warning", f"{name}: {text}")
-        if self._metrics:
-            self._metrics.suspect(worker, suspected=True)
-
-    def _welcomed(self, worker: int, time: float) -> None:
-        """Record that a suspected worker has sent something, and takes part again."""
-        if not self._deduplication.is_new("suspicions"):
-            return
-        self._suspicions += 1
-        self.event("info", self.outcome.welcomes(time), self._name(worker), Kind.WELCOMED)
-        if self._metrics:
-            self._metrics.suspect(worker, suspected=False)
+        self.log.take(entry)
+        if isinstance(entry, Suspected):
+            self._watcher.event("warning", f"{self._name(entry.worker)}: {entry}")
 
     # -- writing and passing on
 
     def tell(self) -> None:
-        """Give the metrics, if they are exported, what they were not given yet."""
+        """Tell the metrics, if they are exported, how far the simulation is."""
         if self._metrics:
-            rows = self._rows[self._told : self._count]
-            self._metrics.simulated(rows, self.system.clock.now, self.system.ledger())
-            self._told = self._count
-            if self._diagnoses:
-                self._metrics.diagnosed(self._diagnoses[-1])
+            self._metrics.simulated(self.system.clock.now, self.system.ledger())
+            self.flush()
 
     def flush(self) -> None:
         """Write the rows and diagnostics that are not yet written."""
         if self._count:
-            self.tell()
-            rows = self._rows[: self._count]
-            self.log.updates(rows)
-            self.outcome.took_in(rows, self._version)
-            self._count = self._told = 0
+            if self._metrics:
+                self._metrics.simulated(self.system.clock.now, self.system.ledger())
+            self.log.take(Updates(self._rows[: self._count], self._version))
+            self._count = 0
         if self._diagnoses:
-            self.log.diagnostics(np.array(self._diagnoses, np.float64), self._diagnosed_version)
+            values = np.array(self._diagnoses, np.float64)
+            self.log.take(Diagnoses(values, self._diagnosed_version))
             self._diagnoses.clear()

@@ -41,17 +41,18 @@ from testbed.messages.reports import (
     RoleReport,
     ServerFinished,
     ServerListening,
+    Suspected,
     TrainingBegun,
     UpdatesApplied,
     VersionEvaluated,
-    WorkerSuspected,
-    WorkerWelcomed,
+    Welcomed,
 )
 from testbed.orchestrator.servers import Servers
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
 from testbed.runs.outcome import Outcome
 from testbed.standalone.evaluations import LEDGER, Evaluations
+from testbed.telemetry.entries import EvaluationMade, Updates
 from testbed.telemetry.evaluations import MEASURED
 from testbed.telemetry.json_text import json_text
 from testbed.telemetry.records import UPDATE
@@ -214,7 +215,8 @@ class Account:
         match report:
             case UpdatesApplied():
                 rows = self._servers.take(np.frombuffer(report.raw, UPDATE), report.server)
-                self._outcome.took_in(rows, self._servers.reached(report.server, report.version))
+                version = self._servers.reached(report.server, report.version)
+                self._outcome.take(Updates(rows, version))
             case EvaluationDue():
                 self._evaluations.due(report)
                 self._write_complete()
@@ -245,12 +247,10 @@ class Account:
             case EvaluationLeftOut():
                 if warning := self._evaluations.leave_out(report):
                     self._say(f"warning: {warning}")
-            case WorkerSuspected(number, silent, when):
-                text = self._outcome.suspects(silent, when)
-                self._say(f"warning: {self._name(number)}: {text}")
-            case WorkerWelcomed(number, when):
-                text = self._outcome.welcomes(when)
-                self._say(f"{self._name(number)}: {text}")
+            case Suspected(number) | Welcomed(number):
+                self._outcome.take(report)
+                warning = "warning: " if isinstance(report, Suspected) else ""
+                self._say(f"{warning}{self._name(number)}: {report}")
 
     def _event(self, report: EventReported) -> None:
         device = self._name(report.device)
@@ -267,7 +267,7 @@ class Account:
     def _write_complete(self) -> None:
         for row in self._evaluations.complete():
             version, accuracy = row["iteration"], row["accuracy"]
-            self._outcome.evaluated(row)
+            self._outcome.take(EvaluationMade(row))
             self._write([row[key] for key in self._columns])
             what = f"accuracy {as_decimal(accuracy, 2)} %"
             if (measure := self._plan.settings.training.measure) is not None:

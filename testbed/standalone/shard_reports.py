@@ -27,10 +27,10 @@ from testbed.messages.reports import (
     FinalParameters,
     ServerFinished,
     ServerListening,
+    Suspected,
     TrainingBegun,
     UpdatesApplied,
-    WorkerSuspected,
-    WorkerWelcomed,
+    Welcomed,
 )
 from testbed.roles.reporting import CHUNK, ROWS
 from testbed.standalone.messages import MessageError
@@ -50,8 +50,8 @@ ShardReport: TypeAlias = (
     | EvaluationDue
     | EvaluationLeftOut
     | EventReported
-    | WorkerSuspected
-    | WorkerWelcomed
+    | Suspected
+    | Welcomed
     | ConnectionClosed
     | FinalParameters
     | ServerFinished
@@ -117,7 +117,7 @@ class ShardReports:
                 known = device is None or device == own or 0 <= device <= workers
                 if level not in _LEVELS or not known:
                     raise MessageError("an event of an unknown level or device")
-            case WorkerSuspected(worker) | WorkerWelcomed(worker) if not 0 <= worker < workers:
+            case Suspected(worker) | Welcomed(worker) if not 0 <= worker < workers:
                 raise MessageError(f"a report of worker {worker:,}, and there are {workers:,}")
             case FinalParameters(start, raw):
                 if start != self._received or start + len(raw) > self._parameter_bytes:

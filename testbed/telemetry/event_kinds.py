@@ -19,6 +19,8 @@ class Kind(StrEnum):
     SUSPECTED = "suspected"
     WELCOMED = "welcomed"
     """A suspected worker takes part again."""
+    WENT_BACK = "went-back"
+    """A restored server goes on without what came after its checkpoint; it suspects no worker yet."""
     DIED = "died"
     """A device's process has ended, which no fault explains."""
     RETURNED = "returned"

@@ -8,6 +8,7 @@ replaced by renaming, never rewritten in place.
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,17 @@ import numpy.typing as npt
 import psutil
 import pyarrow as pa
 
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry import utilisation_table
+from testbed.telemetry.entries import (
+    Diagnoses,
+    EvaluationMade,
+    FaultChanged,
+    Noted,
+    Reader,
+    RunEntry,
+    Updates,
+)
 from testbed.telemetry.evaluations import MEASURED, EvaluationLog
 from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.fault_log import FaultLog
@@ -107,7 +118,9 @@ class RunLog:
         manifest: dict[str, Any],
         *,
         kept: Kept | None = None,
-        on_fault: Callable[[Mapping[str, Any]], None] | None = None,
+        readers: Sequence[Reader] = (),
+        name: Callable[[int], str] = str,
+        began: float | None = None,
     ) -> None:
         """Make the directory, or continue with an earlier one.
 
@@ -117,7 +130,9 @@ class RunLog:
             manifest: the entries known at the start; the run's status is added here.
             kept: the part of the earlier directory to begin with. If this call is cut off at any
                 moment, it can be repeated.
-            on_fault: called with the record of every fault.
+            readers: are shown every entry that is written from now on.
+            name: returns the name of a worker or peer by its number.
+            began: when the command began, in seconds of CLOCK_MONOTONIC; None: now.
         """
         if kept is None:
             directory.mkdir(parents=True)
@@ -164,7 +179,8 @@ class RunLog:
         self._events = append_to(directory / "events.jsonl")
         self._earlier = _last_time(directory / "events.jsonl")
         self._faults = FaultLog(directory, () if kept is None else kept.faults)
-        self._on_fault = on_fault
+        self._readers, self._name = readers, name
+        self._began = time.monotonic() if began is None else began
 
     @property
     def counts(self) -> dict[str, int]:
@@ -175,18 +191,32 @@ class RunLog:
             "faults": self._faults.count,
         }
 
-    def updates(self, rows: npt.NDArray[Any]) -> None:
-        """Append rows of ``records.UPDATE``, applied or not."""
-        self._updates.append({name: rows[name] for name in UPDATE.names or ()})
+    def take(self, entry: RunEntry) -> None:
+        """Write an entry down, and show it to the readers."""
+        match entry:
+            case Updates(rows, _):
+                self._updates.append({name: rows[name] for name in UPDATE.names or ()})
+            case Diagnoses(values, version):
+                self._diagnose(values, version)
+            case EvaluationMade(row):
+                self._evaluations.append(row)
+            case FaultChanged(record, devices, host_time):
+                at = {"devices": list(devices), "host_time": round(host_time, 6)}
+                self._faults.append({**record, **at})
+            case Suspected(worker):
+                self._event(Noted("warning", str(entry), self._name(worker), Kind.SUSPECTED))
+            case Welcomed(worker):
+                self._event(Noted("info", str(entry), self._name(worker), Kind.WELCOMED))
+            case Noted():
+                self._event(entry)
+        for reader in self._readers:
+            reader.take(entry)
 
-    def diagnostics(self, values: npt.NDArray[np.float64], version: int) -> None:
-        """Append the algorithm's diagnostics at each update up to ``version``.
+    def _diagnose(self, values: npt.NDArray[np.float64], version: int) -> None:
+        """Append diagnostics.
 
         There is one row for each update, so that the rows on record say which of these a restored
         server repeats; they are left out.
-
-        Args:
-            values: shape (updates, diagnostics).
         """
         assert self._diagnostics is not None
         new = version - self._diagnostics.rows
@@ -228,10 +258,6 @@ class RunLog:
             self._diagnostics.rewrite(lambda table: table.slice(0, version))
         return CutBack(lost, self._evaluations.rows)
 
-    def evaluation(self, row: Mapping[str, float]) -> None:
-        """Append one evaluation; see ``EvaluationLog.append``."""
-        self._evaluations.append(row)
-
     def counters(
         self, devices: Sequence[str], interfaces: Sequence[str], rows: npt.NDArray[Any]
     ) -> None:
@@ -248,42 +274,17 @@ class RunLog:
             }
         )
 
-    def event(
-        self,
-        time: float,
-        level: str,
-        text: str,
-        device: str | None = None,
-        kind: Kind = Kind.REMARK,
-    ) -> None:
-        """Append an event.
-
-        Args:
-            time: seconds since the command began; a resumed run adds the time of its last event.
-            text: the sentence that a person reads.
-            device: that which the event is about, if it is about one.
-        """
+    def _event(self, event: Noted) -> None:
+        """Append a line; its time in a resumed run goes on from that of the last event before."""
         line = {
-            "time": round(self._earlier + time, 3),
-            "level": level,
-            "kind": kind,
-            "device": device,
-            "event": text,
+            "time": round(self._earlier + time.monotonic() - self._began, 3),
+            "level": event.level,
+            "kind": event.kind,
+            "device": event.device,
+            "event": event.text,
         }
         self._events.write(json_text(line) + "\n")
         self._events.flush()
-
-    def fault(self, record: Mapping[str, Any], devices: Sequence[str], host_time: float) -> None:
-        """Append the beginning or the end of a fault.
-
-        Args:
-            record: as the clock or the server reports it.
-            devices: the names of the devices that it strikes.
-            host_time: seconds of the host's clock since training began.
-        """
-        self._faults.append({**record, "devices": list(devices), "host_time": round(host_time, 6)})
-        if self._on_fault:
-            self._on_fault(record)
 
     @property
     def struck(self) -> dict[str, int]:

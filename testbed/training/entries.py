@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
 
 
@@ -39,30 +40,6 @@ class EvaluationDue:
     version: int
     ledger: tuple[int, int, int, int]
     last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Suspected:
-    """A worker, silent for ``silent`` seconds, is left out from now on.
-
-    Attributes:
-        time: seconds since training began, by the run's clock.
-        version: the version at that moment.
-    """
-
-    worker: int
-    silent: float
-    time: float
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Welcomed:
-    """A suspected worker has sent something, and takes part again; its attributes as there."""
-
-    worker: int
-    time: float
-    version: int
 
 
 @dataclass(frozen=True, slots=True)

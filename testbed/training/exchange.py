@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
 from testbed.training.parameter_service import as_loss
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, SECRET_SIZE

@@ -16,9 +16,10 @@ from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
 from testbed.errors import RunError
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row, Suspected, Welcomed
+from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
 from testbed.training.expected_pushes import ExpectedPushes
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence

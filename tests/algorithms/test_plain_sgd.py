@@ -18,10 +18,11 @@ from testbed.learning.data import datasets, partitions
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
 from testbed.simulation.systems import system
 from testbed.streams import stream
-from testbed.training.entries import Diagnosed, Entry, Row, Suspected, Welcomed
+from testbed.training.entries import Diagnosed, Entry, Row
 
 UPDATES = 30
 SEED = 11

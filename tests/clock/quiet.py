@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from testbed.training.entries import Diagnosed, Entry, Suspected, Welcomed
+from testbed.messages.reports import Suspected, Welcomed
+from testbed.training.entries import Diagnosed, Entry
 from testbed.training.exchange import Message, Step
 
 

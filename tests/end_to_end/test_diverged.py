@@ -12,6 +12,7 @@ import testbed
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.run import Run
 from testbed.runs.outcome import Outcome
+from testbed.telemetry.entries import EvaluationMade
 from tests.end_to_end.conftest import ENGINES, SMALL, CommandLine
 
 HOT = {"name": "asgd", "label": "hot", "learning_rate": 1e30}
@@ -135,7 +136,7 @@ def test_the_final_parameters_and_their_loss_decide(
 ) -> None:
     outcome = Outcome()
     for i, loss in enumerate(losses):
-        outcome.evaluated(row(10 * i, loss))
+        outcome.take(EvaluationMade(row(10 * i, loss)))
     outcome.takes(np.array([1.0, last_parameter], np.float32))
     outcome.complete()
     assert outcome.ended == ended

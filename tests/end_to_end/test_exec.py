@@ -81,7 +81,7 @@ def test_a_command_runs_inside_a_device(command: CommandLine, shared: Started) -
     said = inside(command, shared, "worker-3", "sh", "-c", script)
     assert said.returncode == 7
     host_name, first, folder = said.stdout.split("\n")[0], said.stdout, said.stdout.split()[-1]
-    assert host_name == "worker-3" and "agent" in first and folder == str(command.folder)
+    assert host_name == "worker-3" and "testbed:worker-3" in first and folder == str(command.folder)
     assert inside(command, shared, "evaluator", "hostname").stdout == "evaluator\n"
 
 

@@ -27,8 +27,9 @@ from testbed.engine.events import (
     Sum,
 )
 from testbed.engine.server import RETURN_TIMEOUT, Server
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.entries import Connected, Remark, Suspected, TrainingBegan, Welcomed
+from testbed.training.entries import Connected, Remark, TrainingBegan
 from tests.engine.serving import Serving, answers, entries, is_over, opened, pushed
 from tests.training.test_parameter_service import LAYOUT, SIZE, settings
 

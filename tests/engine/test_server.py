@@ -28,15 +28,8 @@ from testbed.engine.server import (
     Phase,
     Server,
 )
-from testbed.training.entries import (
-    Connected,
-    EvaluationDue,
-    Remark,
-    Row,
-    Suspected,
-    TrainingBegan,
-    Welcomed,
-)
+from testbed.messages.reports import Suspected, Welcomed
+from testbed.training.entries import Connected, EvaluationDue, Remark, Row, TrainingBegan
 from tests.engine.serving import Serving, answers, entries, is_over, opened, pushed
 from tests.training.test_parameter_service import SIZE, dense, service, synchronous
 

@@ -25,7 +25,8 @@ from testbed.engine.events import (
     Stop,
 )
 from testbed.engine.server import Phase, Server
-from testbed.training.entries import Connected, EvaluationDue, Row, Suspected, Welcomed
+from testbed.messages.reports import Suspected, Welcomed
+from testbed.training.entries import Connected, EvaluationDue, Row
 from testbed.training.parameter_service import Pushed
 from tests.engine.serving import Answered, Serving
 from tests.training.test_parameter_service import SIZE, dense, service

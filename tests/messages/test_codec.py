@@ -21,9 +21,9 @@ from testbed.messages.reports import (
     REPORTS,
     RoleReport,
     ServerRestored,
+    Suspected,
     UpdatesApplied,
     VersionEvaluated,
-    WorkerSuspected,
 )
 from testbed.messages.requests import REQUESTS, Request
 
@@ -98,10 +98,10 @@ def test_a_long_message_and_a_loss_that_is_not_finite_arrive() -> None:
 
 
 SUSPECTED = {
-    "kind": "worker_suspected",
+    "kind": "suspected",
     "worker": 1,
     "silent": 2.0,
-    "run_time": 3.0,
+    "time": 3.0,
     "version": 4,
 }
 
@@ -117,28 +117,28 @@ SUSPECTED = {
             "a message of the unknown kind 'libraries_loaded'",
         ),
         (
-            ReceivedMessage({"kind": "worker_suspected", "worker": 1, "version": 4}),
-            "a message worker_suspected without silent, run_time",
+            ReceivedMessage({"kind": "suspected", "worker": 1, "version": 4}),
+            "a message suspected without silent, time",
         ),
         (
-            ReceivedMessage(SUSPECTED | {"iteration": 4, "time": 3.0}),
-            "a message worker_suspected with iteration, time, which it does not have",
+            ReceivedMessage(SUSPECTED | {"iteration": 4, "run_time": 3.0}),
+            "a message suspected with iteration, run_time, which it does not have",
         ),
         (
             ReceivedMessage(SUSPECTED | {"raw": "bytes"}),
-            "a message worker_suspected with raw, which it does not have",
+            "a message suspected with raw, which it does not have",
         ),
         (
             ReceivedMessage(SUSPECTED, b"bytes"),
-            "a message worker_suspected with raw bytes, which it does not have",
+            "a message suspected with raw bytes, which it does not have",
         ),
         (
             ReceivedMessage(SUSPECTED | {"worker": "1"}),
-            "a message worker_suspected whose worker is",
+            "a message suspected whose worker is",
         ),
         (
             ReceivedMessage(SUSPECTED | {"worker": True}),
-            "a message worker_suspected whose worker is",
+            "a message suspected whose worker is",
         ),
         (
             ReceivedMessage(
@@ -152,7 +152,7 @@ def test_anything_else_is_refused_with_its_reason(received: ReceivedMessage, rea
     with pytest.raises(InvalidMessageError) as refused:
         REPORTS.decode(received)
     assert str(refused.value).startswith(reason)
-    assert REPORTS.decode(ReceivedMessage(SUSPECTED)) == WorkerSuspected(1, 2.0, 3.0, 4)
+    assert REPORTS.decode(ReceivedMessage(SUSPECTED)) == Suspected(1, 2.0, 3.0, 4)
 
 
 def test_no_two_kinds_of_one_channel_have_the_same_name() -> None:

@@ -85,4 +85,4 @@ def test_a_metric_without_a_known_value_is_absent() -> None:
         "testbed_virtual_time_seconds",
         "testbed_target_accuracy_ingress_bytes",
     }
-    assert np.all(state.lost == 0)
+    assert np.all(state.workers.lost == 0)

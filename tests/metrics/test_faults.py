@@ -5,22 +5,21 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.errors import SpecError
 from testbed.faults.fault import Fault
 from testbed.messages.events import ProcessExited
-from testbed.messages.reports import ServerRestored, WorkerSuspected, WorkerWelcomed
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
 from testbed.results.reading.faults import KINDS, struck
 from testbed.results.reading.run import Run
+from testbed.telemetry.entries import FaultChanged, Noted
 from testbed.telemetry.event_kinds import Kind
-from testbed.telemetry.records import UPDATE
 from tests.metrics.running import Samples, page, planned, samples, simulated
 
 RUN = (("algorithm", "asgd"),)
@@ -41,8 +40,9 @@ def states(told: Samples) -> dict[str, float]:
     return found | {"cut": total(told, "testbed_devices_cut")}
 
 
-def record(kind: Any, *devices: int, end: bool = False, rule: int = 0) -> dict[str, Any]:
-    return Fault(rule, kind, 1.0).record("end" if end else "begin", devices, 1.0, 7)
+def change(kind: Any, *devices: int, end: bool = False, rule: int = 0) -> FaultChanged:
+    record = Fault(rule, kind, 1.0).record("end" if end else "begin", devices, 1.0, 7)
+    return FaultChanged(record, (), 1.0)
 
 
 def virtual(workers: int, **sections: Any) -> dict[str, Any]:
@@ -57,22 +57,22 @@ def virtual(workers: int, **sections: Any) -> dict[str, Any]:
 
 def test_simulated_devices_are_frozen_killed_cut_off_and_recover() -> None:
     run = LiveRun(planned(**virtual(6)), "time-1")
-    run.simulated(np.zeros(0, UPDATE), 0.0, NOTHING)
+    run.simulated(0.0, NOTHING)
     assert states(exported(run)) == {"training": 6, "frozen": 0, "dead": 0, "cut": 0}
-    run.fault(record("freeze", 0, 1))
-    run.fault(record("freeze", 1, rule=1))
-    run.fault(record("partition", 2, 3, 4))
-    run.fault(record("stop-network", 2, rule=2))
+    run.take(change("freeze", 0, 1))
+    run.take(change("freeze", 1, rule=1))
+    run.take(change("partition", 2, 3, 4))
+    run.take(change("stop-network", 2, rule=2))
     assert states(exported(run)) == {"training": 4, "frozen": 2, "dead": 0, "cut": 3}
-    run.fault(record("freeze", 0, 1, end=True))  # the other rule still freezes worker 1
-    run.fault(record("partition", 2, 3, 4, end=True))
+    run.take(change("freeze", 0, 1, end=True))  # the other rule still freezes worker 1
+    run.take(change("partition", 2, 3, 4, end=True))
     assert states(exported(run)) == {"training": 5, "frozen": 1, "dead": 0, "cut": 1}
-    run.fault(record("kill", 1, 5))
-    run.fault(record("kill", SERVER_NUMBER))
+    run.take(change("kill", 1, 5))
+    run.take(change("kill", SERVER_NUMBER))
     told = exported(run)
     assert states(told) == {"training": 4, "frozen": 0, "dead": 2, "cut": 1}
     assert total(told, "testbed_devices_lost_total") == 2
-    run.fault(record("kill", 5, end=True))
+    run.take(change("kill", 5, end=True))
     told = exported(run)
     assert states(told)["dead"] == 1
     assert total(told, "testbed_devices_lost_total") == 2  # a counter never goes back
@@ -86,20 +86,20 @@ def test_an_emulated_worker_that_is_killed_and_restarted_is_not_dead() -> None:
     assert run.board is not None
     for number in range(3):
         run.board.device(number).training()
-    run.fault(record("kill", 1))
+    run.take(change("kill", 1))
     run.from_agent(ProcessExited("worker-1", -9))
     told = exported(run)
     assert states(told) == {"training": 2, "frozen": 0, "dead": 1, "cut": 0}
     assert total(told, "testbed_devices_lost_total") == 1
-    run.fault(record("kill", 1, end=True))
+    run.take(change("kill", 1, end=True))
     assert states(exported(run)) == {"training": 3, "frozen": 0, "dead": 0, "cut": 0}
 
 
 def test_a_worker_that_is_killed_while_frozen_for_good_is_not_lost() -> None:
     run = LiveRun(planned(3), "time-1")
-    run.fault(record("freeze", 0))
-    run.fault(record("stop-network", 1))
-    for number in (0, 1):
+    run.take(change("freeze", 0))
+    run.take(change("stop-network", 1))
+    for number in (0, 1):  # no event says that they died
         run.from_agent(ProcessExited(f"worker-{number}", -9))
     run.from_agent(ProcessExited("worker-2", 0))
     told = exported(run)
@@ -110,23 +110,19 @@ def test_a_worker_that_is_killed_while_frozen_for_good_is_not_lost() -> None:
 
 def test_a_worker_is_suspected_until_it_is_welcomed_back() -> None:
     run = LiveRun(planned(3), "time-1")
-    run.from_role(WorkerSuspected(2, 30.0, 40.0, 9))
+    run.take(Suspected(2, 30.0, 40.0, 9))
     assert total(exported(run), "testbed_workers_suspected") == 1
-    run.from_role(WorkerWelcomed(2, 41.0, 9))
+    run.take(Welcomed(2, 41.0, 9))
     assert total(exported(run), "testbed_workers_suspected") == 0
 
 
 def test_a_suspicion_ends_if_the_worker_or_the_server_is_killed() -> None:
     run = LiveRun(planned(3), "time-1")
     for number in range(3):
-        run.from_role(WorkerSuspected(number, 30.0, 40.0, 9))
-    run.fault(record("kill", 1))
+        run.take(Suspected(number, 30.0, 40.0, 9))
+    run.take(change("kill", 1))
     assert total(exported(run), "testbed_workers_suspected") == 2
-    run.from_role(ServerRestored(7, [0], {}, [0, 1, 0]))
-    assert (
-        total(exported(run), "testbed_workers_suspected") == 2
-    )  # under the virtual clock it knows them
-    run.from_role(ServerRestored(7, [0]))
+    run.take(Noted("info", "back from the checkpoint of update 7", "server", Kind.WENT_BACK))
     assert total(exported(run), "testbed_workers_suspected") == 0
 
 
@@ -197,6 +193,14 @@ def test_a_replay_shows_which_workers_were_suspected(
     assert found == [0, 1, 0]
 
 
+def suspicions(directory: Path) -> list[tuple[float, int, bool]]:
+    return [
+        (moment, entry.worker, isinstance(entry, Suspected))
+        for moment, entry in Recorded.of(Run.load(directory)).entries
+        if isinstance(entry, Suspected | Welcomed)
+    ]
+
+
 def test_each_session_of_a_resumed_run_has_its_own_set_up(
     real: tuple[Path, LiveRun], tmp_path: Path
 ) -> None:
@@ -217,15 +221,11 @@ def test_each_session_of_a_resumed_run_has_its_own_set_up(
         for time, device, kind in told
     ]
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    found = Recorded.of(Run.load(directory)).suspicions
-    assert found == [(9.0, 2, True), (12.0, 2, False)]
+    assert suspicions(directory) == [(9.0, 2, True), (12.0, 2, False)]
     simulated = [one for one in lines if one["kind"] != Kind.TRAINING_BEGAN]
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in simulated))
-    found = Recorded.of(Run.load(directory)).suspicions
-    assert found == [
-        (12.0, 2, True),
-        (18.0, 2, False),
-    ]  # 10 s of training, and 8 s after the first session
+    # 10 s of training, and 8 s after the first session.
+    assert suspicions(directory) == [(12.0, 2, True), (18.0, 2, False)]
 
 
 def test_a_run_of_a_version_without_kinds_of_events_is_not_replayed(

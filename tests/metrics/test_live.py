@@ -16,18 +16,15 @@ from testbed.messages.events import (
     ProcessesSampled,
     ProcessExited,
 )
-from testbed.messages.reports import (
-    DiagnosticsReported,
-    EvaluationDue,
-    TrainingBegun,
-    UpdatesApplied,
-)
+from testbed.messages.reports import EvaluationDue, TrainingBegun
 from testbed.metrics.exporter import Runs
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
 from testbed.results.reading.run import Run
 from testbed.runs.watching import Progress
+from testbed.telemetry.entries import Diagnoses, Noted, Updates
+from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE
 from tests.metrics.running import Samples, page, planned, samples, simulated
 from traffic.counters import COUNTS
@@ -48,11 +45,11 @@ def devices(run: LiveRun) -> dict[str, float]:
     return {state: count for state, count in found.items() if count}
 
 
-def pushes(*workers: int) -> UpdatesApplied:
+def pushes(*workers: int) -> Updates:
     rows = np.zeros(len(workers), UPDATE)
     rows["worker"], rows["applied"], rows["host_time"] = workers, True, 1.5
     rows["payload_bytes"], rows["message_bytes"] = 100, 124
-    return UpdatesApplied(7, rows.tobytes())
+    return Updates(rows, 7)
 
 
 def summary(**changes: Any) -> dict[str, Any]:
@@ -70,7 +67,7 @@ def test_the_newest_diagnostics_are_exported_by_their_names() -> None:
     live = LiveRun(planned(4, algorithms=["sync-sgd"]), "time-1")
     assert "testbed_diagnostic" not in exported(live)
     told = np.array([[4, 0], [3, 2]], np.float64)
-    live.from_role(DiagnosticsReported(2, 2, told.tobytes()))
+    live.take(Diagnoses(told, 2))
     found = {
         dict(labels)["diagnostic"]: value
         for labels, value in exported(live)["testbed_diagnostic"].items()
@@ -117,6 +114,7 @@ def test_devices_go_through_their_states(run: LiveRun) -> None:
     assert devices(run) == {"frozen": 1, "waiting": 1, "starting": 2}
     run.from_agent(DeviceThawed("worker-0"))
     run.from_agent(ProcessExited("worker-1", -9))
+    run.take(Noted("warning", "worker-1 died", "worker-1", Kind.DIED))
     run.from_agent(ProcessExited("evaluator", 0))
     assert devices(run) == {"training": 1, "dead": 1, "starting": 2}
     assert sum(exported(run)["testbed_devices_lost_total"].values()) == 1
@@ -137,7 +135,7 @@ def test_a_phase_is_shown_as_soon_as_it_is_reported(run: LiveRun, phase: str) ->
 def test_updates_and_ledgers_are_counted_and_final_values_stay(run: LiveRun) -> None:
     run.progress(Progress("training", 4, 100, evaluations_due=2))
     run.from_role(TrainingBegun(time.monotonic() - 1))
-    run.from_role(pushes(0, 1, 1))
+    run.take(pushes(0, 1, 1))
     told = exported(run)
     assert told["testbed_updates_total"][RUN] == 3
     assert told["testbed_ingress_bytes_total"][*RUN, ("layer", "message")] == 372
@@ -208,7 +206,8 @@ def test_a_simulation_has_no_board() -> None:
     assert run.board is None
     assert devices(run) == {"starting": 4}
     ledger = {"payload_bytes": 1000, "message_bytes": 1100, "wire_bytes": 1300}
-    run.simulated(np.frombuffer(pushes(0, 2).raw, UPDATE), 7.5, ledger)
+    run.take(pushes(0, 2))
+    run.simulated(7.5, ledger)
     told = exported(run)
     assert devices(run) == {"training": 4}
     assert told["testbed_updates_total"][RUN] == 2

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from testbed.metrics.state import BUCKETS, RunState, Staleness
 from testbed.runs.device_classes import ALL, DeviceClasses, device_classes
+from testbed.telemetry.entries import EvaluationMade, Updates
 from testbed.telemetry.records import UPDATE
 
 SLOW_AND_FAST = [{"share": 0.25, "factor": 10.0}, {"share": 0.75, "factor": 1.0}]
@@ -37,8 +38,8 @@ def test_a_bucket_includes_its_upper_bound(values: list[int]) -> None:
 
 def test_updates_are_counted_by_class_and_worker() -> None:
     state = run_state(DeviceClasses(("fast", "slow"), np.array([0, 1, 1, 0])))
-    state.add_updates(rows([0, 1, 2, 2, 3], [True, True, True, False, True]))
-    state.add_updates(rows([1], [True]))
+    state.take(Updates(rows([0, 1, 2, 2, 3], [True, True, True, False, True]), 0))
+    state.take(Updates(rows([1], [True]), 0))
     assert (state.updates, state.dropped) == (5, 1)
     assert state.class_updates.tolist() == [2, 3]
     assert state.worker_updates.tolist() == [1, 2, 1, 1]
@@ -46,7 +47,7 @@ def test_updates_are_counted_by_class_and_worker() -> None:
     assert state.ingress == {"payload": 60, "message": 180, "wire": 0}
     state.raise_ingress(payload=50, message=200, wire=300)  # a ledger of an earlier moment
     assert state.ingress == {"payload": 60, "message": 200, "wire": 300}
-    state.add_updates(rows([1], [True]))  # 20 message bytes of it are in that ledger already
+    state.take(Updates(rows([1], [True]), 0))  # 20 message bytes of it are in that ledger already
     assert state.ingress == {"payload": 70, "message": 210, "wire": 300}
 
 
@@ -54,7 +55,9 @@ def test_the_bytes_that_an_accuracy_took_are_kept() -> None:
     state = run_state()
     for updates, percent in enumerate((50, 90, 80, 96)):
         sizes = {f"{layer}_bytes": updates * 100 for layer in ("payload", "message", "wire")}
-        state.take_evaluation({"iteration": updates, "accuracy": percent, "loss": 1.0, **sizes})
+        state.take(
+            EvaluationMade({"iteration": updates, "accuracy": percent, "loss": 1.0, **sizes})
+        )
     assert {accuracy: sizes["wire"] for accuracy, sizes in state.reached.items()} == {
         0.8: 100,
         0.9: 100,

@@ -57,7 +57,7 @@ class Orchestrator:
             plan, directory, self.watcher, began=self.began, metrics=None, resumption=None
         )
         self.store = CheckpointStores(directory, 10, None, plan.servers, whole=False)
-        self.evaluations = Evaluations(self.records, None, ())
+        self.evaluations = Evaluations(self.records, ())
         self.devices = Devices(plan, self.records)
         agent: Any = Agent()
         self.devices.agent, self.requests = agent, agent.requests

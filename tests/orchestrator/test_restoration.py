@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.messages.reports import CheckpointBegun, ServerRestored, WorkerSuspected
+from testbed.messages.reports import CheckpointBegun, ServerRestored, Suspected
 from testbed.messages.requests import ReadIngress, ReadProcessors
 from tests.orchestrator.handlers import Orchestrator
 
@@ -22,7 +22,7 @@ def test_a_server_under_the_wall_clock_goes_back_to_its_checkpoint(
     assert orchestrator.requests == [ReadProcessors(), ReadIngress()]
     orchestrator.train(3)
     orchestrator.evaluate(2)
-    orchestrator.reports.handle(WorkerSuspected(0, 30.0, 40.0, 3))
+    orchestrator.reports.handle(Suspected(0, 30.0, 40.0, 3))
     orchestrator.reports.handle(ServerRestored(1, [0, 1, 2]))
     assert orchestrator.records.outcome.updates == 1
     assert orchestrator.evaluations.ingress.due == 0

@@ -9,10 +9,12 @@ import psutil
 import pytest
 import yaml
 
+from testbed.errors import RunError
 from testbed.experiment.load import load
 from testbed.nodes import control_group
 from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
+from testbed.roles.server.wall_server import WallServer
 from testbed.runs.watching import AnyProgress, Progress
 from testbed.simulation.run import SimulatedRun
 
@@ -76,17 +78,11 @@ def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path)
     assert not [group for pid in agents for group in control_group.made_by(pid)]
 
 
-TALKATIVE = """
-from testbed.errors import RunError
-from testbed.roles.server.wall_server import WallServer
-
-def serve(self):
+def talkative(server: WallServer) -> None:
+    """Take the place of ``WallServer.serve``, in this process and those forked from it."""
     for number in range(20):
-        self.parts.report.event("info", f"event {number}")
+        server.parts.report.event("info", f"event {number}")
     raise RunError("the reason")
-
-WallServer.serve = serve
-"""
 
 
 class Slow:
@@ -105,8 +101,7 @@ def test_a_server_s_last_report_is_read_before_its_exit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent reports the exit over another channel, which may be read first."""
-    (tmp_path / "sitecustomize.py").write_text(TALKATIVE)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path.cwd())]))
+    monkeypatch.setattr(WallServer, "serve", talkative)
     summary = Run(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic()).execute()
     assert summary["reason"].startswith("the parameter server died: the reason; see ")
 

@@ -12,6 +12,7 @@ from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.runs.outcome import manifest
+from testbed.telemetry.entries import EvaluationMade
 from testbed.telemetry.run_log import RunLog
 
 WriteRun: TypeAlias = Callable[..., Path]
@@ -46,7 +47,7 @@ def write_run(tmp_path: Path) -> WriteRun:
                 "wire_bytes": payload * 11 // 10,
             }
             row = {"iteration": iteration, "time": float(i), "accuracy": accuracy, "loss": 0.1}
-            log.evaluation(row | ingress)
+            log.take(EvaluationMade(row | ingress))
         simulated = spec.engine == "simulation"
         log.close(
             ended,

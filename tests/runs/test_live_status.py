@@ -12,6 +12,7 @@ import pytest
 from testbed.results.reading.run import Run
 from testbed.runs import running
 from testbed.runs.live_status import LiveStatus
+from testbed.telemetry.entries import FaultChanged, Noted, Updates
 from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
@@ -28,7 +29,12 @@ MANIFEST: dict[str, Any] = {
 
 @pytest.fixture
 def log(tmp_path: Path) -> RunLog:
-    return RunLog(tmp_path / "small" / "now-1" / "asgd", "training: {updates: 40}\n", MANIFEST)
+    return RunLog(
+        tmp_path / "small" / "now-1" / "asgd",
+        "training: {updates: 40}\n",
+        MANIFEST,
+        began=time.monotonic() - 1,
+    )
 
 
 def rows(first: int, last: int, seconds: float) -> np.ndarray[Any, Any]:
@@ -50,14 +56,14 @@ def test_a_run_is_followed_as_it_writes(log: RunLog) -> None:
     live = LiveStatus(Run.load(log.directory))
     status = live.look(running=True)
     assert (status.phase, status.updates, status.update_rate) == ("making nodes", 0, None)
-    log.event(1.0, "info", "training begins", kind=Kind.TRAINING_BEGAN)
-    log.updates(rows(1, 10, 0.1))
+    log.take(Noted("info", "training begins", kind=Kind.TRAINING_BEGAN))
+    log.take(Updates(rows(1, 10, 0.1), 0))
     status = live.look(running=True)
     assert (status.phase, status.updates, status.all_updates) == ("training", 10, 40)
     assert status.update_rate == pytest.approx(10, rel=0.2)
     assert status.ingress_rate == pytest.approx(10_000, rel=0.2)
     assert live.look(running=True).updates == 10  # nothing is read twice
-    log.updates(rows(11, 40, 1.1))
+    log.take(Updates(rows(11, 40, 1.1), 0))
     assert live.look(running=True).phase == "finishing"
     log.close("completed", None, {"updates": 40, "ended": "completed"})
     status = live.look(running=False)
@@ -67,7 +73,7 @@ def test_a_run_is_followed_as_it_writes(log: RunLog) -> None:
 
 
 def test_rates_fall_while_nothing_is_written(log: RunLog) -> None:
-    log.updates(rows(1, 10, 0.1))
+    log.take(Updates(rows(1, 10, 0.1), 0))
     past = time.time() - 99
     os.utime(log.directory / "updates.arrows", (past, past))
     status = LiveStatus(Run.load(log.directory)).look(running=True)
@@ -76,21 +82,21 @@ def test_rates_fall_while_nothing_is_written(log: RunLog) -> None:
 
 def test_a_run_that_goes_back_is_read_anew(log: RunLog) -> None:
     live = LiveStatus(Run.load(log.directory))
-    log.updates(rows(1, 20, 0.1))
+    log.take(Updates(rows(1, 20, 0.1), 0))
     assert live.look(running=True).updates == 20
     log.go_back(12, 12)
     assert live.look(running=True).updates == 12
-    log.updates(rows(13, 15, 3.0))
+    log.take(Updates(rows(13, 15, 3.0), 0))
     assert live.look(running=True).updates == 15
 
 
 def test_faults_are_counted_while_they_last(log: RunLog) -> None:
     live = LiveStatus(Run.load(log.directory))
-    log.fault(fault("begin", "kill", "worker-1"), ["worker-1"], 1.0)
-    log.fault(fault("begin", "slow", "worker-2"), ["worker-2"], 1.0)
+    log.take(FaultChanged(fault("begin", "kill", "worker-1"), ["worker-1"], 1.0))
+    log.take(FaultChanged(fault("begin", "slow", "worker-2"), ["worker-2"], 1.0))
     status = live.look(running=True)
     assert (status.alive, status.faulted) == (2, 2)
-    log.fault(fault("end", "kill", "worker-1"), ["worker-1"], 2.0)
+    log.take(FaultChanged(fault("end", "kill", "worker-1"), ["worker-1"], 2.0))
     status = live.look(running=True)
     assert (status.alive, status.faulted) == (3, 1)
 

@@ -14,6 +14,7 @@ from testbed.results.reading.finding import find, resolve, without_runs
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
 from testbed.runs.resuming import FOLDER, Resumption, clear, never_begun, prepare
+from testbed.telemetry.entries import Diagnoses, EvaluationMade
 from testbed.telemetry.evaluations import CURVE_COLUMNS, MEASURED
 from testbed.telemetry.run_log import Kept, RunLog
 
@@ -63,8 +64,8 @@ def test_a_checkpoint_is_not_used_if_diagnostics_before_it_are_lost(tmp_path: Pa
     about |= {"clock": "virtual", "workers": 2, "versions": {}}
     about |= {"measure": {"name": "perplexity"}, "exact": ["training_loss"]}
     log = RunLog(directory, "", about | {"diagnostics": [{"name": "k", "meaning": "k."}]})
-    log.evaluation(dict.fromkeys([*CURVE_COLUMNS, MEASURED, "training_loss"], 0))
-    log.diagnostics(np.ones((3, 1)), 3)
+    log.take(EvaluationMade(dict.fromkeys([*CURVE_COLUMNS, MEASURED, "training_loss"], 0)))
+    log.take(Diagnoses(np.ones((3, 1)), 3))
     log.close("interrupted", None, {})
     counts = {"updates": 0, "evaluations": 1, "faults": 0}
     with CheckpointFiles.open(directory / FOLDER, ()) as files:

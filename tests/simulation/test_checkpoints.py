@@ -16,12 +16,13 @@ from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
 from testbed.simulation.devices import STORED
 from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
-from testbed.training.entries import Diagnosed, Entry, Row, Suspected, Welcomed
+from testbed.training.entries import Diagnosed, Entry, Row
 from testbed.training.settings import Settings
 
 UPDATES = 50

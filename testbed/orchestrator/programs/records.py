@@ -30,6 +30,7 @@ from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.versions import commit, host, versions
 from testbed.runs.watching import ProgramProgress, Watcher
 from testbed.telemetry import link_table
+from testbed.telemetry.entries import EvaluationMade
 from testbed.telemetry.records import LINK
 from testbed.telemetry.run_log import RunLog
 from traffic.counters import COUNTS
@@ -61,7 +62,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         Raises:
             OSError: it cannot be made or written to.
         """
-        log = RunLog(directory, dump(plan.spec), manifest(plan))
+        log = RunLog(directory, dump(plan.spec), manifest(plan), began=command_began)
         super().__init__(log, directory, watcher, command_began)
         self._plan, self._metrics = plan, metrics
         self.progress = ProgramProgress("loading", len(plan.devices))
@@ -187,9 +188,8 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             wire = self.ingress.wire_bytes(row["host_time"])
             if self._metrics:
                 self._metrics.measured(row, wire)
-            self.log.evaluation(
-                row | {"payload_bytes": None, "message_bytes": None, "wire_bytes": wire}
-            )
+            unknown = {"payload_bytes": None, "message_bytes": None}
+            self.log.take(EvaluationMade(row | unknown | {"wire_bytes": wire}))
 
     # -- traffic
 

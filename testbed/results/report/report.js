@@ -55,7 +55,9 @@
   // Three digits, as the tables have them.
   function three(value) {
     const digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    // toLocaleString alone rounds the decimal text, 1.275 up; the tables round the number, which is less.
+    return Number(value.toFixed(digits))
+      .toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   }
 
   function bytes(count) {

@@ -24,9 +24,9 @@ from testbed.messages.reports import (
     ConnectionClosed,
     EventReported,
     ServerFinished,
+    Suspected,
     TrainingEnded,
-    WorkerSuspected,
-    WorkerWelcomed,
+    Welcomed,
 )
 from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_aggregator import WallAggregator
@@ -282,10 +282,10 @@ def test_a_silent_device_is_suspected_and_welcomed(run: Run, above: Server) -> N
     running = run(suspect_after=0.5)
     a, b = begun(running, above)
     a.sendall(dense(0, 2.0) + header(Kind.PULL))
-    assert running.until(WorkerSuspected).worker == 1
+    assert running.until(Suspected).worker == 1
     assert above.push().count == 1
     b.sendall(dense(0, 8.0) + header(Kind.PULL))
-    assert running.until(WorkerWelcomed).worker == 1
+    assert running.until(Welcomed).worker == 1
     above.send(1, 0.5)
     assert [receive(device)[1] for device in (a, b)] == [1, 1]
     for device in (a, b):
@@ -338,7 +338,7 @@ def test_a_suspected_device_may_push_for_a_version_that_a_killed_server_has_lost
     above.send(1, 1.0)
     assert [receive(device)[1] for device in (a, b)] == [1, 1]
     a.sendall(dense(1, 2.0) + header(Kind.PULL))
-    assert running.until(WorkerSuspected).worker == 1
+    assert running.until(Suspected).worker == 1
     above.push()
     linger = struct.pack("ii", 1, 0)
     above.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -347,7 +347,7 @@ def test_a_suspected_device_may_push_for_a_version_that_a_killed_server_has_lost
     above.send(0, 7.0)
     assert receive(a)[1] == 0
     b.sendall(dense(1, 8.0) + header(Kind.PULL))
-    assert running.until(WorkerWelcomed).worker == 1
+    assert running.until(Welcomed).worker == 1
     assert receive(b)[1] == 0
     assert not running.of(ConnectionClosed)
 
