@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -186,10 +187,14 @@ def _print_result(result: Captured, write: Path) -> None:
         )
 
 
-def main() -> None:
-    """Run the command line and exit with its status."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its status.
+
+    Args:
+        arguments: of the command; None for those of this process.
+    """
     try:
-        app()
+        app(args=arguments)
     except TrafficError as error:
         print(f"traffic: {error}", file=sys.stderr)
         sys.exit(1)

@@ -218,7 +218,3 @@ class _Commands:
         self.ended = not read
         *lines, self._rest = (self._rest + read).split(b"\n")
         return [json.loads(line) for line in lines]
-
-
-if __name__ == "__main__":
-    main()

@@ -39,7 +39,7 @@ from testbed.nodes import entering, etc_files, linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.confinement import confine, needed, seclude
 from testbed.nodes.role_output import RoleOutput
-from testbed.nodes.run_names import TITLES
+from testbed.nodes.run_names import FORK_SERVER, TITLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def serve(control: Channel, load: Callable[[], Role], surroundings: Surroundings
         surroundings: of the nodes that are made here; None if nodes are containers.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
-    linux.set_title(f"{TITLES}fork-server")
+    linux.set_title(FORK_SERVER)
     if os.getpid() == 1:
         linux.mount_proc()
     own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)

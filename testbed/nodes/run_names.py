@@ -13,7 +13,8 @@ PREFIX = "testbed-"
 
 TITLES = "testbed:"
 """The beginning of the titles of a run's processes, of which a device's goes on with its name."""
-AGENT = f"{TITLES}agent"
+AGENT, FORK_SERVER = f"{TITLES}agent", f"{TITLES}fork-server"
+CAPTURE, BACKGROUND = f"{TITLES}capture", f"{TITLES}background"
 
 
 def new() -> str:

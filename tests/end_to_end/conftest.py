@@ -168,13 +168,15 @@ class Started:
 
     @property
     def fork_server(self) -> psutil.Process:
-        (fork_server,) = (p for p in self.agent.children() if "capture" not in p.cmdline())
-        return fork_server
+        return self._of_agent(run_names.FORK_SERVER)
 
     @property
     def capture(self) -> psutil.Process:
-        (capture,) = (p for p in self.agent.children() if "capture" in p.cmdline())
-        return capture
+        return self._of_agent(run_names.CAPTURE)
+
+    def _of_agent(self, title: str) -> psutil.Process:
+        (found,) = (p for p in self.agent.children() if p.cmdline()[:1] == [title])
+        return found
 
     def nodes(self) -> dict[str, psutil.Process]:
         """Return the devices' processes by device name.

@@ -6,17 +6,19 @@ sent to it crosses its link and is counted there, as the kernel receives whateve
 
 import contextlib
 import json
+import os
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.channel import readable
 from testbed.errors import HostError
+from testbed.network import background
 from testbed.network.background import PORT, BackgroundFlow
 from testbed.network.graph import Network
+from testbed.nodes.forked import ForkedCommand
 from testbed.nodes.linux import inside_network
+from testbed.nodes.run_names import BACKGROUND
 from traffic.sink import Sink
 
 START_TIMEOUT = 300.0
@@ -56,12 +58,7 @@ class Background:
                 for flow in self._flows
             ]
             descriptors = [one.fileno() for one in sockets]
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "testbed.network.background"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                pass_fds=descriptors,
-            )
+            self._process = ForkedCommand(BACKGROUND, background.main, descriptors)
             self._write({**plan, "sockets": descriptors})
 
     def _connect(
@@ -92,17 +89,14 @@ class Background:
         Raises:
             HostError: it does not start.
         """
-        assert self._process.stdout is not None
-        if not (
-            readable(self._process.stdout.fileno(), START_TIMEOUT)
-            and self._process.stdout.readline()
-        ):
+        output = self._process.output
+        if not (readable(output, START_TIMEOUT) and os.read(output, 1)):
             raise HostError("the process that sends background traffic does not start")
 
     @property
     def process(self) -> int:
         """The id of the process that sends."""
-        return self._process.pid
+        return self._process.process
 
     # -- which devices send
 
@@ -140,10 +134,8 @@ class Background:
             self._write({"away": away})
 
     def _write(self, command: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended, of which there is a complaint
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
-            self._process.stdin.flush()
+            self._process.write(json.dumps(command).encode() + b"\n")
 
     # -- what is counted
 
@@ -182,10 +174,9 @@ class Background:
             return  # ``complaint`` says so
         self._ended = True
         try:
-            answer, _ = self._process.communicate(timeout=_STOP_TIMEOUT)
+            answer, _ = self._process.finish(_STOP_TIMEOUT)
             told = json.loads(answer.splitlines()[-1])
-        except (subprocess.TimeoutExpired, ValueError, IndexError):
-            self.abandon()
+        except (ValueError, IndexError):
             self._complaint = "the process that sends background traffic did not end well"
             return
         self._sent = [
@@ -200,6 +191,4 @@ class Background:
 
     def abandon(self) -> None:
         """End the process of a run that was cut short."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()

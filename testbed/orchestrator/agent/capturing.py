@@ -7,14 +7,15 @@ with the run.
 import contextlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from testbed.channel import readable
 from testbed.errors import HostError
+from testbed.nodes.forked import ForkedCommand
+from testbed.nodes.run_names import CAPTURE
+from traffic import cli as command_line
 
 SNAP_LENGTH = 96
 """Bytes kept of each packet: Ethernet, IPv4 and TCP with all options take 94."""
@@ -48,41 +49,40 @@ class CaptureProcess:
         Raises:
             HostError: the capture cannot be started; the message says why.
         """
-        command = [
-            *(sys.executable, "-m", "traffic", "capture", "--json", "--until-input-ends"),
+        arguments = [
+            *("capture", "--json", "--until-input-ends"),
             *("--interface", interface, "--write", str(file)),
             *("--snap-length", str(SNAP_LENGTH)),
             *("--file-size", str(plan["file_size"]), "--total-size", str(plan["total_size"])),
             *(part for host in without for part in ("--exclude-host", host)),
         ]
         if plan.get("metrics"):
-            command += ["--report-every", f"{REPORT_PERIOD}", "--acknowledgements-to", address]
+            arguments += ["--report-every", f"{REPORT_PERIOD}", "--acknowledgements-to", address]
         self._complained = False
         self._told = b""
         self._report: dict[str, Any] | None = None
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        assert self._process.stdout is not None
-        if not readable(self._process.stdout.fileno(), START_TIMEOUT):
+        self._process = ForkedCommand(CAPTURE, lambda: command_line.main(arguments))
+        if not readable(self._process.output, START_TIMEOUT):
             self._process.kill()
-        if not self._process.stdout.readline():
-            _, complaint = self._process.communicate()
+        if not self._read():
+            _, complaint = self._process.finish(_STOP_TIMEOUT)
             raise HostError(f"the capture does not start: {_last_line(complaint)}")
-        os.set_blocking(self._process.stdout.fileno(), False)
+        os.set_blocking(self._process.output, False)
 
     @property
     def process(self) -> int:
         """Its process id."""
-        return self._process.pid
+        return self._process.process
+
+    def _read(self) -> bytes:
+        return os.read(self._process.output, 65536)
 
     def report(self) -> dict[str, Any] | None:
         """Return its latest progress report; None before the first."""
         if self._process.poll() is not None:
             return self._report
-        assert self._process.stdout is not None
         with contextlib.suppress(BlockingIOError):
-            self._told += os.read(self._process.stdout.fileno(), 65536)
+            self._told += self._read()
         *lines, self._told = self._told.split(b"\n")
         if lines:
             self._report = json.loads(lines[-1])
@@ -98,15 +98,11 @@ class CaptureProcess:
     def stop(self) -> dict[str, Any]:
         """End the capture, and return its last report."""
         self._complained = True
-        try:
-            told, complaint = self._process.communicate(timeout=_STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            told, complaint = self._process.communicate()
+        told, complaint = self._process.finish(_STOP_TIMEOUT)
         try:
             result: dict[str, Any] = json.loads(told.splitlines()[-1])
         except (ValueError, IndexError):
-            status = self._process.returncode
+            status = self._process.status
             return {"error": f"it ended with status {status}: {_last_line(complaint)}"}
         self._report = result
         return result
@@ -114,8 +110,7 @@ class CaptureProcess:
     def abandon(self) -> None:
         """End the capture of a run that was cut short, so that its files are closed."""
         if self._process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.communicate(timeout=3)
+            self._process.finish(3.0)
 
 
 def summed(reports: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:

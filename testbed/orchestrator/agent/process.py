@@ -5,12 +5,8 @@ be waiting for the orchestrator to read its answers. Requests that find no room 
 """
 
 import contextlib
-import gc
 import os
-import signal
-import sys
 import time
-import traceback
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +19,7 @@ from testbed.containers import left_over
 from testbed.messages.codec import send
 from testbed.messages.events import EVENTS, RemainsFound
 from testbed.messages.requests import Request, StartRole
-from testbed.nodes import control_group, linux, run_names
+from testbed.nodes import control_group, forked, run_names
 from testbed.orchestrator.agent import agent
 
 
@@ -56,7 +52,7 @@ class AgentProcess(Generic[R]):
         """
         self.control, theirs = Channel.pair()
         self.reports = reports
-        self._process = fork(theirs, log, handed)
+        self._process = start(theirs, log, handed)
         self._requests: deque[tuple[Request, Channel | None]] = deque()
 
     def ask(self, request: Request) -> None:
@@ -144,11 +140,8 @@ class AgentProcess(Generic[R]):
                     yield event.text
 
 
-def fork(control: Channel, log: Path, handed: Collection[int] = ()) -> psutil.Process:
+def start(control: Channel, log: Path, handed: Collection[int] = ()) -> psutil.Process:
     """Fork an agent from this process, whose libraries its fork server then need not load again.
-
-    Of other threads, which a forked process lacks, it waits for none: it computes in one thread and
-    writes to descriptors of its own.
 
     Args:
         control: the agent's end of its channel, closed here.
@@ -158,42 +151,9 @@ def fork(control: Channel, log: Path, handed: Collection[int] = ()) -> psutil.Pr
     Raises:
         OSError: the log cannot be opened, or the process not be made.
     """
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # or the agent's processes would print what waits there once more
-    process = os.fork()
-    if process:
-        os.close(output)
-        control.close()
-        return psutil.Process(process)
-    status = 70
-    try:
-        _begin_anew(output, (control.fileno(), *handed))
-        linux.set_title(run_names.AGENT)
-        status = agent.run(control)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _begin_anew(output: int, kept: Collection[int]) -> None:
-    """Give up the parent's session (a Ctrl-C is for it alone), descriptors, signals and output."""
-    os.setsid()
-    signal.set_wakeup_fd(-1)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, source in enumerate((nothing, output, output)):
-        os.dup2(source, number)
-    linux.close_all_but((*range(3), *kept))
-    # A notebook's or a test's own streams would send to that what is written here.
-    sys.stdout, sys.stderr = (
-        os.fdopen(number, "w", buffering=1, closefd=False, errors="backslashreplace")
-        for number in (1, 2)
-    )
-    # For the capture, which is not forked: the testbed may lie in the parent's working folder alone.
-    package = str(Path(__file__).parents[3])
-    path = filter(None, (package, os.environ.get("PYTHONPATH")))
-    os.environ["PYTHONPATH"] = os.pathsep.join(path)
-    gc.freeze()
+    with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
+        files = (nothing.fileno(), output.fileno(), output.fileno())
+        kept = (control.fileno(), *handed)
+        process = forked.fork(run_names.AGENT, lambda: agent.run(control), files, kept)
+    control.close()
+    return psutil.Process(process)

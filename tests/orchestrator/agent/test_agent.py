@@ -45,7 +45,7 @@ from testbed.messages.requests import (
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.sysctls import OF_ROLES
 from testbed.nodes import control_group, run_names
-from testbed.orchestrator.agent.process import AgentProcess, fork
+from testbed.orchestrator.agent.process import AgentProcess, start
 from testbed.orchestrator.report_channels import ReportChannels
 from traffic.accounting import account
 from traffic.counters import COUNTS
@@ -73,7 +73,7 @@ class Harness:
         self.control, theirs = Channel.pair()
         self.report, self._roles = Channel.pair()
         self.log = log
-        self.process = fork(theirs, log, inherited)
+        self.process = start(theirs, log, inherited)
         load = {"entry": ROLES, "arguments": arguments}
         self.ask(
             LoadRoles(
@@ -465,7 +465,7 @@ def test_a_stopped_capture_does_not_keep_the_agent_from_ending(tmp_path: Path) -
     harness = Harness(tmp_path / "log", {})
     harness.network("server", "evaluator", "worker-0", capture=tmp_path)
     family = harness.family()
-    (capture,) = (process for process in family if "capture" in process.cmdline())
+    (capture,) = (process for process in family if process.cmdline()[:1] == [run_names.CAPTURE])
     capture.suspend()
     harness.control.end()
     assert harness.process.wait(60) == 0

@@ -1,0 +1,165 @@
+"""Forking this process in place of starting an interpreter: the child has the libraries already.
+
+A forked child has only the forking thread. Of locks that other threads held it must take none; the
+children here compute in one thread and write to descriptors of their own.
+"""
+
+import contextlib
+import gc
+import os
+import selectors
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Collection
+
+from testbed.nodes import linux
+
+_FAILED = 70
+"""The exit status of a child of which an exception has come out, as sysexits(3) has it."""
+
+
+def fork(
+    title: str,
+    body: Callable[[], int | None],
+    files: tuple[int, int, int],
+    kept: Collection[int] = (),
+) -> int:
+    """Fork a process that runs a function and ends; return its id.
+
+    Args:
+        title: what ``ps`` shows of it.
+        body: returns the exit status, or None for 0; ``SystemExit`` has its status as anywhere.
+        files: descriptors of its standard input, output and errors; they stay open here.
+        kept: descriptors that it keeps, at their numbers; all others it closes.
+
+    Raises:
+        OSError: the process cannot be made.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # or the child would print what waits there once more
+    process = os.fork()
+    if process:
+        return process
+    status = _FAILED
+    try:
+        _begin_anew(files, kept)
+        linux.set_title(title)
+        status = body() or 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(status)
+
+
+def _begin_anew(files: tuple[int, int, int], kept: Collection[int]) -> None:
+    """Give up the parent's session (a Ctrl-C is for it alone), descriptors, signals and streams."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # Copied out of the way first, because one of them may have the number of another.
+    for number, source in enumerate([os.dup(one) for one in files]):
+        os.dup2(source, number)
+    linux.close_all_but((*range(3), *kept))
+    # A notebook's or a test's own streams would send to that what is written here.
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout, sys.stderr = (
+        os.fdopen(number, "w", buffering=1, closefd=False, errors="backslashreplace")
+        for number in (1, 2)
+    )
+    gc.freeze()
+
+
+class ForkedCommand:
+    """A function that runs as a command would: in a process of its own, with pipes to it and from it.
+
+    Attributes:
+        process: its id.
+        output: the descriptor of what it writes to its standard output.
+        status: its exit status, negative for a signal; None before its end is seen.
+    """
+
+    def __init__(self, title: str, body: Callable[[], None], kept: Collection[int] = ()) -> None:
+        """Start it; for the arguments, and what is raised, see ``fork``."""
+        theirs_in, self._input = os.pipe()
+        self.output, theirs_out = os.pipe()
+        self._errors, theirs_errors = os.pipe()
+        theirs = (theirs_in, theirs_out, theirs_errors)
+        self.status: int | None = None
+        try:
+            self.process = fork(title, body, theirs, kept)
+        except OSError:
+            for one in (self._input, self.output, self._errors):
+                os.close(one)
+            raise
+        finally:
+            for one in theirs:
+                os.close(one)
+
+    def write(self, text: bytes) -> None:
+        """Write to its standard input.
+
+        Raises:
+            OSError: it has ended.
+        """
+        while text:
+            text = text[os.write(self._input, text) :]
+
+    def poll(self) -> int | None:
+        """Return its exit status; None while it runs."""
+        if self.status is None:
+            self._wait(os.WNOHANG)
+        return self.status
+
+    def _wait(self, options: int = 0) -> None:
+        try:
+            process, status = os.waitpid(self.process, options)
+        except ChildProcessError:  # another part of this process has waited for it
+            self.status = 0
+            return
+        if process:
+            self.status = os.waitstatus_to_exitcode(status)
+
+    def kill(self) -> None:
+        """Kill it, and wait for its end."""
+        if self.poll() is None:
+            os.kill(self.process, signal.SIGKILL)
+            self._wait()
+
+    def finish(self, seconds: float) -> tuple[bytes, bytes]:
+        """End its standard input, and wait for its end; return what it has still written.
+
+        It is killed if it takes longer.
+
+        Returns:
+            What it wrote to its standard output, and to its standard errors.
+        """
+        os.close(self._input)
+        deadline = time.monotonic() + seconds
+        told = {self.output: b"", self._errors: b""}
+        with selectors.DefaultSelector() as selector:
+            for one in told:
+                os.set_blocking(one, False)
+                selector.register(one, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                for key, _ in ready:
+                    read = os.read(key.fd, 65536)
+                    told[key.fd] += read
+                    if not read:
+                        selector.unregister(key.fd)
+                if not ready:
+                    break
+        while self.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        self.kill()
+        for one in told:
+            os.close(one)
+        return told[self.output], told[self._errors]
