@@ -120,7 +120,6 @@ class Run:
             {number: name for name, number in plan.workers.items()},
             ask=self._devices.ask,
             start=self._devices.start,
-            event=records.event,
             log=records.log,
             deduplication=records.deduplication,
             clock=time.monotonic,

@@ -20,10 +20,10 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
-from testbed.runs.fault_log import FaultLog
 from testbed.runs.outcome import Outcome, goes_on_with, manifest
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
+from testbed.runs.strikes import Strikes
 from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
 from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
@@ -94,9 +94,8 @@ class Recording:
         self._exact = exact
         self._deduplication = Deduplication(counts)
         self._repetition = Repetition()
-        self._fault_log = FaultLog(
+        self._strikes = Strikes(
             self.log,
-            self.event,
             lambda: self.host_seconds,
             self._deduplication,
             servers=plan.settings.servers if plan.served else 0,
@@ -195,7 +194,7 @@ class Recording:
 
     def fault(self, record: dict[str, Any]) -> None:
         """Record that a fault begins or ends."""
-        self._fault_log.write(record)
+        self._strikes.write(record)
 
     def returned(self, peer: int, version: int) -> None:
         """Record that a killed peer is back, with parameters of a version of its own."""

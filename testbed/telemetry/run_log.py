@@ -20,6 +20,7 @@ import numpy.typing as npt
 import psutil
 import pyarrow as pa
 
+from testbed.faults.descriptions import describe
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry import utilisation_table
 from testbed.telemetry.entries import (
@@ -203,6 +204,8 @@ class RunLog:
             case FaultChanged(record, devices, host_time):
                 at = {"devices": list(devices), "host_time": round(host_time, 6)}
                 self._faults.append({**record, **at})
+                about = devices[0] if len(devices) == 1 else None
+                self._event(Noted("info", describe(record, devices), about))
             case Suspected(worker):
                 self._event(Noted("warning", str(entry), self._name(worker), Kind.SUSPECTED))
             case Welcomed(worker):

@@ -66,7 +66,6 @@ class Orchestrator:
             {number: name for name, number in plan.workers.items()},
             ask=self.devices.ask,
             start=self.devices.start,
-            event=self.records.event,
             log=self.records.log,
             deduplication=self.records.deduplication,
             clock=time.monotonic,

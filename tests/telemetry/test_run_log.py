@@ -130,8 +130,8 @@ def going(log: RunLog) -> RunLog:
     log.take(Updates(rows(4, 3), 0))
     log.take(EvaluationMade(row(6)))
     log.take(Noted("info", "before"))
-    log.take(FaultChanged({"fault": "freeze", "phase": "begin", "rule": 0}, ["worker-1"], 1.0))
-    log.take(FaultChanged({"fault": "kill", "phase": "begin", "rule": 1}, ["worker-2"], 2.0))
+    log.take(FaultChanged(Fault(0, "freeze").record("begin", [1], 1.0, 7), ["worker-1"], 1.0))
+    log.take(FaultChanged(Fault(1, "kill").record("begin", [2], 2.0, 7), ["worker-2"], 2.0))
     return log
 
 

@@ -34,7 +34,7 @@ from testbed.orchestrator.injection.workers import Start, Workers
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError
-from testbed.runs.fault_log import Event, FaultLog
+from testbed.runs.strikes import Strikes
 from testbed.telemetry.run_log import RunLog
 from testbed.training.settings import Settings
 
@@ -52,7 +52,6 @@ class Injection:
         *,
         ask: Ask,
         start: Start,
-        event: Event,
         log: RunLog,
         deduplication: Deduplication,
         clock: Clock,
@@ -63,7 +62,6 @@ class Injection:
         Args:
             names: the workers' or peers' names by number.
             ask: sends a request to the agent.
-            event: records an event of the run.
             deduplication: knows which faults are on record already.
             clock: returns the present in seconds of CLOCK_MONOTONIC.
             rates: the rates of links that follow traces, which change as faults do but are none.
@@ -75,9 +73,8 @@ class Injection:
         self._evaluated = settings.network.evaluated_peer if self._are_peers else None
         self._clock = TrainingClock(clock)
         servers = settings.servers
-        self._log = FaultLog(
+        self._strikes = Strikes(
             log,
-            event,
             lambda: self._clock.elapsed,
             deduplication,
             servers=0 if self._are_peers else servers,
@@ -89,7 +86,7 @@ class Injection:
         self._workers = Workers(names, ask, start, clock, wall=self._wall)
         self._servers = {
             (number := server_number(index)): KilledServer(
-                number, name, ask, start, clock=self._clock, log=self._log
+                number, name, ask, start, clock=self._clock, strikes=self._strikes
             )
             for index, name in enumerate(server_names(servers))
         }
@@ -376,7 +373,7 @@ class Injection:
         devices = [number for number in devices if self._struck.can_be_struck(number)]
         if self._over or not devices:
             return
-        self._log.write(fault.record("begin", devices, when, version))
+        self._strikes.write(fault.record("begin", devices, when, version))
         if fault.kind == "kill":
             for number in devices:
                 self._kill(number)
@@ -390,7 +387,7 @@ class Injection:
                 self._release(number)  # so that the server finds that no worker is left
 
     def _end(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
-        self._log.write(fault.record("end", devices, when, version))
+        self._strikes.write(fault.record("end", devices, when, version))
         if fault.kind == "kill":
             for number in devices:
                 self._workers.end_kill(number)

@@ -9,7 +9,7 @@ from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.impairments import Ask
 from testbed.orchestrator.injection.training_clock import TrainingClock
 from testbed.orchestrator.injection.workers import Start
-from testbed.runs.fault_log import FaultLog
+from testbed.runs.strikes import Strikes
 
 
 class KilledServer:
@@ -23,7 +23,14 @@ class KilledServer:
     """
 
     def __init__(
-        self, number: int, name: str, ask: Ask, start: Start, *, clock: TrainingClock, log: FaultLog
+        self,
+        number: int,
+        name: str,
+        ask: Ask,
+        start: Start,
+        *,
+        clock: TrainingClock,
+        strikes: Strikes,
     ) -> None:
         """Begin with a server that was never killed.
 
@@ -35,7 +42,7 @@ class KilledServer:
         self.kills = 0
         self.restoring = False
         self.last_end = -math.inf
-        self._ask, self._start, self._clock, self._log = ask, start, clock, log
+        self._ask, self._start, self._clock, self._strikes = ask, start, clock, strikes
         self._killed = self._exited = False  # since it was last started
         self._fault: Fault | None = None
         self._back = -math.inf
@@ -43,11 +50,11 @@ class KilledServer:
     def write(self, record: Mapping[str, Any]) -> None:
         """Write to the log that a fault of the server begins or ends, as the server itself reports."""
         fault, when, version = Fault.of_record(record), record["time"], record["iteration"]
-        self._log.write(fault.record(record["phase"], [self._number], when, version))
+        self._strikes.write(fault.record(record["phase"], [self._number], when, version))
 
     def begin_fault(self, fault: Fault, when: float, version: int) -> None:
         """Kill the server by a fault of the wall clock, and write its record."""
-        self._log.write(fault.record("begin", [self._number], when, version))
+        self._strikes.write(fault.record("begin", [self._number], when, version))
         self.kill(self.kills + 1, fault)
 
     def kill(self, kills: int, fault: Fault | None = None) -> None:
@@ -93,7 +100,7 @@ class KilledServer:
         """
         if self._fault is not None:
             now = self._clock.elapsed
-            self._log.write(self._fault.record("end", [self._number], now, version))
+            self._strikes.write(self._fault.record("end", [self._number], now, version))
         self._killed = self._exited = False
         self.restoring = True
         role = {"role": "server", "number": self._number, "restore": True, "kills": self.kills}

@@ -18,7 +18,7 @@ from testbed.orchestrator.injection.training_clock import Clock
 from testbed.planning.program_plan import ProgramPlan
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
-from testbed.runs.fault_log import Event, FaultLog
+from testbed.runs.strikes import Strikes
 from testbed.telemetry.run_log import RunLog
 
 
@@ -43,7 +43,6 @@ class ProgramFaults:
         plan: ProgramPlan,
         *,
         ask: Ask,
-        event: Event,
         log: RunLog,
         clock: Clock,
         round_of: Callable[[], int],
@@ -53,14 +52,13 @@ class ProgramFaults:
         Args:
             round_of: returns the round of the last measurement; 0 before the first.
             ask: sends a request to the agent.
-            event: records an event of the run.
             clock: returns the present in seconds of CLOCK_MONOTONIC.
         """
         self._numbers = plan.numbers
         self._names = {number: name for name, number in plan.numbers.items()}
         self._ask, self._now, self._round_of = ask, clock, round_of
         self._began = 0.0
-        self._log = FaultLog(log, event, lambda: self.elapsed, Deduplication(), servers=1)
+        self._strikes = Strikes(log, lambda: self.elapsed, Deduplication(), servers=1)
         self._agenda = Agenda(plan.schedule)
         self._impairments = Impairments(self._names, ask, Paces(None, plan.spec.devices.workers))
         self._rates = TracedRates(plan.followed_traces, self._names, ask=ask, clock=clock)
@@ -114,7 +112,7 @@ class ProgramFaults:
         devices = [number for number in devices if number not in self._gone]
         if not devices:
             return
-        self._log.write(fault.record("begin", devices, self.elapsed, self._round_of()))
+        self._strikes.write(fault.record("begin", devices, self.elapsed, self._round_of()))
         if fault.kind == "kill":
             for number in devices:
                 self._gone.add(number)
@@ -129,7 +127,7 @@ class ProgramFaults:
             self._agenda.end_at(self._now() + fault.duration, fault, kills)
 
     def _end(self, fault: Fault, devices: Sequence[int]) -> Iterator[Back]:
-        self._log.write(fault.record("end", devices, self.elapsed, self._round_of()))
+        self._strikes.write(fault.record("end", devices, self.elapsed, self._round_of()))
         if fault.kind != "kill":
             self._impairments.end(fault, devices)
             return

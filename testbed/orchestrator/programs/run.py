@@ -144,7 +144,6 @@ class ProgramRun:
         self._faults = ProgramFaults(
             self._plan,
             ask=lambda request: self._agent.ask(request),  # noqa: PLW0108 - made later
-            event=self._records.event,
             log=self._records.log,
             clock=time.monotonic,
             round_of=lambda: self._records.round,

@@ -66,7 +66,6 @@ def make(tmp_path: Path, clock: Clock) -> Make:
             dict(enumerate(names)),
             ask=asked.append,
             start=lambda device, role: asked.append(StartRole(device, role)),
-            event=lambda level, text, device: None,
             log=RunLog(tmp_path / "run", "", {}),
             deduplication=Deduplication(),
             clock=clock,
