@@ -11,7 +11,7 @@ import yaml
 
 from testbed.errors import RunError
 from testbed.experiment.load import load
-from testbed.nodes import control_group
+from testbed.nodes import control_group, run_names
 from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
 from testbed.roles.server.wall_server import WallServer
@@ -37,7 +37,11 @@ class Impatient:
         self.agents: list[int] = []
 
     def progress(self, progress: AnyProgress) -> None:
-        self.agents += [child.pid for child in psutil.Process().children()]
+        self.agents += [
+            child.pid
+            for child in psutil.Process().children()
+            if child.cmdline()[:1] == [run_names.AGENT]
+        ]
         if isinstance(progress, Progress) and progress.updates >= 100:
             raise KeyError("something of the testbed's own")
 
