@@ -37,17 +37,17 @@ def fork(
     Raises:
         OSError: the process cannot be made.
     """
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # or the child would print what waits there once more
     process = os.fork()
     if process:
         return process
     status = _FAILED
     try:
-        _begin_anew(files, kept)
+        begin_anew(files, kept)
         linux.set_title(title)
         status = body() or 0
     except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
@@ -58,8 +58,12 @@ def fork(
         os._exit(status)
 
 
-def _begin_anew(files: tuple[int, int, int], kept: Collection[int]) -> None:
-    """Give up the parent's session (a Ctrl-C is for it alone), descriptors, signals and streams."""
+def begin_anew(files: tuple[int, int, int], kept: Collection[int] = ()) -> None:
+    """Give up the parent's session (a Ctrl-C is for it alone), descriptors, signals and streams.
+
+    For the arguments see ``fork``. What waits in the parent's streams is not written a second time, as
+    long as the process does not flush them.
+    """
     os.setsid()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

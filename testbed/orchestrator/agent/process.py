@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import psutil
+from threadpoolctl import threadpool_limits
 
 from testbed.channel import Channel
 from testbed.containers import left_over
@@ -21,6 +22,7 @@ from testbed.messages.events import EVENTS, RemainsFound
 from testbed.messages.requests import Request, StartRole
 from testbed.nodes import control_group, forked, run_names
 from testbed.orchestrator.agent import agent
+from testbed.planning import node_plan
 
 
 class Reports(Protocol):
@@ -154,6 +156,13 @@ def start(control: Channel, log: Path, handed: Collection[int] = ()) -> psutil.P
     with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
         files = (nothing.fileno(), output.fileno(), output.fileno())
         kept = (control.fileno(), *handed)
-        process = forked.fork(run_names.AGENT, lambda: agent.run(control), files, kept)
+        process = forked.fork(run_names.AGENT, lambda: _run(control), files, kept)
     control.close()
     return psutil.Process(process)
+
+
+def _run(control: Channel) -> int:
+    """Run the agent, whose roles compute in one thread each: hundreds of them share a few cores."""
+    threadpool_limits(1)  # of the libraries that this process has loaded
+    os.environ.update(node_plan.ONE_THREAD)  # of those that a plug-in loads later
+    return agent.run(control)

@@ -10,8 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from threadpoolctl import threadpool_info
+
 from testbed.channel import Channel
 from testbed.nodes.fork_server import Role
+from testbed.planning.node_plan import ONE_THREAD
 
 
 def load(arguments: Mapping[str, Any]) -> Role:
@@ -33,6 +37,10 @@ def role(arguments: Mapping[str, Any], report: Channel) -> int:
                 "interfaces": sorted(name for _, name in socket.if_nameindex()),
                 "open": len(os.listdir("/proc/self/fd")),
                 "threads": threading.active_count(),
+                "pools": [one["num_threads"] for one in threadpool_info()],
+                "product": float((np.ones((400, 400)) @ np.ones(400)).sum()),
+                "tasks": len(os.listdir("/proc/self/task")),
+                "environment": {name: os.environ.get(name) for name in ONE_THREAD},
             }
         )
     elif what == "look up":

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import psutil
 import pytest
+from threadpoolctl import threadpool_info
 
 from testbed.channel import Channel, ReceivedMessage
 from testbed.messages.codec import send
@@ -47,6 +48,7 @@ from testbed.network.sysctls import OF_ROLES
 from testbed.nodes import control_group, run_names
 from testbed.orchestrator.agent.process import AgentProcess, start
 from testbed.orchestrator.report_channels import ReportChannels
+from testbed.planning.node_plan import ONE_THREAD
 from traffic.accounting import account
 from traffic.counters import COUNTS
 
@@ -204,6 +206,17 @@ def test_a_node_sees_only_itself(agent: Harness) -> None:
     assert seen["interfaces"] == ["eth0", "lo"]
     assert seen["open"] <= 5  # the standard three, the report channel, the listing itself
     assert agent.event(ProcessExited) == ProcessExited("worker-0", 0)
+
+
+def test_a_role_computes_in_one_thread(agent: Harness) -> None:
+    """Its libraries have begun in this process already, with as many threads as there are cores."""
+    assert any(one["num_threads"] > 1 for one in threadpool_info()) or os.cpu_count() == 1
+    agent.network("server", "evaluator", "worker-0")
+    agent.start("worker-0", what="describe")
+    seen = agent.until(agent.report, lambda m: "pid" in m.fields)
+    assert seen["pools"] and set(seen["pools"]) == {1}
+    assert seen["product"] == 160_000 and seen["tasks"] == seen["threads"] == 1
+    assert seen["environment"] == ONE_THREAD
 
 
 def test_a_node_knows_the_others_by_name_and_nobody_else(agent: Harness) -> None:
