@@ -165,7 +165,7 @@ def read(parts: Sequence[tuple[int, int, bool]], out: FloatVector) -> list[tuple
 
 
 class Work(NamedTuple):
-    """What all processes of a pool begin with.
+    """The state with which each process of a pool begins.
 
     Attributes:
         computations: by the workers' numbers, as they are at the fork.

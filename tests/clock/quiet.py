@@ -25,7 +25,7 @@ class QuietRecord(Undiagnosed):
 
 
 class Devices(Protocol):
-    """What the peers of a test do, by their numbers."""
+    """The computations and messages of a test's peers, by the peers' numbers."""
 
     def begin(self, peer: int) -> None: ...
 

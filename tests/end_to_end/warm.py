@@ -20,6 +20,7 @@ from testbed import __main__ as testbed
 from testbed.channel import Channel, ReceivedMessage
 from testbed.nodes import linux
 from testbed.nodes.child_exits import ChildExits
+from testbed.nodes.forked import begin_anew
 
 _ROOM = "x" * 4096
 """An argument that leaves room for the command lines of the forked processes."""
@@ -119,10 +120,8 @@ def _serve(channel: Channel) -> ReceivedMessage:
 
 def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     """Turn the forked process into the command that is asked for."""
-    os.setsid()
-    for number, source in enumerate((os.open(os.devnull, os.O_RDONLY), *descriptors[:2])):
-        os.dup2(source, number)
-    linux.close_all_but(range(3))
+    output, errors, _ = descriptors
+    begin_anew((os.open(os.devnull, os.O_RDONLY), output, errors))
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
