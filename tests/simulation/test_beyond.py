@@ -24,8 +24,9 @@ def watch(_plan: LinkedPlan, _number: int, _count: int) -> Unwatched:
     return Unwatched()
 
 
-@pytest.mark.parametrize("factor", [10, 1_000_000])
-@pytest.mark.parametrize("algorithm", [{"name": "asgd"}, SYNCHRONOUS], ids=["asgd", "sync-sgd"])
+@pytest.mark.parametrize(
+    ("algorithm", "factor"), [({"name": "asgd"}, 10), (SYNCHRONOUS, 1_000_000)], ids=str
+)
 def test_a_run_that_is_slowed_down_without_end_fails_with_a_reason(
     algorithm: dict[str, Any], factor: float, tmp_path: Path
 ) -> None:

@@ -109,14 +109,7 @@ def consistent(one: Simulated) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(
-    ("algorithm", "network"),
-    [
-        ("asgd", "unshaped"),
-        ("adacomp", "shaped"),
-        ("sync-all", "shaped"),
-        ("push-and-wait", "shaped"),
-        ("push-and-interrupt", "unshaped"),
-    ],
+    ("algorithm", "network"), [("adacomp", "shaped"), ("push-and-interrupt", "unshaped")]
 )
 def test_a_fault_leaves_ledgers_consistent_and_runs_reproducible(
     algorithm: str, fault: str, network: str
@@ -140,7 +133,7 @@ LONG = {"training": {"batch_size": 10, "learning_rate": 0.05, "updates": 150}}
 """Enough updates for faults to overlap, to end and to come back."""
 
 
-@pytest.mark.parametrize("algorithm", ["asgd", "pull", "push-and-wait", "push-and-interrupt"])
+@pytest.mark.parametrize("algorithm", ["push-and-wait", "push-and-interrupt"])
 @pytest.mark.parametrize(
     "during",
     [
@@ -353,7 +346,7 @@ SLOWER_WITHOUT_END = {
 
 
 @example("push-and-wait", "shaped", [SLOWER_WITHOUT_END], 3, True)
-@hypothetical(max_examples=60, deadline=None)
+@hypothetical(max_examples=30, deadline=None)
 @given(
     st.sampled_from(SERVED),
     st.sampled_from(list(LINKS)),

