@@ -3,6 +3,7 @@
 A checkout and the wheel and image made of it have the same digest; any change of the code changes it.
 """
 
+import functools
 import hashlib
 from pathlib import Path
 
@@ -12,6 +13,7 @@ CODE_SUFFIXES = frozenset({".py", ".typed", ".j2", ".css", ".js"})
 """Suffixes of the files that are installed with a package; all other files only describe the code."""
 
 
+@functools.cache  # 40 ms; what this process has loaded does not change with the files
 def package_digest() -> str:
     """Return the SHA-256, hexadecimal, of the packages' code files: relative names and contents.
 

@@ -130,9 +130,11 @@ def test_emulation_and_simulation_are_compared_on_equal_processors(
     assert told in runs({ADACOMP.name: replace(line, twins={1: other})})
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_pages_are_made_again_without_the_runs(
     order: Order, tmp_path: Path, write_run: WriteRun
 ) -> None:
+    order = replace(order, parts=(FIG1, FIG3))
     write_run(spec_of(ADACOMP, FULL, 1), [*CURVE] * 3)
     folder = tmp_path / "pages"
     before = [path.read_text() for path in write_pages(order, folder)]
@@ -145,6 +147,7 @@ def test_pages_are_made_again_without_the_runs(
     assert "runs of 2 of 5 lines are complete" in page
 
 
+@pytest.mark.usefixtures("undrawn")  # that figures are drawn is tested in test_claims
 @pytest.mark.parametrize(
     ("scale", "committed"),
     [(FULL, PAPER.pages), (QUICK, PAPER.pages / "quick")],

@@ -13,7 +13,6 @@ from reproduction import pages
 from reproduction.__main__ import main
 from reproduction.claims import Claim
 from reproduction.diagnosed import thinned
-from reproduction.drawing import Panel
 from reproduction.driver import Order
 from reproduction.measures import Line, Lines
 from reproduction.papers.gap_aware import PAPER
@@ -204,11 +203,8 @@ def test_all_parts_are_carried_out_at_tiny_scale_and_have_their_pages(tmp_path: 
         assert (folder / f"{name}.svg").stat().st_size > 5_000, name
 
 
-def test_the_committed_pages_are_those_of_the_committed_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The names of the figures are in the pages; that they are drawn is tested above.
-    monkeypatch.setattr(pages, "draw", _drawn)
+@pytest.mark.usefixtures("undrawn")  # that figures are drawn is tested above
+def test_the_committed_pages_are_those_of_the_committed_records(tmp_path: Path) -> None:
     shutil.copytree(PAPER.pages / "records", tmp_path / "records")
     order = Order(
         *(PAPER, PAPER.parts, CPU, CPU.seeds, "simulation", tmp_path / "runs"),
@@ -218,11 +214,6 @@ def test_the_committed_pages_are_those_of_the_committed_records(
     for path in pages.write_pages(order, tmp_path):
         kept = (PAPER.pages / path.name).read_text()
         assert made_by.sub("", path.read_text()) == made_by.sub("", kept), path.name
-
-
-def _drawn(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
-    some = any(panel.has_points(lines) for panel in panels)
-    return stem.with_suffix(".svg") if some else None
 
 
 def _short(spec: Spec) -> Sequence[str]:
