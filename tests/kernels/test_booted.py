@@ -20,7 +20,7 @@ from testbed.errors import HostError, RunError
 
 pytestmark = pytest.mark.real
 LIMIT = 1200.0
-"""Seconds that the quick tests may take; on two idle processors they take four minutes."""
+"""Seconds that the quick tests may take; on two idle processors they take three minutes."""
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,10 @@ def assert_lost_one_by_one(
     assert dropped >= found.lost
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize(("queues", "up"), [("plain", True), ("counted", False), ("shared", True)])
+@pytest.mark.parametrize(
+    ("queues", "up"),
+    [("plain", True), ("counted", False), pytest.param("shared", True, marks=pytest.mark.quick)],
+)
 def test_frames_are_lost_one_by_one(queues: str, up: bool, measured: Measured) -> None:
     of = {
         "plain": NO_QUEUES,
@@ -86,8 +88,9 @@ def test_the_loss_is_that_of_frames_at_each_rate(
     assert_lost_one_by_one(rate, True, NO_QUEUES, frames, measured)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("delay", [0.0, 0.02], ids=["no delay", "delay"])
+@pytest.mark.parametrize(
+    "delay", [0.0, pytest.param(0.02, marks=pytest.mark.quick)], ids=["no delay", "delay"]
+)
 def test_what_a_queue_drops_is_counted_in_frames(delay: float) -> None:
     """Before a delay and after it: each frame either passes or is dropped."""
     with wire(Shape(10_000_000, delay=delay, queue=30 * 1514)) as wired:

@@ -157,9 +157,10 @@ def test_a_change_of_the_rate_keeps_delay_and_loss(wired: Wired, measured: Measu
     assert_rate(fastest(lambda: wired.up(800), UPLINK.rate).rate, UPLINK.rate)
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
-    "queues", [NO_QUEUES, Queues(counted=["worker-0"])], ids=["plain", "counted"]
+    "queues",
+    [NO_QUEUES, pytest.param(Queues(counted=["worker-0"]), marks=pytest.mark.quick)],
+    ids=["plain", "counted"],
 )
 def test_each_direction_has_its_own_delay_jitter_and_loss(
     queues: Queues, measured: Measured
@@ -179,8 +180,9 @@ def test_each_direction_has_its_own_delay_jitter_and_loss(
     assert numbers == list(range(300))
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("delay", [0.0, 0.04], ids=["no delay", "delay"])
+@pytest.mark.parametrize(
+    "delay", [pytest.param(0.0, marks=pytest.mark.quick), 0.04], ids=["no delay", "delay"]
+)
 def test_a_queue_has_room_for_its_length_and_drops_the_rest(
     delay: float, measured: Measured
 ) -> None:
@@ -195,8 +197,9 @@ def test_a_queue_has_room_for_its_length_and_drops_the_rest(
             assert 22 <= wired.up(300).arrived < 60
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("broken", ["delay and loss", "rate"])
+@pytest.mark.parametrize(
+    "broken", [pytest.param("delay and loss", marks=pytest.mark.quick), "rate"]
+)
 def test_a_link_that_lost_its_shape_is_noticed(wired: Wired, broken: str) -> None:
     if broken == "rate":
         tc(wired.device, "qdisc", "del", "dev", "eth0", "root")
