@@ -94,12 +94,16 @@ every processor busy; or they measure times that busy processors would lengthen.
 only at what they have brought up themselves.
 """
 LONG = (
+    "tests/end_to_end/test_program_examples",
     "tests/end_to_end/test_agree",
     "tests/end_to_end/test_server_killed",
     "tests/end_to_end/",
     "tests/dashboards/test_queries",
+    "tests/traffic/test_sockets",
+    "tests/simulation/",
+    "tests/reproduction/",
 )
-"""Long tests, the longest first, so that none is left to one process when the other is done."""
+"""Long tests, the longest first, so that none is left to one process when the others are done."""
 
 
 class HostAndRest(LoadScopeScheduling):  # type: ignore[misc]

@@ -232,7 +232,7 @@ class Started:
 
 
 @functools.cache
-def _warm() -> Warm:
+def warm() -> Warm:
     """Return this process's one that has done the imports."""
     return Warm(_environment())
 
@@ -267,9 +267,10 @@ class CommandLine:
         self.folder = folder
         self.out = folder / "runs"
         self._environment = _environment()
-        # Another user's or environment's command is started as a shell does it.
-        self._warm = None if how else _warm()
-        self._environment |= how.pop("env", {})
+        added = how.pop("env", {})
+        # Another user's command, and one with other modules, is started as a shell does it.
+        self._warm = None if how or "PYTHONPATH" in added else warm()
+        self._environment |= added
         self._how = how
         self.started: list[Started] = []
 
@@ -370,6 +371,8 @@ def nobody() -> Iterator[CommandLine]:
     """The command line of the user nobody, who has no privilege."""
     if os.geteuid() != 0:
         pytest.skip("the other tests run as an ordinary user already")
+    if why := _why_nobody_cannot_run():
+        pytest.skip(why)
     # Not in pytest's own folder, which no other user may enter.
     folder = Path(tempfile.mkdtemp(prefix="testbed-nobody-"))
     os.chown(folder, NOBODY, NOBODY)
@@ -381,19 +384,18 @@ def nobody() -> Iterator[CommandLine]:
         extra_groups=[],
     )
     try:
-        _check_that_this_user_can_run(command)
         yield command
     finally:
         command.close()
         shutil.rmtree(folder)
 
 
-def _as_nobody(command: CommandLine, code: str) -> str:
+def _as_nobody(code: str) -> str:
     """Run Python code as the user nobody; return the last line of its errors."""
     try:
         result = subprocess.run(
             [sys.executable, "-c", code],
-            cwd=command.folder,
+            cwd="/",
             env=os.environ | {"PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"},
             capture_output=True,
             text=True,
@@ -407,12 +409,14 @@ def _as_nobody(command: CommandLine, code: str) -> str:
     return result.stderr.strip().rpartition("\n")[2]
 
 
-def _check_that_this_user_can_run(nobody: CommandLine) -> None:
-    if problem := _as_nobody(nobody, "import torch, sklearn, pyarrow, testbed"):
-        pytest.skip(f"the interpreter or the code is not readable by every user: {problem}")
+@functools.cache
+def _why_nobody_cannot_run() -> str:
+    """Return why the user nobody can have no run here; empty if it can."""
+    if problem := _as_nobody("import torch, sklearn, pyarrow, testbed"):
+        return f"the interpreter or the code is not readable by every user: {problem}"
     if problem := _as_nobody(
-        nobody,
         "import sys; from testbed.doctor.attempts import make_namespaces, try_in_child;"
-        "sys.exit(try_in_child(make_namespaces))",
+        "sys.exit(try_in_child(make_namespaces))"
     ):
-        pytest.skip(f"ordinary users have no namespaces here: {problem}")
+        return f"ordinary users have no namespaces here: {problem}"
+    return ""

@@ -1,4 +1,4 @@
-"""Random faults against 50 workers, with three seeds; ``make chaos CHAOS=1-100`` tries a hundred."""
+"""Random faults against 50 workers, with two seeds; ``make chaos CHAOS=1-100`` tries a hundred."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from bench.networks import network_kinds
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("seed", "network"), [(1, "graph"), (2, "star"), (36, "clusters")])
+@pytest.mark.parametrize(("seed", "network"), [(1, "graph"), (36, "clusters")])
 def test_no_update_is_lost_or_applied_twice_whatever_happens(
     seed: int, network: str, tmp_path: Path
 ) -> None:

@@ -19,13 +19,12 @@ pytestmark = [
 ]
 
 
-PRIVATE: dict[str, Any] = {"uplink": "20mbit", "downlink": "50mbit"}
-GRAPH: dict[str, Any] = {"graph": {"topohub": "sndlib/germany50", "rate": "10mbit"}}
+GRAPH: dict[str, Any] = {"topohub": "sndlib/germany50", "rate": "10mbit"}
+NETWORK: dict[str, Any] = {"uplink": "20mbit", "downlink": "50mbit", "graph": GRAPH}
 
 
-@pytest.mark.parametrize("network", [PRIVATE, PRIVATE | GRAPH], ids=["private", "graph"])
 def test_peers_in_a_circle_agree_and_have_two_connections_each(
-    command: CommandLine, tmp_path: Path, network: dict[str, Any]
+    command: CommandLine, tmp_path: Path
 ) -> None:
     (circle,) = (block for block in blocks() if block.first == "# testbed/algorithms/circle.py")
     (tmp_path / "circle.py").write_text(circle.text)
@@ -34,7 +33,7 @@ def test_peers_in_a_circle_agree_and_have_two_connections_each(
         "plugins": [str(tmp_path / "circle.py")],
         "algorithms": ["circle:Circle"],
         "training": {"updates": 40, "learning_rate": 0.01},
-        "network": network,
+        "network": NETWORK,
         "compute": {"distribution": "exponential", "mean": "50ms"},
         "evaluation": {"every": 20, "images": 100},
     }

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from bench.agree import pairs
-from bench.command import execute
+from bench.command import execute_here
+from testbed.experiment.load import load
 from testbed.results.reading.over_links import LinkUse, read_over_links
 from testbed.runs.ledgers.ledgers import Ledgers
 
@@ -28,7 +29,7 @@ def over_links(run: Path) -> dict[tuple[str, str], LinkUse]:
 
 
 def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
-    found = pairs(written(tmp_path), tmp_path)
+    found = pairs(written(tmp_path, training={"updates": 60}), tmp_path)
     assert len(found) == 3
     for pair in found:
         assert pair.differences() == [], pair.emulated["algorithm"]
@@ -80,19 +81,16 @@ def test_workers_that_fail_and_arrive_leave_their_servers_where_they_are(tmp_pat
     assert pair.emulated["faults"].keys() >= {"freeze", "kill", "slow", "stop-network", "away"}
 
 
-@pytest.mark.parametrize("network", [{}, {"uplink": "50mbit", "downlink": "80mbit"}])
-def test_under_the_wall_clock_ledgers_tell_local_bytes_apart(
-    network: dict[str, str], tmp_path: Path
-) -> None:
+def test_under_the_wall_clock_ledgers_tell_local_bytes_apart(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         clock="wall",
         algorithms=["asgd"],
         devices={"workers": 3, "servers": 2, "placement": "co-located"},
-        network=network,
+        network={"uplink": "50mbit", "downlink": "80mbit"},
         training={"updates": 60},
     )
-    done = execute("run", path, tmp_path / "out", ())
+    done = execute_here(load(path), tmp_path / "out")
     (summary,) = done.summaries
     assert (summary["ended"], summary["traffic"]["reconciled"]) == ("completed", True)
     run = done.directory / summary["algorithm"]

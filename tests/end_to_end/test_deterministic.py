@@ -1,7 +1,7 @@
 """Under the virtual clock a run is the same to the bit, however busy the host is.
 
-Four runs of 64 workers in real namespaces: three under the noise of other processes, and one with
-the workers started in another order.
+Two runs of 64 workers in real namespaces, under the noise of other processes; in the second one the
+workers are started in another order.
 """
 
 import random
@@ -80,14 +80,13 @@ def carry_out(one: Plan, directory: Path) -> tuple[dict[str, Any], Any]:
 def test_the_same_bits_under_noise_and_in_any_order_of_starting(
     prepared: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = []
-    for attempt in range(3):
-        with noise():
-            found.append(carry_out(prepared, tmp_path / f"noise-{attempt}"))
+    with noise():
+        found = [carry_out(prepared, tmp_path / "in-order")]
     in_order = prepared.workers
     shuffled = dict(random.Random(5).sample(list(in_order.items()), len(in_order)))
     monkeypatch.setattr(Plan, "workers", property(lambda _: shuffled))
-    found.append(carry_out(prepared, tmp_path / "shuffled"))
+    with noise():
+        found.append(carry_out(prepared, tmp_path / "shuffled"))
     assert list(prepared.workers) != list(in_order)
 
     first, rows = found[0]
@@ -100,5 +99,5 @@ def test_the_same_bits_under_noise_and_in_any_order_of_starting(
             for key in ("payload_bytes", "message_bytes"):
                 assert summary[when][key] == first[when][key]
         assert other.equals(rows)
-    parameters = [np.load(tmp_path / name / "parameters.npy") for name in ("noise-0", "shuffled")]
+    parameters = [np.load(tmp_path / name / "parameters.npy") for name in ("in-order", "shuffled")]
     assert np.array_equal(*parameters)

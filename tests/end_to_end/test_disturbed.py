@@ -19,7 +19,6 @@ VIRTUAL: dict[str, Any] = SMALL | {
     "training": {"updates": 600},
 }
 SHAPES: dict[str, dict[str, Any]] = {
-    "a server": {},
     "two servers": {"devices": {"workers": 5, "servers": 2}},
     "peers": {"algorithms": ["all-to-all"], "training": {"updates": 300}},
 }

@@ -217,8 +217,7 @@ def test_a_terminal_is_the_commands_and_so_is_its_ctrl_c(
     assert shared.process.poll() is None
 
 
-@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
-@pytest.mark.parametrize("place", ["campus", "worker-2"])
+@pytest.mark.parametrize(("shell", "place"), [("/bin/sh", "campus"), ("/bin/bash", "worker-2")])
 def test_a_shell_has_the_terminal_to_itself(
     command: CommandLine,
     shared: Started,

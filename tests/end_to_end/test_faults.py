@@ -193,7 +193,7 @@ def test_corrupt_faults_are_refused_where_the_kernel_lacks_netem(command: Comman
 
 def test_a_frozen_worker_holds_no_turn_at_computing(command: CommandLine) -> None:
     """Most workers, which compute all the time, are frozen; the others must get every turn."""
-    count, frozen = 30, 20
+    count, frozen = 15, 10
     rules = [of(number, {"time": f"{1 + number / 10}s"}, "freeze") for number in range(frozen)]
     content = SMALL | {
         "model": "cnn",

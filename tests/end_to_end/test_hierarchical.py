@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from bench.agree import pairs
-from bench.command import execute
+from bench.command import execute_here
+from testbed.experiment.load import load
 from testbed.results.reading.journals import read_updates
 from testbed.results.reading.records import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import Ledgers
@@ -78,6 +79,7 @@ def test_devices_under_faults_in_a_region_agree(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         training={"updates": 60},
+        algorithms=[ALL, SPARSE],
         devices={"workers": 8, "suspect_after": "1s"},
         network={"uplink": "100mbit", "downlink": "200mbit", "clusters": NESTED},
         faults=faults,
@@ -139,7 +141,7 @@ def test_devices_and_the_server_under_faults_by_the_wall_clock(tmp_path: Path) -
         checkpoints={"every": 10},
         faults=faults,
     )
-    done = execute("run", path, tmp_path / "out", ())
+    done = execute_here(load(path), tmp_path / "out")
     for summary in done.summaries:
         assert (summary["ended"], summary["updates"]) == ("completed", 90), summary["reason"]
         assert summary["workers_lost"] == 0
@@ -168,22 +170,19 @@ def test_an_aggregator_that_dies_ends_the_run(command: CommandLine) -> None:
     assert "the aggregator aggregator-0 died: killed by SIGKILL" in started.said
 
 
-@pytest.mark.parametrize("network", [UNSHAPED, SHAPED], ids=["unshaped", "shaped"])
-def test_under_the_wall_clock_ledgers_agree_at_each_aggregator(
-    network: dict[str, Any], tmp_path: Path
-) -> None:
+def test_under_the_wall_clock_ledgers_agree_at_each_aggregator(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         clock="wall",
         algorithms=[ALL, SPARSE],
         devices={"workers": 5},
-        network=network,
+        network=SHAPED,
         training={"updates": 40},
         compute={"distribution": "constant", "mean": "5ms"},
         waiting={"distribution": "constant", "mean": "5ms"},
         evaluation={"every": 20, "images": 100},
     )
-    done = execute("run", path, tmp_path / "out", ())
+    done = execute_here(load(path), tmp_path / "out")
     whole, sparse = done.summaries
     for summary in done.summaries:
         assert_ledgers_agree(done.directory / summary["algorithm"], summary)

@@ -24,7 +24,6 @@ CLASSES: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("algorithm", "servers"),
     [
-        ("asgd", 1),
         ({"name": "sync-sgd", "wait_for": 2}, 1),
         ("asgd", 2),
         ({"name": "ako", "partitions": 2, "staleness_bound": 1}, 1),
@@ -64,7 +63,7 @@ def test_emulation_and_simulation_agree_to_the_bit(
 
 @pytest.mark.parametrize(
     ("algorithm", "servers", "name"),
-    [("asgd", 1, "worker"), ("asgd", 2, "worker"), ("all-to-all", 1, "peer")],
+    [("asgd", 2, "worker"), ("all-to-all", 1, "peer")],
 )
 def test_a_file_says_who_arrives_and_leaves_by_the_wall_clock(
     command: CommandLine, algorithm: str, servers: int, name: str

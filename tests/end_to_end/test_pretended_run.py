@@ -53,14 +53,22 @@ def pretending(folder: Path, secret: Path, *, outside: bool) -> Iterator[Pretend
         made.close()
 
 
-@pytest.fixture(params=[True, False], ids=["agent outside", "agent inside"])
+@pytest.fixture
 def pretended(request: pytest.FixtureRequest, folder: Path, secret: Path) -> Iterator[Pretended]:
-    with pretending(folder, secret, outside=request.param) as made:
+    with pretending(folder, secret, outside=request.param == "agent outside") as made:
         yield made
 
 
-@pytest.mark.parametrize("device", ["worker-0", "core"])
-@pytest.mark.parametrize("its_own", [True, False], ids=["its own program", "the host's program"])
+@pytest.mark.parametrize(  # each two of the three together
+    ("pretended", "device", "its_own"),
+    [
+        ("agent outside", "worker-0", True),
+        ("agent outside", "core", False),
+        ("agent inside", "worker-0", False),
+        ("agent inside", "core", True),
+    ],
+    indirect=["pretended"],
+)
 def test_its_programs_have_its_users_rights_only(
     tmp_path: Path, pretended: Pretended, secret: Path, device: str, its_own: bool
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.end_to_end.conftest import ENGINES, REPOSITORY, SMALL
+from tests.end_to_end.conftest import ENGINES, REPOSITORY, SMALL, warm
 
 SPEC: dict[str, Any] = SMALL | {"training": {"updates": 12}, "devices": {"workers": 2}}
 SECONDS = 240
@@ -93,13 +93,12 @@ class Printed:
         *arguments: str | Path,
         stdout: int | None,
         stderr: int | None,
-        module: str = "testbed",
     ) -> subprocess.CompletedProcess[str]:
         """Carry out a command; a stream that is None is closed."""
         close = [">&-"] * (stdout is None) + ["2>&-"] * (stderr is None)
         shell = f'exec "$@" {" ".join(close)}'
         return subprocess.run(
-            ["sh", "-c", shell, "sh", sys.executable, "-m", module, *map(str, arguments)],
+            ["sh", "-c", shell, "sh", sys.executable, "-m", "testbed", *map(str, arguments)],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -109,6 +108,19 @@ class Printed:
             timeout=SECONDS,
             check=False,
         )
+
+    def without_progress(
+        self, *arguments: str | Path, stderr: int | None
+    ) -> subprocess.CompletedProcess[str]:
+        """Carry out a command whose standard error is dead, in a warm process if it can be."""
+        if stderr is None:  # which the interpreter finds at its start
+            return self.do(*arguments, stdout=subprocess.PIPE, stderr=None)
+        printed = self.folder / "printed"
+        with printed.open("wb") as stdout:
+            texts = [*map(str, arguments)]
+            command = warm().start(texts, self.folder, self.environment, stdout.fileno(), stderr)
+            status = command.wait(SECONDS)
+        return subprocess.CompletedProcess(texts, status, printed.read_text(), "")
 
     def ends(self) -> list[str]:
         found = sorted(self.folder.glob("**/manifest.json"))
@@ -124,24 +136,24 @@ def printed(tmp_path: Path) -> Printed:
 def test_a_simulation_completes_without_its_progress(error: str, printed: Printed) -> None:
     with DEAD[error]() as dead:
         spec = printed.spec(SPEC | {"algorithms": ["asgd", "comp-asgd"]})
-        done = printed.do("simulate", spec, "--no-report", stdout=subprocess.PIPE, stderr=dead)
+        done = printed.without_progress("simulate", spec, "--no-report", stderr=dead)
     assert printed.ends() == ["completed", "completed"]
     assert done.returncode == 0
     assert "wire bytes" in done.stdout or "bytes: payload" in done.stdout
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("error", ["EPIPE", "ENOSPC", "EBADF"])
+@pytest.mark.parametrize("error", ["EPIPE", "EBADF"])
 def test_an_emulation_completes_without_its_progress(error: str, printed: Printed) -> None:
     with DEAD[error]() as dead:
         spec = printed.spec(SPEC)
-        done = printed.do("run", spec, "--no-report", stdout=subprocess.PIPE, stderr=dead)
+        done = printed.without_progress("run", spec, "--no-report", stderr=dead)
     assert printed.ends() == ["completed"]
     assert done.returncode == 0
     assert "the three ledgers agree in 1 of 1 run" in done.stdout
 
 
-@pytest.mark.parametrize("error", ["EPIPE", "ENOSPC", "EIO", "EBADF"])
+@pytest.mark.parametrize("error", ["EIO", "EBADF"])
 def test_a_run_completes_without_both_streams(error: str, printed: Printed) -> None:
     with DEAD[error]() as one, DEAD[error]() as other:
         spec = printed.spec(SPEC | {"algorithms": ["asgd", "comp-asgd"]})
@@ -177,7 +189,8 @@ def test_the_results_of_runs_that_cannot_be_printed(
 def test_a_sweep_completes_though_nothing_of_it_is_printed(printed: Printed) -> None:
     with full_disk() as one, without_a_reader() as other:
         spec = printed.spec(SPEC | ENGINES["simulated"] | {"sweep": {"seed": [1, 2]}})
-        done = printed.do("sweep", spec, "--no-figures", stdout=one, stderr=other)
+        one_process = ("--no-figures", "--at-once", "1")
+        done = printed.do("sweep", spec, *one_process, stdout=one, stderr=other)
     assert printed.ends() == ["completed", "completed"]
     assert done.returncode == 0
 
@@ -205,15 +218,13 @@ def test_a_resumption_completes_though_nothing_of_it_is_printed(printed: Printed
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "told"),
+    ("command", "error", "status", "told"),
     [
-        ("EPIPE", 1, ""),
-        ("ENOSPC", 1, "testbed: the output cannot be written: No space left on device\n"),
-        ("EIO", 1, "testbed: the output cannot be written: Input/output error\n"),
-        ("EBADF", 0, ""),
+        ("schema", "EPIPE", 1, ""),
+        ("plan", "EIO", 1, "testbed: the output cannot be written: Input/output error\n"),
+        ("plan", "EBADF", 0, ""),
     ],
 )
-@pytest.mark.parametrize("command", ["schema", "plan"])
 def test_a_command_that_only_prints(
     command: str, error: str, status: int, told: str, printed: Printed
 ) -> None:
@@ -239,8 +250,8 @@ def test_output_waits_for_a_pipe_that_does_not_block(printed: Printed) -> None:
 LIBRARY = """
 import sys, testbed
 runs = testbed.simulate(sys.argv[1], out=sys.argv[2])
-swept = testbed.sweep(sys.argv[1], {"seed": [1, 2]}, out=sys.argv[2])
-assert [run.summary.ended for run in (*runs, *swept.runs)] == ["completed"] * 3
+swept = testbed.sweep(sys.argv[1], {"seed": [1]}, out=sys.argv[2])
+assert [run.summary.ended for run in (*runs, *swept.runs)] == ["completed"] * 2
 open(sys.argv[3], "w").close()
 """
 

@@ -28,17 +28,16 @@ def small(name: str) -> dict[str, Any]:
     content["network"] = {"uplink": "100mbit", "downlink": "100mbit", "probe": False}
     content["limits"] = {"time": "4min"}
     programs, own = content["programs"], content["environment"]
+    content["devices"] = {"workers": 2}
     if name == "flower":
-        content["devices"] = {"workers": 3}
-        options = "clients=3 rounds=2"
+        options = "clients=2 rounds=2"
         programs["job"]["run"] = f"flwr run ./app testbed --stream --run-config '{options}'"
     else:
-        content["devices"] = {"workers": 3}
         own["EPOCHS"] = "1"
     if name == "mpi":
-        hosts = "server,worker-0,worker-1,worker-2"
+        hosts = "server,worker-0,worker-1"
         words = programs["mpiexec"]["run"].split()
-        words[words.index("-hosts") + 1], words[words.index("-n") + 1] = hosts, "4"
+        words[words.index("-hosts") + 1], words[words.index("-n") + 1] = hosts, "3"
         programs["mpiexec"]["run"] = " ".join(words)
     return content
 

@@ -203,7 +203,11 @@ def test_what_fails_is_one_sentence_and_nothing_is_left(command: CommandLine) ->
     }
 
 
-@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL", "agent"])
+@pytest.mark.parametrize(
+    ("anyone", "how"),
+    [("root", "SIGINT"), ("root", "SIGKILL"), ("root", "agent"), ("nobody", "SIGKILL")],
+    indirect=["anyone"],
+)
 def test_nothing_is_left_of_programs(anyone: CommandLine, how: str) -> None:
     run = anyone.start_run(SLEEP)
     run.until(lambda: run.out.glob("*/*/*/events.jsonl") and _naps() == 2, "two naps")

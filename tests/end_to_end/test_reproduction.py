@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(LONG)]
 
 
 def command(out: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "reproduction", *arguments, "--scale", "tiny", "--out", str(out)]
+    how = ("--scale", "tiny", "--at-once", "1", "--out", str(out))
+    return [sys.executable, "-m", "reproduction", *arguments, *how]
 
 
 def reproduce(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -89,7 +90,7 @@ def test_an_interrupted_reproduction_goes_on(tmp_path: Path) -> None:
     errors = tmp_path / "errors"
     with errors.open("wb") as stderr:
         driver = psutil.Popen(
-            [*arguments, "--at-once", "1"],
+            arguments,
             cwd=REPOSITORY,
             stdout=subprocess.DEVNULL,
             stderr=stderr,

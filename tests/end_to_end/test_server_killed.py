@@ -48,23 +48,14 @@ CLUSTERS = {
         {"name": "b", "share": "40%", "uplink": "5mbit"},
     ]
 }
+COMPRESSED: dict[str, Any] = {
+    "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+    "pulls": "changed",
+}
 RUNS: dict[str, dict[str, Any]] = {
-    "adacomp, shaped, changed": {
-        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
-        "network": SHAPED,
-        "pulls": "changed",
-    },
-    "asgd, shared": {
-        "algorithms": ["asgd"],
+    "adacomp, shared, changed, everything goes wrong": {
+        **COMPRESSED,
         "network": SHAPED | {"server": {"downlink": "6mbit", "uplink": "20mbit"}},
-    },
-    "push-and-wait, shaped": {
-        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
-        "network": SHAPED,
-    },
-    "adacomp, everything goes wrong": {
-        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
-        "network": SHAPED,
         "faults": AROUND,
     },
     "push-and-interrupt, shaped, changed": {
@@ -73,10 +64,9 @@ RUNS: dict[str, dict[str, Any]] = {
         "pulls": "changed",
     },
     "three servers, adacomp, changed, devices are killed, too": {
-        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        **COMPRESSED,
         "devices": {"workers": 4, "servers": 3},
         "network": SHAPED,
-        "pulls": "changed",
         "faults": AROUND[:2],
     },
     "co-located, push-and-wait": {
@@ -198,7 +188,7 @@ def test_under_the_wall_clock_no_push_is_applied_twice(command: CommandLine) -> 
             "lasting": "1s",
         },
     ]
-    content = RUN | RUNS["adacomp, shaped, changed"]
+    content = RUN | COMPRESSED
     content |= {"clock": "wall", "training": {"updates": 200}, "faults": [*kills, *others]}
     content["network"] = {"uplink": "20mbit", "downlink": "50mbit"}
     directory = emulated(command, content | {"checkpoints": {"every": 20}})
@@ -241,7 +231,7 @@ def test_a_kill_when_training_has_just_ended_does_not_delay_the_end(
 ) -> None:
     who = {"devices": ["server-0"]} if devices else "server"
     kill = {"who": who, "when": {"iteration": 20}, "how": "kill", "lasting": "300ms"}
-    content = RUN | RUNS["adacomp, shaped, changed"]
+    content = RUN | COMPRESSED
     content |= {"clock": "wall", "training": {"updates": 20}, "faults": [kill]}
     content |= {"devices": {"workers": 3, **devices}, "network": {}}
     directory = emulated(command, content | {"checkpoints": {"every": 10}})

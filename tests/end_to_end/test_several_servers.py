@@ -46,7 +46,7 @@ def run(command: CommandLine, content: dict[str, Any]) -> Started:
 
 def test_the_cut_does_not_change_what_one_worker_makes(command: CommandLine) -> None:
     digests = []
-    for servers, allocation in ((1, "ranges"), (3, "ranges"), (3, "tensors")):
+    for servers, allocation in ((1, "ranges"), (3, "tensors")):
         command.out = command.folder / f"runs-{servers}-{allocation}"
         one = {
             "training": {"updates": 40},
@@ -58,15 +58,13 @@ def test_the_cut_does_not_change_what_one_worker_makes(command: CommandLine) -> 
         evaluated = pq.read_table(started.run_directory / "evaluations.parquet").to_pydict()
         assert evaluated["iteration"] == [0, 20, 40]
         digests.append(evaluated["accuracy"])
-    assert digests[:2] == digests[2:4] == digests[4:]
+    assert digests[:2] == digests[2:]
 
 
 @pytest.mark.parametrize(
     "algorithm",
     [
         {"name": "sync-sgd"},
-        {"name": "sync-sgd", "wait_for": 3, "protocol": "push-and-wait"},
-        {"name": "sync-sgd", "wait_for": 3, "protocol": "push-and-interrupt"},
         {
             "name": "adacomp",
             "error_feedback": True,
@@ -74,9 +72,11 @@ def test_the_cut_does_not_change_what_one_worker_makes(command: CommandLine) -> 
             "pulls": "changed",
         },
     ],
-    ids=["all", "push-and-wait", "push-and-interrupt", "adacomp"],
+    ids=["all", "adacomp"],
 )
-def test_every_way_to_get_parameters(command: CommandLine, algorithm: dict[str, Any]) -> None:
+def test_three_servers_share_pushes_of_whole_and_of_compressed_gradients(
+    command: CommandLine, algorithm: dict[str, Any]
+) -> None:
     summary = assert_sound(run(command, SEVERAL | {"algorithms": [algorithm]}))
     assert summary["updates"] == 200
     parts = [one["payload_bytes"] for one in summary["servers"].values()]

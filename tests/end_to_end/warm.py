@@ -2,7 +2,7 @@
 
 The forked process is then what a shell would have started: its own session, folder, environment, files
 and command line, and the function that ``python -m testbed`` calls. A test of the start itself, or with
-another environment or user, starts an interpreter (``CommandLine``).
+another user or modules of its own, starts an interpreter (``CommandLine``).
 """
 
 import importlib
