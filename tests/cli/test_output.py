@@ -23,7 +23,6 @@ algorithms: [asgd]
     ("command", "unbuffered"),
     [
         ("--help", ""),
-        ("--help", "1"),
         ("schema", ""),
         ("plan small.yaml", "1"),
         ("ls --runs .", ""),

@@ -55,7 +55,7 @@ def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: P
         "except KeyboardInterrupt as interrupt:\n    print('ended:', interrupt)",
         "print(threading.active_count())",
         "short = experiment.with_(engine='simulation', algorithms=['asgd'], training__updates=20)\n"
-        "testbed.sweep(short, {'seed': [1, 2]})",
+        "testbed.sweep(short, {'seed': [1, 2]}, at_once=1)",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
     client: Any = NotebookClient(

@@ -57,11 +57,10 @@ def test_a_sweep_has_a_table_and_the_runs_that_the_library_makes_alone(
 def test_runs_that_fail_are_told_and_may_be_returned(tmp_path: Path) -> None:
     dead = [{"when": {"time": "20ms"}, "who": {"number": 3}, "how": "kill"}]
     failing = testbed.Experiment.parse(SMALL).with_(engine="simulation", algorithms=["asgd"])
+    alone: dict[str, Any] = {"out": tmp_path, "progress": False, "at_once": 1}
     with pytest.raises(RunError, match=r"1 of 2 runs failed; asgd, faults .* no further update"):
-        testbed.sweep(failing, {"faults": [[], dead]}, out=tmp_path, progress=False)
-    swept = testbed.sweep(
-        failing, {"faults": [[], dead]}, out=tmp_path, progress=False, check=False
-    )
+        testbed.sweep(failing, {"faults": [[], dead]}, **alone)
+    swept = testbed.sweep(failing, {"faults": [[], dead]}, check=False, **alone)
     assert [row["ended"] for row in swept.arrow().to_pylist()] == ["completed", "failed"]
 
 

@@ -21,14 +21,14 @@ dataset: digits
 model: mlp
 training: {updates: %d, learning_rate: %g}
 algorithms: [asgd]
-devices: {workers: 2}
+devices: {workers: %d}
 evaluation: {every: 10}
 waiting: {distribution: constant, mean: 10ms}
 """
 # One script starts all roles: their ports are fixed, so that they need a network of their own.
 SCRIPT = """\
 ip link set lo up
-for role in worker worker evaluator; do
+for role in $1 evaluator; do
     "$0" -m testbed.standalone $role > $role-$$.log 2>&1 &
 done
 "$0" -m testbed.standalone server spec.yaml --results results --ready ready &
@@ -50,15 +50,17 @@ def isolated() -> list[str]:
     return before
 
 
-def start(folder: Path, updates: int, learning_rate: float = 0.1) -> subprocess.Popen[str]:
-    (folder / "spec.yaml").write_text(SPEC % (updates, learning_rate))
+def start(
+    folder: Path, updates: int, learning_rate: float = 0.1, workers: int = 1
+) -> subprocess.Popen[str]:
+    (folder / "spec.yaml").write_text(SPEC % (updates, learning_rate, workers))
     environment = os.environ | {
         "TESTBED_SECRET": secrets.token_hex(16),
         "PYTHONPATH": str(REPOSITORY),
         "OMP_NUM_THREADS": "1",
     }
     return subprocess.Popen(
-        [*isolated(), "sh", "-c", SCRIPT, sys.executable],
+        [*isolated(), "sh", "-c", SCRIPT, sys.executable, "worker " * workers],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -75,7 +77,7 @@ def summary(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.real
 def test_a_run_from_start_to_end(tmp_path: Path) -> None:
-    process = start(tmp_path, 30)
+    process = start(tmp_path, 30, workers=2)
     said, _ = process.communicate(timeout=240)
     assert process.returncode == 0, said
     result = summary(tmp_path)
