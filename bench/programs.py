@@ -134,21 +134,21 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def struck(seed: int) -> dict[str, Any]:
+def struck(seed: int, workers: int = WORKERS, rounds: int = ROUNDS) -> dict[str, Any]:
     """Return Flower's example with the random faults of a seed."""
     generator = np.random.default_rng(seed)
     content = example("flower")
     content["name"] = "flower-chaos"
     content["seed"] = seed
-    content["devices"] = {"workers": WORKERS}
+    content["devices"] = {"workers": workers}
     content["limits"] = {"time": f"{LIMIT}s"}
-    options = f"clients={WORKERS} rounds={ROUNDS}"
+    options = f"clients={workers} rounds={rounds}"
     content["programs"]["job"]["run"] = f"flwr run ./app testbed --stream --run-config '{options}'"
-    content["faults"] = [_fault(generator) for _ in range(int(generator.integers(1, 5)))]
+    content["faults"] = [_fault(generator, workers) for _ in range(int(generator.integers(1, 5)))]
     return content
 
 
-def _fault(generator: np.random.Generator) -> dict[str, Any]:
+def _fault(generator: np.random.Generator, workers: int) -> dict[str, Any]:
     lasting = f"{generator.uniform(0.5, 15):.1f}s"
     if generator.random() < 0.1:
         when = {"time": f"{generator.uniform(3, 40):.1f}s"}
@@ -158,7 +158,7 @@ def _fault(generator: np.random.Generator) -> dict[str, Any]:
     how = kinds[int(generator.integers(len(kinds)))]
     moment = f"{generator.uniform(1, 40):.1f}s"
     when = {"time": moment} if generator.random() < 0.6 else {"mean_time": moment}
-    who: Any = {"number": int(generator.integers(1, WORKERS))}
+    who: Any = {"number": int(generator.integers(1, workers))}
     return {"who": who, "when": when, "how": how, "lasting": lasting}
 
 

@@ -28,16 +28,16 @@ def small(name: str) -> dict[str, Any]:
     content["network"] = {"uplink": "100mbit", "downlink": "100mbit", "probe": False}
     content["limits"] = {"time": "4min"}
     programs, own = content["programs"], content["environment"]
-    content["devices"] = {"workers": 2}
+    content["devices"] = {"workers": 2 if name == "flower" else 1}
     if name == "flower":
         options = "clients=2 rounds=2"
         programs["job"]["run"] = f"flwr run ./app testbed --stream --run-config '{options}'"
     else:
         own["EPOCHS"] = "1"
     if name == "mpi":
-        hosts = "server,worker-0,worker-1"
+        hosts = "server,worker-0"
         words = programs["mpiexec"]["run"].split()
-        words[words.index("-hosts") + 1], words[words.index("-n") + 1] = hosts, "3"
+        words[words.index("-hosts") + 1], words[words.index("-n") + 1] = hosts, "2"
         programs["mpiexec"]["run"] = " ".join(words)
     return content
 
@@ -55,7 +55,7 @@ def test_an_example_completes_and_its_bytes_agree(name: str, tmp_path: Path) -> 
 
 def test_flower_is_struck_by_faults(tmp_path: Path) -> None:
     _with_environment("flower")
-    ran = run(struck(1), "flower", tmp_path)
+    ran = run(struck(7, workers=2, rounds=2), "flower", tmp_path)
     assert wrong(ran) == [], ran.errors
 
 

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
+import pytest
 
 from testbed.ended import STATES
 from testbed.results.reading.run import Run
 from tests.end_to_end.conftest import CommandLine, until
 from tests.sweeps.conftest import SWEEP
+
+ONE = ("--json", "--no-figures", "--at-once", "1")
+"""Options of a sweep whose runs need no second process, which takes four seconds to start."""
 
 
 def test_every_run_is_made_once_and_is_the_one_that_a_person_would_make(
@@ -55,7 +59,7 @@ def test_every_run_is_made_once_and_is_the_one_that_a_person_would_make(
     before = {
         path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/small/sweep/*/spec.yaml")
     }
-    longer = command.start("sweep", file, "--json", "--no-figures", "--set", "sweep.seed=[1, 2, 3]")
+    longer = command.start("sweep", file, *ONE, "--set", "sweep.seed=[1, 2, 3]")
     assert longer.wait(120) == 0, longer.said
     assert "9 runs, 6 of them complete" in longer.said
     after = {
@@ -72,7 +76,7 @@ def test_a_run_that_fails_does_not_end_the_others(
     dead = "[{when: {time: 100ms}, who: {number: 2}, how: kill}]"
     text = SWEEP.replace("algorithms.adacomp.ratio: [0.1, 0.01]", f"faults: [[], {dead}]")
     file.write_text(text, encoding="utf-8")
-    started = command.start("sweep", file, "--json", "--no-figures")
+    started = command.start("sweep", file, *ONE)
     assert started.wait(120) == 1, started.said
     told = json.loads(started.output.read_text())
     assert (told["runs"], told["complete"], len(told["failed"])) == (8, 4, 4)
@@ -85,7 +89,7 @@ def test_a_run_that_fails_does_not_end_the_others(
 def test_a_disturbed_run_is_made_again_and_one_that_diverged_is_kept(
     file: Path, command: CommandLine, tmp_path: Path
 ) -> None:
-    arguments = ("sweep", file, "--json", "--no-figures")
+    arguments = ("sweep", file, *ONE)
     assert command.start(*arguments).wait(120) == 0
     disturbed, diverged, *_ = sorted(
         path.parent for path in tmp_path.glob("runs/small/sweep/*/manifest.json")
@@ -104,7 +108,8 @@ def test_a_disturbed_run_is_made_again_and_one_that_diverged_is_kept(
     assert Run.load(diverged).summary.reason == "as it was"
 
 
-def test_ctrl_c_twice_and_a_kill_and_the_sweep_ends_complete(
+@pytest.mark.timeout(600)
+def test_after_ctrl_c_and_a_kill_the_sweep_ends_complete(
     file: Path, command: CommandLine, tmp_path: Path
 ) -> None:
     folder = tmp_path / "runs" / "small" / "sweep"
@@ -116,7 +121,7 @@ def test_ctrl_c_twice_and_a_kill_and_the_sweep_ends_complete(
             for path in folder.glob("*/manifest.json")
         )
 
-    for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
+    for number in (signal.SIGINT, signal.SIGKILL):
         reached = complete()
         started = command.start("sweep", file, "--json", *longer)
         until(lambda before=reached: complete() > before, "one more run", 120)  # type: ignore[misc]
@@ -126,7 +131,8 @@ def test_ctrl_c_twice_and_a_kill_and_the_sweep_ends_complete(
         started.process.send_signal(number)
         status = started.wait(60)
         assert status == (130 if number == signal.SIGINT else -signal.SIGKILL)
-        psutil.wait_procs(workers, timeout=20)
+        # One that still imports finds out afterwards, half a minute later on a busy host.
+        psutil.wait_procs(workers, timeout=60)
         assert not any(one.is_running() for one in workers)
         if number == signal.SIGINT:
             assert "goes on where it stopped" in started.said
