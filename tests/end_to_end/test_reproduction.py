@@ -110,12 +110,6 @@ def test_an_interrupted_reproduction_goes_on(tmp_path: Path) -> None:
     assert complete == ["adacomp-0.01", "asgd"]
 
 
-def test_an_unknown_line_is_refused(tmp_path: Path) -> None:
-    ran = reproduce(tmp_path, "fig1", "--only", "adcomp")
-    assert ran.returncode == 2
-    assert ran.stderr == "reproduction: --only adcomp: there are asgd\n"
-
-
 @pytest.mark.parametrize("what", [*(part.name for part in PARTS), "all"])
 def test_make_has_a_target_for_every_part(what: str) -> None:
     target = "adacomp" if what == "all" else f"adacomp-{what}"
