@@ -133,7 +133,7 @@ test: install lint ## run the linters and the whole test suite
 		$(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none; }
 
 # What an engineer runs every few minutes. A change that makes it longer than the limit moves tests out of it.
-QUICK := $(addprefix tests/,algorithms checkpoints clock durations drawing engine experiment faults learning messages metrics \
+QUICK := $(addprefix tests/,algorithms checkpoints clock durations drawing engine experiment fastgrad faults learning messages metrics \
 	planning programs roles runs telemetry training wire) $(wildcard tests/test_*.py) \
 	$(patsubst %,tests/docs/test_%.py,accounted architecture profiles quick_tests reproduction_summary targets yaml_blocks)
 CHECK_SECONDS ?= 120

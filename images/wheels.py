@@ -123,7 +123,7 @@ def build_package(project: Path, into: Path, pip_arguments: Sequence[str]) -> No
         copy = Path(made)
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copyfile(project / name, copy / name)
-        for package in ("testbed", "traffic"):
+        for package in ("testbed", "traffic", "fastgrad"):
             for path in code_files(project / package):
                 to = copy / path.relative_to(project)
                 to.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import functools
 import hashlib
 from pathlib import Path
 
+import fastgrad
 import traffic
 
 CODE_SUFFIXES = frozenset({".py", ".typed", ".j2", ".css", ".js"})
@@ -21,8 +22,7 @@ def package_digest() -> str:
         OSError: a file cannot be read.
     """
     digest = hashlib.sha256()
-    assert traffic.__file__ is not None
-    for folder in (Path(__file__).parent, Path(traffic.__file__).parent):
+    for folder in package_folders():
         for path in code_files(folder):
             name = f"{folder.name}/{path.relative_to(folder).as_posix()}".encode()
             content = path.read_bytes()
@@ -30,6 +30,12 @@ def package_digest() -> str:
             digest.update(len(name).to_bytes(8, "big") + name)
             digest.update(len(content).to_bytes(8, "big") + content)
     return digest.hexdigest()
+
+
+def package_folders() -> list[Path]:
+    """Return the folders of the packages whose code runs: the testbed, and those beside it."""
+    beside = [Path(one.__file__).parent for one in (fastgrad, traffic) if one.__file__]
+    return [Path(__file__).parent, *beside]
 
 
 def code_files(folder: Path) -> list[Path]:

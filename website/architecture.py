@@ -30,8 +30,8 @@ WAY = (
     ("figures", ("results",)),
 )
 """The way of the data, and the rooms that make each station."""
-BESIDE = "traffic"
-"""The package that imports nothing of the testbed."""
+BESIDE = ("traffic", "fastgrad")
+"""The packages that import nothing of the testbed."""
 _WIDTH, _MARGIN, _GAP = 1200, 16, 10
 _LINE, _PADDING = 14, 9
 _LETTER = 6
@@ -67,11 +67,11 @@ def layers() -> list[list[str]]:
 
 
 def rooms() -> dict[str, Room]:
-    """Return all rooms by name, ``BESIDE`` last."""
+    """Return all rooms by name, those ``BESIDE`` last."""
     graph = grimp.build_graph(
-        "testbed", BESIDE, exclude_type_checking_imports=False, cache_dir=None
+        "testbed", *BESIDE, exclude_type_checking_imports=False, cache_dir=None
     )
-    names = [*(name for row in layers() for name in row), BESIDE]
+    names = [*(name for row in layers() for name in row), *BESIDE]
     found: dict[str, set[str]] = {name: set() for name in names}
     for module in graph.modules:
         for imported in graph.find_modules_directly_imported_by(module):
@@ -86,12 +86,12 @@ def rooms() -> dict[str, Room]:
 
 def _room_of(module: str) -> str:
     package, _, rest = module.partition(".")
-    return package if package == BESIDE else rest.partition(".")[0]
+    return package if package in BESIDE else rest.partition(".")[0]
 
 
 def what_is(name: str) -> str:
     """Return the first sentence of a room's docstring, without its own name before a colon."""
-    folder = REPOSITORY if name == BESIDE else REPOSITORY / "testbed"
+    folder = REPOSITORY if name in BESIDE else REPOSITORY / "testbed"
     package = folder / name / "__init__.py"
     path = package if package.exists() else folder / f"{name}.py"
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
@@ -121,11 +121,11 @@ def picture() -> str:
         _text(
             _MARGIN,
             height - 6,
-            "a package of its own, which imports nothing of the testbed",
+            "packages of their own, which import nothing of the testbed",
             "small",
         )
     )
-    lines, bottom = _layer([known[BESIDE]], known, height)
+    lines, bottom = _layer([known[name] for name in BESIDE], known, height)
     drawn += lines
     size = f'viewBox="0 0 {_WIDTH} {bottom + _MARGIN}" width="{_WIDTH}" height="{bottom + _MARGIN}"'
     return "\n".join(

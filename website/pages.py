@@ -21,6 +21,7 @@ OUTSIDE = {
     "dashboards/README.md": "dashboards.md",
     "images/README.md": "images.md",
     "traffic/README.md": "traffic-package.md",
+    "fastgrad/README.md": "fastgrad.md",
 }
 """Pages outside ``docs``, by their paths in the repository, and what they are called in the site."""
 API = {
@@ -42,6 +43,7 @@ API = {
     "training": ("testbed.training.parameter_service", "testbed.training.exchange"),
     "results": ("testbed.results.reading.run", "testbed.results.tables.comparison"),
     "traffic": ("traffic.accounting", "traffic.capture"),
+    "fastgrad": ("fastgrad.gradient", "fastgrad.workers.gradients"),
 }
 """Pages of the API: modules that are used from outside."""
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")

@@ -108,8 +108,7 @@ def replay(
     Several runs, or all of an execution, begin together. Metrics that a run directory does not record
     (memory, processor time, what each device did) are missing.
     """
-    from testbed.metrics.player import play
-    from testbed.metrics.replay import replayed
+    from testbed.metrics.replay import play, replayed
 
     linger = None if metrics_linger is None else _duration(metrics_linger)
     found = replayed(all_runs(run, runs))

@@ -1,32 +1,36 @@
 """The output of ``testbed plan``, for people and for scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from testbed.algorithms import algorithm_named
 from testbed.cli import (
-    plan_algorithm,
     plan_classes,
     plan_durations,
     plan_faults,
     plan_links,
-    plan_model,
     plan_network,
     plan_partition,
     plan_presence,
     plan_rates,
     plan_routes,
-    plan_servers,
 )
 from testbed.device_names import EVALUATOR_NAME
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.device_links import link_of
+from testbed.experiment.model_conflicts import described, layout_of
 from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.spec import Spec
+from testbed.learning.data.catalogue import inputs_of
 from testbed.network.links import CORE
-from testbed.planning import background
+from testbed.planning import background, memory
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
-from testbed.quantities import as_number
+from testbed.quantities import as_bytes, as_number
+from testbed.training.conditions import conditions
+from testbed.training.slices import Slice, slices_of
+
+_PATHS = {"fast": "on the fast path", "autograd": "by autograd"}
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             for link in plan.links
             if link.node in plan.network.routers
         ],
-        "servers": plan_servers.records(plan),
+        "servers": _server_records(plan),
         "routes": plan_routes.records(plan),
         "memory_bytes": plan.memory,
         "open_files": plan.open_files,
@@ -72,7 +76,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     made = (
         [
             f"simulated under the virtual clock, without nodes and network; {_processors(spec)}",
-            *(line for plan in kinds for line in plan_servers.describe(plan)),
+            *(line for plan in kinds for line in _servers(plan)),
         ]
         if simulated
         else [
@@ -86,8 +90,8 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     return [
         f"{spec.name}: {as_number(len(plans), 'run')}, one after the other, seed {spec.seed}",
         *runs,
-        *plan_model.describe(plans[0]),
-        *plan_algorithm.describe(plans),
+        *_model(plans[0]),
+        *of_algorithms(plans),
         f"dataset {spec.dataset.name}, "
         f"batch size {spec.training.batch_size}, learning rate {spec.training.learning_rate}",
         *made,
@@ -100,9 +104,99 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         *plan_presence.describe(plans[0]),
         *(line for plan in kinds for line in plan_network.describe(plan)),
         *([] if simulated else [_traffic(spec)]),
-        *plan_model.at_server(plans),
+        *_kept_at_server(plans),
         f"about {max(plan.memory for plan in plans) / 2**30:.1f} GiB of memory"
         + ("" if simulated else f", {max(plan.open_files for plan in plans)} open files"),
+    ]
+
+
+def of_algorithms(plans: Sequence[Plan]) -> list[str]:
+    """Return a line for each run, or each class of its devices, whose algorithm explains itself."""
+    return [line for plan in plans for line in _explained(plan)]
+
+
+def _explained(plan: Plan) -> Iterator[str]:
+    (options,) = plan.spec.algorithms
+    explain, settings = algorithm_named(options.name).explain, plan.settings
+    first = {one: settings.class_of.index(one) for one in sorted(set(settings.class_of))}
+    texts: dict[str, list[str]] = {}
+    for one, device in first.items() or [(-1, 0)]:
+        text = explain(options, layout_of(plan.spec), conditions(settings, device))
+        if text is not None:
+            texts.setdefault(text, []).append(settings.classes[one].name if first else "")
+    for text, names in texts.items():
+        of = f", {' and '.join(names)}" if len(texts) > 1 else ""
+        yield f"{plan.label}{of}: {text}"
+
+
+def _model(plan: Plan) -> list[str]:
+    """Return the lines about the model, and about what it learns if that is no classification."""
+    model = plan.spec.model
+    about = described(plan.spec)
+    parameters = as_number(about.parameters, "parameter")
+    text = f"model {model.name}: {parameters}, gradients {_PATHS[about.path]}"
+    if about.buffers:
+        text += {
+            "none": ", without running statistics",
+            "shared": f", {about.buffers:,} values of running statistics at the server",
+            "per-worker": f", each worker keeps {about.buffers:,} values of running statistics",
+        }[model.buffers]
+    training, inputs = plan.settings.training, inputs_of(plan.spec.dataset.choice)
+    loss = training.loss or ("next-token" if inputs.tokens else "classification")
+    if training.measure is None and loss == "classification":
+        return [text]
+    measured = f", evaluations measure {training.measure.column}" if training.measure else ""
+    return [text, f"loss {loss} of {inputs}{measured}"]
+
+
+def _kept_at_server(plans: Sequence[Plan]) -> list[str]:
+    """Return a line for each run whose servers keep vectors for each worker."""
+    found = []
+    for plan in plans:
+        kept, workers = memory.at_server_per_worker(plan.spec), plan.settings.workers
+        if kept:
+            size = kept * 4 * layout_of(plan.spec).total
+            found.append(
+                f"{plan.label}: the server keeps {as_number(kept, 'vector')} for each worker, "
+                f"{as_bytes(size)}; {as_bytes(size * workers)} for all of them"
+            )
+    return found
+
+
+def _shares(plan: Plan) -> list[str]:
+    """Return what each of several servers holds, in words."""
+    allocation = plan.settings.training.allocation
+    return [_share(one, allocation) for one in slices_of(plan.settings, layout_of(plan.spec))]
+
+
+def _share(one: Slice, allocation: str) -> str:
+    held = f"{as_number(one.size, 'parameter')}, {as_bytes(4 * one.size)}"
+    if allocation == "ranges":
+        return held
+    return f"{held}, of {as_number(len(one.layout.names), 'tensor')}"
+
+
+def _servers(plan: Plan) -> list[str]:
+    """Return a line for each of several servers, where no line about its device tells its share."""
+    if len(plan.servers) < 2:
+        return []
+    return [f"  {name:<14}{held}" for name, held in zip(plan.servers, _shares(plan), strict=True)]
+
+
+def _server_records(plan: Plan) -> list[dict[str, Any]]:
+    """Return each server's share as JSON values: float32, with the names of whole or cut tensors."""
+    if not plan.served:
+        return []
+    return [
+        {
+            "name": name,
+            "parameters": one.size,
+            "bytes": 4 * one.size,
+            "tensors": list(one.layout.names),
+        }
+        for name, one in zip(
+            plan.servers, slices_of(plan.settings, layout_of(plan.spec)), strict=True
+        )
     ]
 
 
@@ -155,7 +249,7 @@ def _devices(plans: Sequence[Plan]) -> list[str]:
 def _star(plan: Plan) -> list[str]:
     evaluator = plan.network.link(EVALUATOR_NAME)
     several = len(plan.servers) > 1
-    holds = [f"{held}; " for held in plan_servers.shares(plan)] if several else [""]
+    holds = [f"{held}; " for held in _shares(plan)] if several else [""]
     return [
         *(
             f"  {server:<14}{plan.network.link(server).address}  {held}"

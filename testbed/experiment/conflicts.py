@@ -8,7 +8,6 @@ from typing import Any
 from testbed.algorithms import algorithm_named, has
 from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
-from testbed.experiment.aggregator_conflicts import of_aggregators
 from testbed.experiment.contents import Contents
 from testbed.experiment.labels import RESERVED, check_name
 from testbed.experiment.model_conflicts import of_model
@@ -42,7 +41,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *of_rate_traces(contents),
         *of_flows(contents),
         *of_servers(contents),
-        *of_aggregators(contents),
+        *_aggregators(contents),
         *of_model(contents),
         *contents.partition.conflicts(contents.devices.classes),
     ]
@@ -172,3 +171,35 @@ def _simulation(contents: Contents) -> list[Conflict]:
     key = "batched" if contents.simulation.batched else "device"
     text = f"the gradients of peers ({peers[0]}) are computed one after the other: take it out"
     return [(("simulation", key), text)]
+
+
+def _aggregators(contents: Contents) -> list[Conflict]:
+    """Return the conflicts of algorithms that have an aggregator in each cluster."""
+    found: list[Conflict] = []
+    for i, options in enumerate(contents.algorithms):
+        if not has(options.name, "aggregator"):
+            continue
+        path = ("algorithms", i)
+        if not contents.network.clusters:
+            text = (
+                f"{options.name} has an aggregator in each cluster, and there are no clusters: add "
+                "network.clusters"
+            )
+            found.append((path, text))
+    return found + _beyond_aggregators(contents) if _aggregated(contents) else []
+
+
+def _aggregated(contents: Contents) -> set[str]:
+    """Return the names of the algorithms that have aggregators."""
+    return {options.name for options in contents.algorithms if has(options.name, "aggregator")}
+
+
+def _beyond_aggregators(contents: Contents) -> list[Conflict]:
+    """Return a conflict for each feature that does not work with aggregators yet."""
+    devices = contents.devices
+    name = min(_aggregated(contents))
+    found: list[Conflict] = []
+    if devices.servers > 1:
+        text = f"{name} does not work with it yet: take one of them out"
+        found.append((("devices", "servers"), text))
+    return found

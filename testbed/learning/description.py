@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from fastgrad.chain import template
 from testbed.errors import SpecError
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import Inputs
@@ -24,7 +25,7 @@ class Description:
 
     Attributes:
         parameters: their number, without buffers.
-        path: fast: the gradient is computed without autograd (``testbed.learning.fast``).
+        path: fast: the gradient is computed without autograd (``fastgrad``).
         buffers: the number of values in its buffers of floating-point numbers.
         may_draw: True if a layer may draw random numbers, as dropout does: one of somebody else's may
             on autograd, whatever its type; no layer of the fast path does.
@@ -104,8 +105,6 @@ def _found_out(module: nn.Module, inputs: Inputs, loss: str) -> bool:
     Raises:
         ValueError: the shape is none that the loss takes, as far as that is known.
     """
-    from testbed.learning.batched.chain import template
-
     with torch.device("meta"):
         kind = torch.int64 if inputs.tokens else torch.float32
         logits = module(torch.zeros(2, *inputs.image, dtype=kind))
@@ -115,4 +114,4 @@ def _found_out(module: nn.Module, inputs: Inputs, loss: str) -> bool:
     }
     if loss in expected and tuple(logits.shape) != expected[loss]:
         raise ValueError(f"for 2 images it returns {tuple(logits.shape)}")
-    return template(module, inputs) is not None
+    return template(module, inputs.image) is not None

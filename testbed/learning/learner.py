@@ -1,31 +1,28 @@
 """A model on one device: its parameters, its gradient on a mini-batch, its accuracy.
 
 Parameters and gradient are each one flat float32 buffer that lives as long as the learner: a socket
-receives straight into ``parameters``, and the result of ``gradient`` is sent as it is. No tensor is
-copied in between. A model that ``testbed.learning.fast.chain`` supports runs there; any other model
-runs on autograd, on views of the same buffers.
-
-A gradient depends on nothing but the parameters, the mini-batch and, for models with random layers, the
-seed that comes with it: whatever else a module keeps is set anew before each computation.
+receives straight into ``parameters``, and the result of ``gradient`` is sent as it is. ``fastgrad``
+computes between them, without autograd for common layers; here a model has a name, its buffers follow
+a rule, and evaluations and the run's loss are added.
 
 A learner computes in one thread and never starts another: it is made in a forked child, and two
-hundred of them share a few cores. The buffers have the same alignment in every process (64 bytes),
-because the last bit of the matrix library's result may depend on it.
+hundred of them share a few cores.
 """
 
 import copy
+from collections.abc import Callable
 from typing import TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from fastgrad.gradient import Gradient
+from fastgrad.workers.gradients import WorkersGradients
 from testbed.learning import buffers as rules
 from testbed.learning.buffers import Buffers
+from testbed.learning.data.augmentation import NONE, Augmentation
+from testbed.learning.data.datasets import Dataset
 from testbed.learning.data.raw import Array
-from testbed.learning.fast import inference
-from testbed.learning.fast.chain import Chain, build
-from testbed.learning.fast.inference import Inference
-from testbed.learning.fast.layers import Slot
 from testbed.learning.inputs import GREY_28, Inputs
 from testbed.learning.losses import CROSS_ENTROPY, Evaluated, Loss, single
 from testbed.learning.models import Model, drawn, layout_of, structure
@@ -75,42 +72,22 @@ class Learner:
             loss: what gradients are taken of; all but classification run on autograd.
         """
         torch.set_num_threads(1)
-        module = model if isinstance(model, nn.Module) else structure(model, inputs)
-        rules.prepare(module, buffers)
-        if not isinstance(model, nn.Module) and any(True for _ in module.buffers()):
-            module = drawn(model, inputs, seed=0)  # buffers need values, those of all devices
-            rules.prepare(module, buffers)
-        named = dict(module.named_parameters())
+        module = _made(model, inputs, buffers)
         self.layout = layout_of(module, buffers)
         self._model, self._inputs, self._buffers, self._loss = model, inputs, buffers, loss
-        values, gradient = torch.zeros(self.layout.total), torch.zeros(self.layout.total)
-        self._values, self._flat_gradient = values, gradient
-        self.parameters = values.numpy()
-        self._gradient: FloatVector = gradient.numpy()
-        self._slots = {
-            name: Slot(values[part].view(p.shape), gradient[part].view(p.shape))
-            for (name, p), part in zip(named.items(), self.layout.slices, strict=False)
-        }
-        self._put_buffers_aside(module, buffers)
-        self._module = module
-        self._batch_size = batch_size
-        self._autograd = autograd
-        self._training = self._chain()
-        self._evaluation: tuple[int, Inference | None] | None = None
-        if self._training is None:
-            for name, slot in self._slots.items():
-                _put(module, name, slot)
-
-    def _put_buffers_aside(self, module: nn.Module, buffers: Buffers) -> None:
-        """Note where the shared buffers are in the flat vector, and what all others are like."""
-        shared = rules.shared_by(module, buffers)
-        parts = self.layout.slices[len(self.layout.slices) - len(shared) :]
-        self._shared = list(zip(shared.values(), parts, strict=True))
-        self._constant = [
-            (one, one.clone()) for name, one in module.named_buffers() if name not in shared
-        ]
-        start = parts[0].start if parts else self.layout.total
-        self.statistics = slice(start, self.layout.total)
+        self._batch_size, self._autograd = batch_size, autograd
+        self._computed = Gradient(
+            module,
+            inputs.image,
+            batch_size,
+            buffers=tuple(rules.shared_by(module, buffers)),
+            loss=None if loss.is_classification else lambda *both: single(loss.mean(*both)),
+            autograd=autograd,
+        )
+        self.parameters: FloatVector = self._computed.values.numpy()
+        self._gradient: FloatVector = self._computed.gradient.numpy()
+        self.statistics = slice(self.layout.parameters, self.layout.total)
+        self._evaluation: tuple[int, Callable[[Tensor], Tensor]] | None = None
 
     def twin(self) -> "Learner":
         """Return a learner of the same model, with memory of its own."""
@@ -134,32 +111,19 @@ class Learner:
         Raises:
             OSError: the host has no room for shared memory (/dev/shm).
         """
-        tensors = [self._values, self._flat_gradient]
-        if self._training is not None:
-            tensors += self._training.tensors()
         try:
-            for tensor in tensors:
+            for tensor in self._computed.tensors():
                 tensor.share_memory_()  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             raise OSError(f"no shared memory for a learner: {error}") from error
         # Views of tensors moved with their storage; arrays still refer to the old memory.
-        self.parameters = self._values.numpy()
-        self._gradient = self._flat_gradient.numpy()
+        self.parameters = self._computed.values.numpy()
+        self._gradient = self._computed.gradient.numpy()
 
     @property
     def fast(self) -> bool:
         """True if the gradient is computed without autograd."""
-        return self._training is not None
-
-    def _chain(self) -> Chain | None:
-        shape = (self._batch_size, *self._inputs.image)
-        if self._autograd or not self._loss.is_classification:
-            return None
-        return build(self._module, shape, self._slots)
-
-    def _inference(self, batch: int) -> Inference | None:
-        shape = (batch, *self._inputs.image)
-        return None if self._autograd else inference.build(self._module, shape, self._slots)
+        return self._computed.fast
 
     def gradient(
         self,
@@ -180,46 +144,13 @@ class Learner:
         Raises:
             ValueError: the batch does not have ``batch_size`` images.
         """
-        if len(images) != self._batch_size:
-            raise ValueError(f"a batch of {len(images)} where {self._batch_size} were announced")
-        chain = self._training
-        if chain is None:
-            return self._gradient, self._by_autograd(images, labels, seed)
-        with torch.inference_mode():
-            chain.images.copy_(torch.from_numpy(images))
-            chain.labels[:, 0].copy_(torch.from_numpy(labels))
-            chain.forward()
-            loss = chain.loss()
-            chain.backward()
-        return self._gradient, loss
-
-    def _by_autograd(
-        self,
-        images: Array,
-        labels: Array,
-        seed: int | None,
-    ) -> float:
-        self._flat_gradient.zero_()  # backward adds to existing gradients
-        if seed is not None:
+        if seed is not None and not self.fast:
             torch.default_generator.manual_seed(seed)
-        self._set_buffers(self.own_buffers)
-        outputs = self._module(torch.from_numpy(images))
-        loss = single(self._loss.mean(outputs, torch.from_numpy(labels)))
-        loss.backward()  # type: ignore[no-untyped-call]
-        for buffer, part in self._shared:
-            torch.sub(self._values[part], buffer.flatten(), out=self._flat_gradient[part])
-        if self._buffers == "per-worker":
-            self.own_buffers = tuple(one.numpy().copy() for one, _ in self._constant)
-        return float(loss.detach())
-
-    def _set_buffers(self, own: OwnBuffers | None = None) -> None:
-        """Set the module's buffers as they are in the flat vector, a device's own, or as made."""
-        for buffer, part in self._shared:
-            buffer.copy_(self._values[part].view(buffer.shape))
-        for buffer, made in self._constant:
-            buffer.copy_(made)
-        for (buffer, _), value in zip(self._constant, own or (), strict=False):
-            buffer.copy_(torch.from_numpy(value))
+        own = None if self.own_buffers is None else list(map(torch.from_numpy, self.own_buffers))
+        loss = self._computed.compute(torch.from_numpy(images), torch.from_numpy(labels), own)
+        if self._buffers == "per-worker" and not self.fast:
+            self.own_buffers = tuple(one.numpy().copy() for one in self._computed.others)
+        return self._gradient, loss
 
     def evaluate(
         self,
@@ -235,27 +166,61 @@ class Learner:
             batch: images at a time; a greater number takes more memory and is hardly faster.
         """
         if self._evaluation is None or self._evaluation[0] != batch:
-            self._evaluation = batch, self._inference(batch)
-        logits_of = self._evaluation[1] or self._module
+            self._evaluation = batch, self._computed.outputs(batch)
+        outputs_of, module = self._evaluation[1], self._computed.module
         totals = self._loss.total()
-        self._module.eval()
+        module.eval()
         if self._buffers == "per-worker":
-            rules.by_batch(self._module)
-        if self._training is None:
+            rules.by_batch(module)
+        if not self.fast:
             torch.default_generator.manual_seed(0)  # a layer may draw in an evaluation, too
         with torch.inference_mode():
-            self._set_buffers()
+            self._computed.set_buffers()
             for start in range(0, len(images), batch):
                 some = torch.from_numpy(images[start : start + batch])
                 truth = torch.from_numpy(labels[start : start + batch])
-                totals.add(logits_of(some), truth)
-        self._module.train()
+                totals.add(outputs_of(some), truth)
+        module.train()
         return totals.result()
 
 
-def _put(module: nn.Module, name: str, slot: Slot) -> None:
-    """Make a module's parameter a view of the flat buffers."""
-    *path, last = name.split(".")
-    parameter = nn.Parameter(slot.value)
-    parameter.grad = slot.gradient
-    setattr(module.get_submodule(".".join(path)), last, parameter)
+def workers_gradients(
+    model: str | Model | nn.Module,
+    batch_size: int,
+    dataset: Dataset,
+    device: str = "cpu",
+    *,
+    buffers: Buffers = "none",
+    augmentation: Augmentation = NONE,
+) -> WorkersGradients:
+    """Make what computes the gradients of many workers together; each is that of a ``Learner``.
+
+    Args:
+        model: as a learner's.
+        batch_size: b, images per worker.
+        dataset: whose training images the workers draw from.
+        device: torch's name of the device that computes.
+        buffers: the rule about the module's buffers: none, or shared.
+        augmentation: how images are changed, if moves are given.
+    """
+    torch.set_num_threads(1)
+    module = _made(model, dataset.inputs, buffers)
+    return WorkersGradients(
+        module,
+        batch_size,
+        torch.from_numpy(dataset.train_images),
+        torch.from_numpy(dataset.train_labels),
+        device=device,
+        buffers=tuple(rules.shared_by(module, buffers)),
+        change=augmentation.applied,
+    )
+
+
+def _made(model: str | Model | nn.Module, inputs: Inputs, buffers: Buffers) -> nn.Module:
+    """Make a model's module, prepared for the rule about its buffers; with values if it has any."""
+    module = model if isinstance(model, nn.Module) else structure(model, inputs)
+    rules.prepare(module, buffers)
+    if not isinstance(model, nn.Module) and any(True for _ in module.buffers()):
+        module = drawn(model, inputs, seed=0)  # buffers need values, those of all devices
+        rules.prepare(module, buffers)
+    return module

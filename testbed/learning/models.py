@@ -3,7 +3,7 @@
 A model is any ``torch.nn.Module`` that takes images, float32 (b, channels, height, width), or a
 dataset's other examples, and returns logits (b, classes), or what else the run's loss takes. A
 ``torch.nn.Sequential`` of convolutions, ReLUs, max-pools, a flatten and linear layers runs on the fast
-path (``testbed.learning.fast.chain``); any other module runs on autograd. A new model is a function in
+path (``fastgrad.chain``); any other module runs on autograd. A new model is a function in
 ``testbed.learning.networks`` and one line in ``MODELS``.
 
 The flat vector is the module's parameters in the order of ``named_parameters``, each in C order; with

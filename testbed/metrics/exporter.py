@@ -25,13 +25,17 @@ from prometheus_client.utils import floatToGoString
 
 from testbed.channel import readable
 from testbed.errors import SpecError
-from testbed.metrics.catalogue import COMMON, METRICS
-from testbed.metrics.device_metrics import WORKERS
+from testbed.metrics.device_metrics import DEVICES, WORKERS
 from testbed.metrics.metric import Metric
 from testbed.metrics.state import BUCKETS, RunState, Staleness
+from testbed.metrics.training_metrics import TRAINING
 from testbed.runs.ending import signals
 
 ADDRESS = "127.0.0.1"
+COMMON = ("run", "algorithm")
+"""Labels of every metric."""
+METRICS = TRAINING + DEVICES
+"""All metrics but those of ``WORKERS``, which are exported on request and have a series per device."""
 
 
 class Source(Protocol):
@@ -164,3 +168,15 @@ def _explain(port: int, error: OSError | OverflowError) -> str:
             "or 0 for any that is free"
         )
     return f"--metrics-port {port} cannot be used ({error.strerror}); use another, or 0 for any"
+
+
+def table() -> str:
+    """Return the Markdown table of all metrics, as in ``docs/metrics.md``."""
+    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for metric in (*METRICS, *WORKERS):
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
+    bounds = ", ".join(map(str, BUCKETS))
+    rows.append("")
+    rows.append(f"Buckets of `testbed_update_staleness`: {bounds}, +Inf.")
+    return "\n".join(rows)

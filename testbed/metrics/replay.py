@@ -1,12 +1,15 @@
-"""Replay of a finished run: its state at any moment of its training."""
+"""Replay of finished runs: the state of each at any moment of its training, by the host's clock."""
 
+import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.channel import readable
 from testbed.device_names import is_server
 from testbed.errors import SpecError
 from testbed.metrics.initial import of_recorded
@@ -15,8 +18,12 @@ from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading.journals import whole
 from testbed.results.reading.run import Run
+from testbed.runs.ending import signals
 from testbed.telemetry.entries import Diagnoses, Updates
 from traffic.counters import COUNTS
+
+TICK = 0.1
+"""Seconds between two steps of runs that are played."""
 
 
 class ReplayedRun:
@@ -225,3 +232,27 @@ def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:
 def _replayed(run: Run) -> ReplayedRun:
     with whole(run.directory):
         return ReplayedRun(run)
+
+
+def play(runs: Sequence[ReplayedRun], speed: float) -> int | None:
+    """Move runs from their beginning to their end, all of them together.
+
+    Args:
+        speed: seconds of training in one second; 0 to jump to the end.
+
+    Returns:
+        The signal (SIGINT, SIGTERM, SIGHUP) that stopped the replay; None if it reached the end.
+    """
+    if speed == 0:
+        for run in runs:
+            run.advance(run.duration)
+        return None
+    began = time.monotonic()
+    with signals() as wake_up:
+        while not all(run.finished for run in runs):
+            if readable(wake_up, TICK):
+                return os.read(wake_up, 1)[0]
+            now = (time.monotonic() - began) * speed
+            for run in runs:
+                run.advance(now)
+    return None

@@ -7,12 +7,32 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
 from testbed.ended import is_complete
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
-from testbed.orchestrator.backlog import Backlog
 from testbed.orchestrator.ingress import Ingress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.records import Records
 from testbed.runs.left_out import LeftOut
 from testbed.telemetry.entries import EvaluationMade
+
+FIRST_WARNING = 50
+"""Waiting evaluations at which the first warning is due; the next ones follow at each doubling."""
+
+
+class Backlog:
+    """Decides when to warn that evaluations pile up, long before the run's end has to wait for them."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_WARNING
+
+    def warning(self, waiting: int) -> str | None:
+        """Return the text of a warning if ``waiting`` has reached the next threshold, else None."""
+        if waiting < self._next:
+            return None
+        while self._next <= waiting:
+            self._next *= 2
+        return (
+            f"{waiting:,} evaluations wait: it cannot follow, and the run ends when it has made them; "
+            "a greater evaluation.every or fewer evaluation.images give it less to do"
+        )
 
 
 class Evaluations:

@@ -11,10 +11,10 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import server_names
 from testbed.experiment.load import dump
 from testbed.experiment.model_conflicts import layout_of
+from testbed.messages.events import ProcessorTimesRead
 from testbed.messages.reports import EvaluationDue, ServerFinished, Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
-from testbed.orchestrator.processor_times import ProcessorWindow
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.servers import Servers
 from testbed.planning.plan import Plan
@@ -24,12 +24,56 @@ from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import Outcome, manifest
 from testbed.runs.resuming import Resumption
+from testbed.runs.utilisation import Processor
 from testbed.runs.watching import Progress, Watcher, progress_of
 from testbed.telemetry.entries import EvaluationMade, Updates
 from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.slices import slices_of
+
+
+class ProcessorWindow:
+    """The processor times of devices over the time of training, from readings of the agent.
+
+    These are the first reading since training began, and the first one after the last update so far.
+    """
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._first: ProcessorTimesRead | None = None
+        self._last: ProcessorTimesRead | None = None
+        self._last_update: float | None = None
+
+    def begin(self) -> None:
+        """Note that training begins, or goes on in a resumed run."""
+        self._begun = True
+
+    def take(self, reading: ProcessorTimesRead, last_update: float) -> None:
+        """Take in a reading; one without an update since the reading before is not needed.
+
+        Args:
+            last_update: when the last update was made, by any clock.
+        """
+        if not self._begun:
+            return
+        if self._first is None:
+            self._first = reading
+        elif last_update != self._last_update:
+            self._last, self._last_update = reading, last_update
+
+    @property
+    def used(self) -> Mapping[str, Processor]:
+        """The processor time of each device between the two readings, by its name."""
+        first, last = self._first, self._last
+        if first is None or last is None:
+            return {}
+        window = last.host_time - first.host_time
+        # A device that was not there at first began from nothing.
+        return {
+            device: Processor(last.source, window, seconds - first.seconds.get(device, 0.0))
+            for device, seconds in last.seconds.items()
+        }
 
 
 class Records(RunNotes[Progress]):

@@ -13,9 +13,9 @@ import torch
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
-from testbed.learning.batched.learner import BatchedLearner
 from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.datasets import Dataset
+from testbed.learning.learner import workers_gradients
 from testbed.simulation.versions import Part, SentVersions
 from testbed.training import computation
 from testbed.training.computation import Drawn
@@ -55,7 +55,7 @@ class Begun:
 class Batching(Stateful):
     """Computes the gradients of computations that have begun, many together."""
 
-    not_saved = frozenset({"_learner", "_objective", "_versions"})
+    not_saved = frozenset({"_workers", "_objective", "_versions"})
 
     def __init__(self, settings: Settings, dataset: Dataset, versions: SentVersions) -> None:
         """Prepare the torch device that the spec names.
@@ -63,13 +63,11 @@ class Batching(Stateful):
         Args:
             versions: the parameters of everything that is begun; released there once it is computed.
         """
-        self._learner = BatchedLearner(
+        self._workers = workers_gradients(
             computation.model(settings),
             settings.training.batch_size,
-            torch.from_numpy(dataset.train_images),
-            torch.from_numpy(dataset.train_labels),
+            dataset,
             settings.data.device,
-            inputs=dataset.inputs,
             buffers=settings.data.buffers,
             augmentation=Augmentation(**settings.training.augmentation),
         )
@@ -93,7 +91,7 @@ class Batching(Stateful):
         return begun.result
 
     def _compute(self, together: Sequence[Begun]) -> None:
-        device = self._learner.device
+        device = self._workers.device
         draws = [begun.drawn.batches[-1] for begun in together]
         indices = torch.from_numpy(np.stack([draw.images for draw in draws]))
         drawn = [draw.moves for draw in draws if draw.moves is not None]
@@ -104,17 +102,17 @@ class Batching(Stateful):
         }
         distinct = {parts: torch.from_numpy(whole).to(device) for parts, whole in sent.items()}
         # Rows of one block of memory, which is freed when the last of them was sent.
-        out = torch.empty(len(together), self._learner.layout.total, device=device)
+        out = torch.empty(len(together), self._workers.vector.total, device=device)
         if len(distinct) == 1:
             (only,) = distinct.values()
-            gradients, losses = self._learner.shared(only, indices, out, moves)
+            gradients, losses = self._workers.shared(only, indices, out, moves)
         else:
             rows = [distinct[begun.parts] for begun in together]
-            gradients, losses = self._learner.gradients(rows, indices, out, moves)
+            gradients, losses = self._workers.gradients(rows, indices, out, moves)
         on_host = gradients.cpu().numpy()
         for begun, gradient, loss in zip(together, on_host, losses.tolist(), strict=True):
             self._objective.complete(
-                *(gradient, sent[begun.parts], self._learner.layout.parameters),
+                *(gradient, sent[begun.parts], self._workers.vector.parameters),
                 min(begun.versions),
             )
             begun.result = gradient, loss

@@ -19,8 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import traffic
-from testbed.code_digest import package_digest
+from testbed.code_digest import package_digest, package_folders
 from testbed.ended import is_complete
 from testbed.errors import HostError, RunError
 from testbed.experiment import load
@@ -215,8 +214,7 @@ def _connected(address: str) -> Any:
         import ray
     except ImportError:
         raise HostError("Ray is not installed: `pip install 'testbed[ray]'`") from None
-    assert traffic.__file__ is not None
-    packages = [str(Path(__file__).parents[1]), str(Path(traffic.__file__).parent)]
+    packages = [str(folder) for folder in package_folders()]
     environment = {"py_modules": packages, "env_vars": dict(ONE_THREAD)}
     try:
         if address != "auto":

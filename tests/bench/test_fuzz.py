@@ -33,7 +33,7 @@ def constants() -> dict[tuple[str, str], object]:
     return {
         (module, name): value
         for module, content in list(sys.modules.items())
-        if module.partition(".")[0] in ("testbed", "traffic")
+        if module.partition(".")[0] in ("testbed", "traffic", "fastgrad")
         for name, value in vars(content).items()
         if name.isupper() and isinstance(value, int | float | str | bytes)
     }

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from testbed.cli.plan_algorithm import describe
+from testbed.cli.plan_text import of_algorithms
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 
@@ -21,7 +21,7 @@ EQUATION_3 = "p = 6 partitions by equation (3): 33.33 gradients/s of 437,544 byt
 
 
 def lines(**changes: Any) -> list[str]:
-    return describe(plan(Spec.model_validate(PEERS | changes)))
+    return of_algorithms(plan(Spec.model_validate(PEERS | changes)))
 
 
 def test_it_says_p_and_why() -> None:

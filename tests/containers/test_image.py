@@ -22,8 +22,8 @@ PRINT = "from testbed.code_digest import package_digest as d; print(d())"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of both packages."""
-    for name in ("testbed", "traffic"):
+    """A copy of the packages."""
+    for name in ("testbed", "traffic", "fastgrad"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPOSITORY / name, tmp_path / name, ignore=ignored)
     return tmp_path
@@ -48,6 +48,7 @@ def test_caches_notes_and_file_times_do_not_change_the_digest(checkout: Path) ->
     "change",
     [
         lambda folder: (folder / "traffic" / "headers.py").open("a").write("\n"),
+        lambda folder: (folder / "fastgrad" / "layers.py").open("a").write("\n"),
         lambda folder: (
             (folder / "testbed" / "results" / "report" / "report.css").open("a").write("\n")
         ),
@@ -55,7 +56,7 @@ def test_caches_notes_and_file_times_do_not_change_the_digest(checkout: Path) ->
         lambda folder: (folder / "testbed" / "py.typed").unlink(),
         lambda folder: (folder / "testbed" / "streams.py").rename(folder / "testbed" / "s.py"),
     ],
-    ids=["code", "a style sheet", "one more", "one less", "another name"],
+    ids=["code", "code of gradients", "a style sheet", "one more", "one less", "another name"],
 )
 def test_other_code_has_another_digest(checkout: Path, change: object) -> None:
     assert callable(change)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from testbed.metrics.exporter import Exporter
-from testbed.metrics.player import play
-from testbed.metrics.replay import ReplayedRun
+from testbed.metrics.replay import ReplayedRun, play
 from testbed.results.reading.run import Run
 from tests.dashboards.grafana import chosen, queries
 from tests.dashboards.server import Prometheus, Series, free_port, prometheus

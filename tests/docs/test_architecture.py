@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.docs.blocks import PAGES, REPOSITORY, blocks
-from website.architecture import PICTURE, WAY, layers, picture, rooms
+from website.architecture import BESIDE, PICTURE, WAY, layers, picture, rooms
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\)|!\[[^\]]*\]\(([^)]+)\)")
 
@@ -21,7 +21,7 @@ def test_the_picture_is_that_of_the_code() -> None:
 
 def test_the_picture_shows_every_room_what_it_is_and_what_it_imports() -> None:
     known = rooms()
-    assert list(known) == [*(name for row in layers() for name in row), "traffic"]
+    assert list(known) == [*(name for row in layers() for name in row), *BESIDE]
     assert {name for _, by in WAY for name in by} <= set(known)
     assert known["errors"].imports == ()
     assert "orchestrator" in known["execution"].imports

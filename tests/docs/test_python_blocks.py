@@ -89,7 +89,7 @@ def registered(registry: str) -> str:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     folder = tmp_path_factory.mktemp("copy")
-    for package in ("testbed", "traffic"):
+    for package in ("testbed", "traffic", "fastgrad"):
         shutil.copytree(
             REPOSITORY / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
         )

@@ -30,7 +30,8 @@ def test_the_wheel_holds_the_code_and_nothing_else(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("testbed-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
-    code = [path for name in ("testbed", "traffic") for path in code_files(REPOSITORY / name)]
+    packages = [REPOSITORY / name for name in ("testbed", "traffic", "fastgrad")]
+    code = [path for package in packages for path in code_files(package)]
     assert held == {path.relative_to(REPOSITORY).as_posix() for path in code}
 
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from testbed.learning.inputs import COLOUR_32
-from testbed.learning.models import MODELS, initialise, layout, structure
-from tests.learning.other_models import FAST
+from testbed.learning.models import FAST, MODELS, initialise, layout, structure
 
 
 @pytest.mark.parametrize(
@@ -23,7 +22,7 @@ def test_the_cnn_has_the_known_tensors_in_order() -> None:
     assert layout("cnn").names[:2] == ("conv1.weight", "conv1.bias")
 
 
-@pytest.mark.parametrize("model", FAST)
+@pytest.mark.parametrize("model", sorted(FAST))
 def test_the_paper_s_initialisation_is_a_truncated_normal(model: str) -> None:
     values = initialise(model, "paper", np.random.default_rng(1))
     assert values.dtype == np.float32
@@ -38,7 +37,7 @@ def test_the_paper_s_initialisation_is_a_truncated_normal(model: str) -> None:
             assert abs(values[part].mean()) < 0.4 / np.sqrt(size)
 
 
-@pytest.mark.parametrize("model", FAST)
+@pytest.mark.parametrize("model", sorted(FAST))
 def test_torch_s_initialisation_has_the_ranges_of_torch(model: str) -> None:
     values = initialise(model, "torch", np.random.default_rng(1))
     torch.manual_seed(0)

@@ -26,7 +26,7 @@ def test_importing_loads_no_other_module_and_changes_nothing() -> None:
     )
     loaded, unchanged = json.loads(done.stdout)
     assert done.stderr == ""
-    assert {name for name in loaded if name.startswith(("testbed", "traffic"))} <= LIGHT
+    assert {name for name in loaded if name.startswith(("testbed", "traffic", "fastgrad"))} <= LIGHT
     heavy = {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names)
     assert heavy - {"testbed"} == set()
     assert unchanged

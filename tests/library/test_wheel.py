@@ -46,7 +46,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an environment with the wheel alone; other packages are those of the tests."""
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
-    for package in ("testbed", "traffic"):
+    for package in ("testbed", "traffic", "fastgrad"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPOSITORY / package, sources / package, ignore=ignored)
     for file in ("pyproject.toml", "README.md", "LICENSE"):

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from testbed.metrics.catalogue import METRICS, table
 from testbed.metrics.device_metrics import WORKERS
-from testbed.metrics.exporter import Runs
+from testbed.metrics.exporter import METRICS, Runs, table
 from testbed.metrics.live import LiveRun
 from testbed.metrics.state import RunState
 from testbed.runs.device_classes import device_classes
@@ -20,7 +19,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 def test_the_documented_table_is_that_of_the_code() -> None:
     written = DOCUMENT.read_text(encoding="utf-8")
-    assert table() in written, "print it with: from testbed.metrics.catalogue import table"
+    assert table() in written, "print it with: from testbed.metrics.exporter import table"
 
 
 def test_names_follow_the_conventions() -> None:

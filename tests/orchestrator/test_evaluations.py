@@ -1,4 +1,4 @@
-"""Evaluations: when one is written, and when one is left out."""
+"""Evaluations: when one is written, when one is left out, and when to warn that many wait."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from testbed.messages.events import IngressRead
 from testbed.messages.reports import EvaluationLeftOut, VersionEvaluated
 from testbed.messages.requests import ReadIngress, ReadProcessors
+from testbed.orchestrator.evaluations import FIRST_WARNING, Backlog
 from tests.orchestrator.handlers import Orchestrator
 
 
@@ -39,3 +40,18 @@ def test_the_first_evaluation_that_is_left_out_is_a_warning(orchestrator: Orches
     orchestrator.reports.handle(EvaluationLeftOut(3, "no room"))  # it was not due
     assert list(orchestrator.evaluations.left_out) == [1, 2]
     assert len(orchestrator.watcher.events) == 1
+
+
+def test_a_warning_is_due_at_the_first_limit_and_at_each_doubling() -> None:
+    backlog = Backlog()
+    told = [waiting for waiting in range(5 * FIRST_WARNING) if backlog.warning(waiting)]
+    assert told == [FIRST_WARNING, 2 * FIRST_WARNING, 4 * FIRST_WARNING]
+
+
+def test_a_warning_is_not_repeated_after_the_number_has_fallen() -> None:
+    backlog = Backlog()
+    assert backlog.warning(3 * FIRST_WARNING) is not None
+    assert [
+        backlog.warning(waiting)
+        for waiting in (FIRST_WARNING, 2 * FIRST_WARNING, 3 * FIRST_WARNING)
+    ] == [None] * 3

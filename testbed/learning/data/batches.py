@@ -1,10 +1,11 @@
-"""Mini-batches of one worker's shard.
+"""Mini-batches of one worker's shard, or of one stream that is dealt to whichever device is next.
 
-Each batch is drawn without replacement within itself and independently of other batches, from the
-worker's own stream. With it is drawn, from other streams of the worker, what else its gradient
-depends on. Every ``next`` overwrites the same arrays, so that drawing allocates no memory.
+A batch of a shard is drawn without replacement within itself and independently of other batches, from
+the worker's own stream. With each batch is drawn, from other streams of the worker, what else its
+gradient depends on. Every ``next`` overwrites the same arrays, so that drawing allocates no memory.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
-from testbed.learning.data import dealing
 from testbed.learning.data.augmentation import NONE, Augmentation
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.data.raw import Array
+from testbed.streams import stream
 
 
 @dataclass(slots=True)
@@ -93,15 +94,15 @@ class Batches:
         else:
             self._images, self._labels = memory._images, memory._labels
 
-    def draw(self, dealt: int = 0) -> Draw:
+    def draw(self, number: int = 0) -> Draw:
         """Draw a batch.
 
         Args:
-            dealt: its number in the run's stream of mini-batches, if there is one.
+            number: of the batch in the run's stream of mini-batches, if there is one.
         """
         if self._dealt_by is not None:
             size = len(self._labels)
-            return self._drawn(dealing.dealt(len(self.shard), size, self._dealt_by, dealt))
+            return self._drawn(dealt(len(self.shard), size, self._dealt_by, number))
         drawn = self._generator.choice(
             len(self.shard), len(self._labels), replace=False, shuffle=False
         )
@@ -150,3 +151,27 @@ class Batches:
     def next(self) -> tuple[Array, Array]:
         """Draw a batch and return its images and labels."""
         return self.gather(self.draw())
+
+
+def dealt(images: int, batch_size: int, seed: int, number: int) -> npt.NDArray[np.int64]:
+    """Return the images of a mini-batch of the one stream that is dealt to all devices.
+
+    In each epoch, all training images are in a new random order, cut into mini-batches; the images that
+    make up no whole one are left out of that epoch. A mini-batch depends on nothing but the seed and
+    its number, so that a device needs only the number, which comes with the parameters.
+
+    Args:
+        images: the number of training images, at least ``batch_size``.
+        seed: the experiment's seed.
+        number: the mini-batch's, from 0.
+
+    Returns:
+        int64, (batch_size,).
+    """
+    epoch, at = divmod(number, images // batch_size)
+    return _order(images, seed, epoch)[at * batch_size : (at + 1) * batch_size]
+
+
+@functools.lru_cache(maxsize=2)  # devices near the end of an epoch are in two
+def _order(images: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    return stream(seed, "stream of mini-batches", epoch).permutation(images).astype(np.int64)

@@ -1,7 +1,7 @@
 """Blocks of workers on a processor, each small enough for its caches.
 
 Stacked parameters are read in place, and gradients are written where they are wanted. Versions in
-separate tensors are copied into a block first, as a serial learner would copy each.
+separate tensors are copied into a block first, as one worker after the other would copy each.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,12 +10,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from testbed.learning.batched.block_computation import BlockComputation, Model
-from testbed.learning.batched.chain import WorkersChain, template
-from testbed.learning.batched.module import OneByOne, WorkersModule
-from testbed.learning.buffers import Buffers
-from testbed.learning.inputs import Inputs
-from testbed.learning.models import layout_of
+from fastgrad.workers.block_computation import BlockComputation, Model
+from fastgrad.workers.chain import WorkersChain
+from fastgrad.workers.module import OneByOne, WorkersModule
 
 Parameters: TypeAlias = Tensor | Sequence[Tensor]
 """One vector per worker, stacked or not."""
@@ -26,18 +23,6 @@ _CACHE = 4 << 20
 """Bytes of activations that a block may have: room for two workers of the CNN, the fastest size."""
 _LARGEST = 16
 """The most workers per block; more save next to nothing."""
-
-
-def describe(
-    module: nn.Module,
-    batch_size: int,
-    device: torch.device,
-    inputs: Inputs,
-    buffers: Buffers = "none",
-) -> Model:
-    """Return the description of a module from which blocks are made."""
-    chain = template(module, inputs)
-    return Model(module, layout_of(module, buffers), batch_size, device, inputs, chain, buffers)
 
 
 def block_of(model: Model, workers: int, *, shared: bool) -> BlockComputation:
@@ -65,7 +50,7 @@ class CachedBlocks:
     def compute(
         self, parameters: Parameters, fill: Fill, workers: int, out: Tensor | None, shared: bool
     ) -> tuple[Tensor, Tensor]:
-        """Compute gradients and losses; see ``BatchedLearner.gradients``.
+        """Compute gradients and losses; see ``WorkersGradients.gradients``.
 
         Args:
             parameters: of each worker, or one vector if shared.

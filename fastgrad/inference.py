@@ -16,14 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from testbed.learning.fast.layers import Slot, patches
-from testbed.learning.fast.recognising import (
+from fastgrad.layers import patches
+from fastgrad.recognising import (
     FEW_CHANNELS,
     plain_pool,
     pool_first,
     same_convolution,
     side,
 )
+from fastgrad.vector import Slot
 
 
 class Step(ABC):

@@ -2,87 +2,82 @@
 
 An asynchronous worker's gradient depends only on the version it pulled, so the gradients of all
 outstanding workers can be computed as soon as one of them is needed; synchronous workers share a
-version. Each worker's gradient is that of ``Learner.gradient``, up to float32 rounding.
+version. Each worker's gradient is that of ``fastgrad.gradient``, up to float32 rounding.
 
-On a processor workers are computed in blocks small enough for the caches (``batched.blocks``). This
-saves calls, not arithmetic. Measured on one core, b = 10, m = 8 to 200, relative to m serial gradients
-with their parameters copied in (medians): the mlp takes 0.65 to 0.75 of the time, 0.47 to 0.54 where
-workers share a version; the CNN 0.94 to 1.03 and 0.89 to 1.00. One mlp worker alone takes 1.02 to 1.09.
+On a processor workers are computed in blocks small enough for the caches (``blocks``). This
+saves calls, not arithmetic. Measured on one core, b = 10, m = 8 to 200, relative to m gradients one by
+one with their parameters copied in (medians): the mlp takes 0.65 to 0.75 of the time, 0.47 to 0.54
+where workers share a version; the CNN 0.94 to 1.03 and 0.89 to 1.00. One mlp worker alone takes 1.02 to
+1.09.
 
 On an accelerator a call costs launches, not arithmetic: workers are padded to one of a few block
-sizes, each of which is recorded once as a CUDA graph and then replayed (``batched.replay``). This
+sizes, each of which is recorded once as a CUDA graph and then replayed (``replay``). This
 module never waits for an accelerator: results are in order on its current stream.
 """
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from testbed.learning.batched.blocks import CachedBlocks, Fill, Parameters, describe
-from testbed.learning.batched.replay import PaddedBlocks
-from testbed.learning.buffers import Buffers, prepare
-from testbed.learning.data.augmentation import NONE, Augmentation
-from testbed.learning.inputs import GREY_28, Inputs
-from testbed.learning.models import Model, drawn, structure
-from testbed.updates import Layout
+from fastgrad.vector import Vector
+from fastgrad.workers.block_computation import Model
+from fastgrad.workers.blocks import CachedBlocks, Fill, Parameters
+from fastgrad.workers.replay import PaddedBlocks
 
 
-class BatchedLearner:
-    """A model whose gradient is computed for many workers at a time.
+class WorkersGradients:
+    """The gradients of a model for many workers at a time, on mini-batches of one dataset.
 
     Losses are valid until the next call, and so are gradients, unless memory for them was given.
 
     Attributes:
-        layout: the position of each tensor in a flat parameter vector.
+        vector: the positions of the model's tensors in a flat vector.
         device: the device that computes and holds the dataset, parameters and results.
     """
 
-    layout: Layout
+    vector: Vector
     device: torch.device
 
-    def __init__(  # noqa: PLR0917 - a model, its data and a device
+    def __init__(
         self,
-        model: str | Model | nn.Module,
+        module: nn.Module,
         batch_size: int,
         images: Tensor,
         labels: Tensor,
+        *,
         device: str = "cpu",
+        buffers: Sequence[str] = (),
+        change: Callable[[Tensor, Tensor], Tensor] | None = None,
         padded: bool = False,
-        inputs: Inputs = GREY_28,
-        buffers: Buffers = "none",
-        augmentation: Augmentation = NONE,
     ) -> None:
         """Prepare a model; the first call of each size allocates its memory.
 
+        On CUDA, torch's TF32 is switched off and its deterministic kernels on, in this process.
+
         Args:
-            model: a name in ``MODELS``, a chosen model, or a module of the same kind (its values are
-                not read).
+            module: only its structure is read, and the values of its buffers; it may be on the meta
+                device if it has none.
             batch_size: b, images per worker.
             images: the dataset, float32, (N, channels, height, width).
             labels: int64, (N,).
             device: torch's name of it.
+            buffers: the names of buffers that follow the parameters in the vector. The gradient of
+                those is β − β′, as that of ``fastgrad.gradient``.
+            change: returns images, (n, channels, height, width), changed as their moves, (n, …), say;
+                needed if moves are given.
             padded: compute in padded blocks even on a processor, as on an accelerator.
-            inputs: the images, and the classes, that a named model is made for.
-            buffers: the rule about the module's buffers: none, or shared. The gradient of those is
-                β − β′, as the serial learner's.
-            augmentation: how images are changed, if moves are given.
         """
-        torch.set_num_threads(1)
         self.device = torch.device(device)
         if self.device.type == "cuda":
             # TF32 cuts factors to ten bits, more than rounding; atomics differ from run to run.
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
-        module = model if isinstance(model, nn.Module) else structure(model, inputs)
-        prepare(module, buffers)
-        if not isinstance(model, nn.Module) and any(True for _ in module.buffers()):
-            module = drawn(model, inputs, seed=0)  # buffers need values, as the serial learner's
-            prepare(module, buffers)
-        described = describe(module, batch_size, self.device, inputs, buffers)
-        self.layout = described.layout
-        self._batch_size = batch_size
-        self._augmentation = augmentation
+        model = Model.of(module, tuple(images.shape[1:]), batch_size, self.device, buffers)
+        self.vector = model.vector
+        self._batch_size, self._change = batch_size, change
         padded = padded or self.device.type != "cpu"
-        self._blocks = PaddedBlocks(described) if padded else CachedBlocks(described)
+        self._blocks = PaddedBlocks(model) if padded else CachedBlocks(model)
         self._images = images.to(self.device).contiguous()
         self._labels = labels.to(self.device).contiguous()
 
@@ -100,13 +95,13 @@ class BatchedLearner:
                 which a version may occur more than once.
             indices: int64, (m, b), on the device or not: the images of each worker's batch.
             out: float32, (m, |Θ|), on the device, rows contiguous: memory for the gradients.
-            moves: int64, (m, b, 3): how each image is augmented; None: not at all.
+            moves: (m, b, …): how each image is changed; None: not at all.
 
         Returns:
             float32, (m, |Θ|), ``out`` if it was given; and the losses, float32, (m,).
 
         Raises:
-            ValueError: the shapes do not match.
+            ValueError: the shapes do not match, or moves are given without ``change``.
         """
         return self._compute(parameters, indices, out, moves, shared=False)
 
@@ -132,7 +127,7 @@ class BatchedLearner:
         workers = len(indices)
         if workers == 0:
             raise ValueError("there are no workers to compute a gradient for")
-        versions, total = 1 if shared else workers, self.layout.total
+        versions, total = 1 if shared else workers, self.vector.total
         count, *shape = (
             parameters.shape
             if isinstance(parameters, Tensor)
@@ -153,7 +148,10 @@ class BatchedLearner:
                 f"indices {tuple(indices.shape)} are no batches of the {self._batch_size} announced"
             )
         workers, chosen = len(indices), indices.to(self.device, non_blocking=True)
-        changes = None if moves is None else moves.to(self.device, non_blocking=True)
+        change = self._change
+        if moves is not None and change is None:
+            raise ValueError("moves are given, and no function that changes images by them")
+        moved = None if moves is None else moves.to(self.device, non_blocking=True)
 
         def fill(to_images: Tensor, to_labels: Tensor, part: slice) -> None:
             # A slice is made only if the part is not all workers, because it takes time.
@@ -161,8 +159,8 @@ class BatchedLearner:
             own = (chosen if every else chosen[part]).flatten()
             torch.index_select(self._images, 0, own, out=to_images.flatten(0, 1))
             torch.index_select(self._labels, 0, own, out=to_labels.flatten())
-            if changes is not None:
+            if moved is not None and change is not None:
                 images = to_images.flatten(0, 1)
-                images.copy_(self._augmentation.applied(images, changes[part].flatten(0, 1)))
+                images.copy_(change(images, moved[part].flatten(0, 1)))
 
         return fill

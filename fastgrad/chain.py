@@ -1,7 +1,7 @@
 """A ``torch.nn.Sequential`` of common layers as a chain that runs without autograd.
 
 ``build`` translates the layers that it supports (convolution, ReLU, max-pool, flatten, linear) and
-returns None for any other module, for which the learner uses autograd. The chain differs from the
+returns None for any other module, which then runs on autograd. The chain differs from the
 module in two ways that do not change the result: images are NHWC inside, and a max-pool is moved
 before the ReLU that precedes it (the two commute, in the gradient as well), which leaves the ReLU a
 quarter of the values.
@@ -12,23 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from testbed.learning.fast.layers import (
-    Dense,
-    Flatten,
-    Layer,
-    MaxPool,
-    PatchConvolution,
-    Relu,
-    Slot,
-)
-from testbed.learning.fast.recognising import (
+from fastgrad.layers import Dense, Flatten, Layer, MaxPool, PatchConvolution, Relu
+from fastgrad.recognising import (
     FEW_CHANNELS,
     plain_pool,
     pool_first,
     same_convolution,
     side,
 )
-from testbed.learning.fast.winograd import WinogradConvolution
+from fastgrad.vector import Slot
+from fastgrad.winograd import WinogradConvolution
 
 
 class Chain:
@@ -105,6 +98,17 @@ def build(module: nn.Module, shape: tuple[int, ...], slots: Mapping[str, Slot]) 
         layers.append(layer)
         current = layer.output_shape
     return Chain(layers) if len(current) == 2 else None
+
+
+def template(module: nn.Module, example: tuple[int, ...]) -> tuple[Layer, ...] | None:
+    """Return the layers of a module's chain for one example, without memory; None if it has none."""
+    with torch.device("meta"):
+        slots = {
+            name: Slot(torch.empty(p.shape), torch.empty(p.shape))
+            for name, p in module.named_parameters()
+        }
+        chain = build(module, (1, *example), slots)
+    return None if chain is None else chain.layers
 
 
 def _translate(

@@ -9,8 +9,8 @@ recording, on the same memory, so this path can be tested without an accelerator
 import torch
 from torch import Tensor
 
-from testbed.learning.batched.block_computation import BlockComputation, Model
-from testbed.learning.batched.blocks import Fill, Parameters, block_of
+from fastgrad.workers.block_computation import BlockComputation, Model
+from fastgrad.workers.blocks import Fill, Parameters, block_of
 
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 """Workers per block; more than the last size are computed in several blocks."""

@@ -17,7 +17,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from testbed.learning.fast.layers import Layer, Slot
+from fastgrad.layers import Layer
+from fastgrad.vector import Slot
 
 _Views: TypeAlias = tuple[Tensor, ...] | list[Tensor]
 

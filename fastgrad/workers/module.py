@@ -1,9 +1,9 @@
-"""Any module for a block of workers, on autograd, for modules that ``batched.chain`` does not support.
+"""Any module for a block of workers, on autograd, for modules that the chain does not support.
 
 ``torch.func.vmap`` over the gradient, as a function of the parameters, computes all workers at
 once. On a processor that saves calls where layers are dense, more than half of a small model's time;
 but its grouped convolutions take longer than the workers one by one (1.1 to 1.5 times as long for the
-CNN), and so does a single worker. In these cases a serial learner computes the gradients.
+CNN), and so does a single worker. In these cases one worker is computed after the other.
 """
 
 import copy
@@ -13,34 +13,33 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from testbed.learning.batched.block_computation import BlockComputation, Model
-from testbed.learning.buffers import shared_by
-from testbed.learning.learner import Learner
+from fastgrad.gradient import Gradient
+from fastgrad.workers.block_computation import BlockComputation, Model
 
 
 class OneByOne(BlockComputation):
-    """A block of workers whose gradients a serial learner computes in turn, on a processor."""
+    """A block of workers whose gradients are computed one after the other, on a processor."""
 
     def __init__(self, model: Model, workers: int) -> None:
         """Allocate the memory for a block; the module is copied."""
-        batch_size = model.batch_size
-        self._learner = Learner(
-            copy.deepcopy(model.module), batch_size, inputs=model.inputs, buffers=model.buffers
-        )
-        self.images = torch.zeros(workers, batch_size, *model.inputs.image)
+        batch_size, example = model.batch_size, model.example
+        module, buffers = copy.deepcopy(model.module), model.vector.buffers
+        self._one = Gradient(module, example, batch_size, buffers=buffers)
+        self.images = torch.zeros(workers, batch_size, *example)
         self.labels = torch.zeros(workers, batch_size, dtype=torch.int64)
         self.losses = torch.zeros(workers)
 
     def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
-        self._values = parameters.expand(len(gradients), -1).numpy()
-        self._gradients = gradients.numpy()
+        self._values = parameters.expand(len(gradients), -1)
+        self._gradients = gradients
 
     def run(self) -> None:
-        batches = zip(self.images.numpy(), self.labels.numpy(), strict=True)
+        one = self._one
+        batches = zip(self.images, self.labels, strict=True)
         for worker, (images, labels) in enumerate(batches):
-            self._learner.parameters[:] = self._values[worker]
-            self._gradients[worker], loss = self._learner.gradient(images, labels)
-            self.losses[worker] = loss
+            one.values.copy_(self._values[worker])
+            self.losses[worker] = one.compute(images, labels)
+            self._gradients[worker].copy_(one.gradient)
 
 
 class WorkersModule(BlockComputation):
@@ -49,30 +48,20 @@ class WorkersModule(BlockComputation):
     def __init__(self, model: Model, workers: int, *, shared: bool) -> None:
         """Allocate the memory for a block; ``shared``: all workers have one version."""
         module, batch_size, device = model.module, model.batch_size, model.device
-        self._module, self._layout = module, model.layout
-        self._shared = shared
-        tensors = {**dict(module.named_parameters()), **shared_by(module, model.buffers)}
-        self._shapes = [tensor.shape for tensor in tensors.values()]
-        self._of_vector = {name for name, _ in module.named_buffers() if name in tensors}
+        self._module, self._vector, self._shared = module, model.vector, shared
+        self._of_vector = frozenset(model.vector.buffers)
         self._constant = {
             name: buffer.to(device)
             for name, buffer in module.named_buffers()
             if name not in self._of_vector
         }
-        self.images = torch.zeros(workers, batch_size, *model.inputs.image, device=device)
+        self.images = torch.zeros(workers, batch_size, *model.example, device=device)
         self.labels = torch.zeros(workers, batch_size, dtype=torch.int64, device=device)
         self.losses = torch.zeros(workers, device=device)
 
     def bind(self, parameters: Tensor, gradients: Tensor, lasting: bool) -> None:
-        self._values = self._named(parameters)
-        self._gradients = self._named(gradients)
-
-    def _named(self, rows: Tensor) -> dict[str, Tensor]:
-        parts = torch.split(rows, list(self._layout.sizes), 1)
-        return {
-            name: part.view(len(rows), *shape)
-            for name, part, shape in zip(self._layout.names, parts, self._shapes, strict=True)
-        }
+        self._values = self._vector.views(parameters)
+        self._gradients = self._vector.views(gradients)
 
     def run(self) -> None:
         values = {n: v for n, v in self._values.items() if n not in self._of_vector}

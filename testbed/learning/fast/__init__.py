@@ -1,1 +1,0 @@
-"""Layers, chains of layers and inference without autograd, for the same gradients in less time."""
