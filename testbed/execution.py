@@ -176,7 +176,7 @@ def carry_out(
     began: float,
     metrics: LiveRun | LivePrograms | None = None,
 ) -> dict[str, Any]:
-    """Begin or resume one run, and return its summary when it has ended.
+    """Start or resume one run, and return its summary when it has ended.
 
     Args:
         directory: the run directory; a run that is resumed is in it already.

@@ -228,7 +228,7 @@ class _Dissection:
     def _note_fragments(
         self, rows: npt.NDArray[np.intp], offset: Integers, more_follow: Integers
     ) -> None:
-        """Note which rows are fragments, given their offsets and whether more follow."""
+        """Record which rows are fragments, given their offsets and whether more follow."""
         self._first[rows] = (offset == 0) & (more_follow != 0)
         self._later[rows] = offset != 0
 

@@ -155,7 +155,7 @@ class Ring:
             self.socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
 
     def _bind(self, interface: str) -> int:
-        """Begin to receive; return the interface's hardware type."""
+        """Start to receive; return the interface's hardware type."""
         self.socket.bind((interface, 0))
         hardware: int = self.socket.getsockname()[3]
         if hardware == _ARPHRD_LOOPBACK:

@@ -46,7 +46,7 @@ class RingPeer(PeerHalf):
     def __init__(
         self, parameters: FloatVector, learning_rate: float | LearningRate, number: int, peers: int
     ) -> None:
-        """Begin at version 0 as peer ``number`` of ``peers``."""
+        """Start at version 0 as peer ``number`` of ``peers``."""
         super().__init__(parameters)
         self._rate = as_rate(learning_rate)
         self._i, self._n = number, peers

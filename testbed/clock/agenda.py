@@ -55,7 +55,7 @@ class FaultAgenda(Stateful):
     not_saved = frozenset({"_events", "_schedule", "_timed"})
 
     def __init__(self, schedule: Schedule, events: EventQueue) -> None:
-        """Begin with no fault among the events.
+        """Put none of the schedule's faults in the queue yet.
 
         Args:
             events: the clock's.

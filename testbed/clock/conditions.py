@@ -64,7 +64,7 @@ class Conditions(Stateful, ABC, Generic[Timed]):
     def __init__(
         self, clock: EventClock[Timed], carry_out: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Begin with devices that are all well.
+        """Start with every device well.
 
         Args:
             carry_out: makes the beginning or the end of a fault real, and writes its record down.
@@ -111,7 +111,7 @@ class Conditions(Stateful, ABC, Generic[Timed]):
         """Return True if a computation is under way, or the waiting after it."""
 
     def begins(self, device: int) -> float:
-        """Note that a device begins a computation; return the factor of its durations."""
+        """Return the factor of the durations of a computation that starts now on a device."""
         one = self._conditions[device]
         one.owed = 0.0  # no freeze has made it late yet
         return one.factor
@@ -126,7 +126,7 @@ class Conditions(Stateful, ABC, Generic[Timed]):
         return self._conditions[device].frozen <= self._clock.now and not self.is_cut_off(device)
 
     def freed(self, device: int) -> None:
-        """Let transfers over shared links pass a device's own link as faults leave it."""
+        """Set the rates of a device's own link on shared transfers, as the faults on it leave them."""
         if self._clock.transfers is not None and device in self._clock.devices:
             pace = self._conditions[device].pace
             self._clock.transfers.set_rates(
@@ -188,7 +188,7 @@ class Conditions(Stateful, ABC, Generic[Timed]):
         """
 
     def slow(self, device: int, strike: int, fault: Fault | None) -> None:
-        """Begin a fault that slows a device down or, with None, end it; other such faults go on."""
+        """Start a fault that slows a device down or, with None, end it; other such faults stay."""
         one = self._conditions[device]
         if fault is None:
             del one.slow[strike]
@@ -217,7 +217,7 @@ class Conditions(Stateful, ABC, Generic[Timed]):
         """Kill a device, which may come back at a time."""
 
     def _died(self, device: int, until: float) -> None:
-        """Note that a device, which the clock still knows, dies and may come back at a time."""
+        """Mark a device, still in the clock, as dead until a time; infinity: it never comes back."""
         one = self._conditions[device]
         one.frozen = one.owed = 0.0
         one.incarnation += 1
@@ -227,14 +227,14 @@ class Conditions(Stateful, ABC, Generic[Timed]):
 
     @abstractmethod
     def revive(self, device: int, fault: Fault) -> float | None:
-        """Let a killed device come back, at once or as soon as it can.
+        """Bring a killed device back, now or as soon as it can come.
 
         Returns:
             When this is to be tried again; None if that is not needed.
         """
 
     def settle(self) -> None:
-        """Let follow what follows from devices that were killed, or that came back."""
+        """Send what others of the system now send, after devices were killed or came back."""
 
     def server_killed(self, server: int, number: int, *records: dict[str, Any]) -> None:
         """Kill a server, where there are any; see ``FaultStage``."""

@@ -36,13 +36,13 @@ class Strikes(Protocol):
         """Remove devices that have not arrived yet, and add the first fault to the events."""
 
     def strike(self, number: int) -> None:
-        """Let the fault of an event begin or end."""
+        """Start or end the fault of an event."""
 
     def pushed(self, device: int) -> None:
-        """Let faults strike that are due after a push of a worker or aggregator, or a peer's step."""
+        """Start the faults due after a push of a worker or aggregator, or after a peer's step."""
 
     def strike_at_iteration(self) -> None:
-        """Let faults strike that are due at the version that was reached."""
+        """Start the faults that are due at the version just reached."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class EventClock(Stateful, ABC, Generic[Timed]):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Begin training; do nothing if the clock goes on from a checkpoint."""
+        """Start training; do nothing if the clock continues from a checkpoint."""
 
     @abstractmethod
     def _handle(self, time: float, rank: int, number: int, what: float) -> None:

@@ -54,7 +54,7 @@ class FaultStrikes(Stateful):
         self._agenda.await_next()
 
     def strike(self, number: int) -> None:
-        """Let the fault of an event begin or end."""
+        """Start or end the fault of an event."""
         action = self._agenda.take(number)
         if isinstance(action, End):
             self._end(action)
@@ -75,7 +75,7 @@ class FaultStrikes(Stateful):
         yield from self._clock.acting()
 
     def pushed(self, device: int) -> None:
-        """Let faults strike that are due after a push of a worker or aggregator, or a peer's step."""
+        """Start the faults due after a push of a worker or aggregator, or after a peer's step."""
         if self._clock.finished:
             return
         self._futility.reached(self._clock.version, self._clock.now)
@@ -85,7 +85,7 @@ class FaultStrikes(Stateful):
         self.strike_at_iteration()
 
     def strike_at_iteration(self) -> None:
-        """Let faults strike that are due at the version that was reached."""
+        """Start the faults that are due at the version just reached."""
         if self._clock.finished:
             return
         for devices, fault in self._agenda.reached(lambda: self._clock.version):
@@ -94,7 +94,7 @@ class FaultStrikes(Stateful):
     # -- faults
 
     def _strike(self, devices: Sequence[int], fault: Fault) -> None:
-        """Let a fault strike servers, or those of the devices that are neither killed nor lost.
+        """Start a fault of servers, or of those of the devices that are neither killed nor lost.
 
         Servers are killed one after the other, as the run goes back with each of them.
         """

@@ -227,7 +227,7 @@ class MeshClock(EventClock[TimedPeer]):
             self.leave(peer)
 
     def forget(self, peer: int) -> None:
-        """Let the others forget a peer that dies; they may have waited for it."""
+        """Tell the other peers that a peer dies; they may have waited for it."""
         self.stop(peer)
         for other, one in list(self.devices.items()):
             if other != peer:
@@ -242,7 +242,7 @@ class MeshClock(EventClock[TimedPeer]):
                 self.has_left(transfer)
 
     def stop(self, peer: int) -> None:
-        """Let a peer neither finish nor begin a computation any more."""
+        """End a peer's computation, and start no other one."""
         self.drop({peer * self._all}, (FINISHED, BEGIN))
         self.computing.cut(peer, self.now)
         self.tell(peer, self.devices[peer].role, End())
@@ -331,7 +331,7 @@ class MeshClock(EventClock[TimedPeer]):
             self.strikes.pushed(peer)
 
     def _send(self, peer: int, messages: Sequence[Message], step: int = 0) -> None:
-        """Let messages leave a peer.
+        """Put a peer's messages on its uplink.
 
         Args:
             step: the number of the step that they are a part of; 0 if they are answers.
@@ -358,7 +358,7 @@ class MeshClock(EventClock[TimedPeer]):
         self.has_left(transfer)
 
     def has_left(self, transfer: Transfer) -> None:
-        """Let the sender of a message begin to compute if it waited for that to leave."""
+        """Count a message that has left its sender, which may have waited for that to compute."""
         sender, _ = self.conversations.ends((transfer.conversation, transfer.up))
         one = self.devices.get(sender)
         if one is None or not transfer.version:

@@ -62,13 +62,13 @@ class Clock(Protocol):
         """Send a worker a server's parameters."""
 
     def send_up(self, worker: int) -> None:
-        """Let what a worker has sent to its servers leave it."""
+        """Put what a worker has sent to its servers on its uplink."""
 
     def remove(self, worker: int) -> None:
         """Remove a worker that is gone."""
 
     def stop(self, server: int) -> None:
-        """Let no worker wait any more for a server whose updates are complete."""
+        """Tell every worker that a server's updates are complete, so that none waits for it."""
 
 
 class ServingRoles(Stateful):
@@ -101,7 +101,7 @@ class ServingRoles(Stateful):
         self._reporting: set[int] = set()
 
     def begin(self) -> None:
-        """Let training begin."""
+        """Start training on every server."""
         for server in range(len(self._roles)):
             self.tell(server, Began())
         self.settle()
@@ -141,7 +141,7 @@ class ServingRoles(Stateful):
         self.settle()
 
     def _await_answers(self) -> None:
-        """Let those that have asked be answered once whatever else comes at this moment has come."""
+        """Schedule the answers to those that have asked, after all other events of this moment."""
         clock = self._clock
         for number in self._asking:
             if clock.conversations.worker(number) in clock.devices:
@@ -149,7 +149,7 @@ class ServingRoles(Stateful):
         self._asking.clear()
 
     def join(self, worker: int, sizes: Sequence[int]) -> None:
-        """Let a worker that is back greet its servers, by messages of some bytes, and ask them."""
+        """Connect a worker that is back to its servers; it greets each and asks, in ``sizes`` bytes."""
         greeting, *questions = sizes
         for number in self._clock.conversations.of_worker(worker):
             server = self._clock.conversations.server(number)
@@ -158,7 +158,7 @@ class ServingRoles(Stateful):
                 self.tell(server, Heard(worker, Pull(), size))
 
     def take_questions(self) -> None:
-        """Let those that have asked at this moment be answered as soon as all is settled."""
+        """Answer those that have asked at this moment, as soon as all is settled."""
         asking, self._asking = self._asking, []
         for worker, server in map(self._clock.ends, asking):
             self.tell(server, Due(Token(What.ASKED, worker), self._clock.now))
@@ -226,7 +226,7 @@ class ServingRoles(Stateful):
             self._ending.append(server)
 
     def _send_above(self, server: int, message: Message) -> bool:
-        """Let an aggregator push, or ask by a message that takes no time; return True if it pushes."""
+        """Send an aggregator's push, or its question, which takes no time; return True if it pushes."""
         numbers = self._clock.conversations
         worker = numbers.above(server)
         assert self.aggregators is not None and worker is not None

@@ -31,7 +31,7 @@ class MeshFaultStage(MeshStage, Protocol):
     """The processes of peers that faults may strike."""
 
     def kill(self, peer: int) -> None:
-        """Note that a peer dies; what it has under way to the others is lost as they forget it."""
+        """Kill a peer; what it has under way to the others is lost as they forget it."""
 
     def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
         """Make the end of a kill real, and write its record down: a new process takes the peer's place.
@@ -50,10 +50,10 @@ class MeshFaultStage(MeshStage, Protocol):
         """Have all that peers sent, by the clock, reach the others: they are frozen or cut off now."""
 
     def freeze(self, peer: int) -> None:
-        """Note that a peer is frozen: it carries out nothing that it is told before its thaw."""
+        """Freeze a peer: it carries out nothing that it is told before its thaw."""
 
     def thaw(self, peer: int) -> None:
-        """Note that a peer is not frozen any more."""
+        """Thaw a frozen peer, which then carries out what it was told."""
 
 
 STORED: tuple[type, ...] = (
@@ -98,7 +98,7 @@ class PeerConditions(Conditions[TimedPeer]):
         return self._clock.devices[device].role.state is PeerState.COMPUTING
 
     def _thaw_due(self) -> None:
-        """Let the peers go on whose freeze has ended.
+        """Thaw the peers whose freeze has ended.
 
         Not at the end of a freeze itself: another one may begin, or end, at the same moment.
         """
@@ -110,7 +110,7 @@ class PeerConditions(Conditions[TimedPeer]):
     # -- faults
 
     def prepare(self, fault: Fault, struck: Sequence[int]) -> None:
-        """Let the others forget peers that are killed; have what others sent reach their kernels."""
+        """Have the others forget killed peers; have what others sent reach their kernels."""
         if fault.kind == "kill":
             for peer in struck:
                 self._stage.kill(peer)
@@ -167,7 +167,7 @@ class PeerConditions(Conditions[TimedPeer]):
         self._clock.add(until, FREE, device)
 
     def _absorb(self, peer: int) -> None:
-        """Let what is on its way to a peer whose link is down hold no sender: kernels keep it.
+        """Release the senders of what is on its way to a peer whose link is down: kernels keep it.
 
         This is about shared links, where a transfer leaves its sender only as fast as it arrives.
         """
@@ -183,7 +183,7 @@ class PeerConditions(Conditions[TimedPeer]):
         self._clock.add(self._clock.now, BACK, device)
 
     def _back(self, peer: int) -> None:
-        """Let a killed peer come back; that is put off until it and all others can talk."""
+        """Bring a killed peer back, once it and all others can talk."""
         clock, one = self._clock, self[peer]
         away = one.away
         assert away is not None
@@ -233,6 +233,6 @@ def mesh_clock(
 def add_faults(
     clock: MeshClock, service: ExchangeService, stage: MeshFaultStage, schedule: Schedule
 ) -> None:
-    """Let the faults of a schedule strike the peers of a clock."""
+    """Give a clock the faults of a schedule, which strike its peers."""
     clock.conditions = conditions = PeerConditions(clock, service, stage)
     clock.strikes = FaultStrikes(clock, conditions, schedule, "step")

@@ -179,7 +179,7 @@ class WorkerConditions(Conditions[TimedWorker]):
         self._stage.killed(device)
 
     def revive(self, device: int, fault: Fault) -> float | None:
-        """Let a killed worker whose link is up join again; it is lost if it does not come."""
+        """Have a killed worker whose link is up join again; it is lost if it does not come."""
         clock, one = self._clock, self[device]
         timed = one.away
         assert timed is not None

@@ -62,7 +62,7 @@ class Gate:
     """
 
     def __init__(self, folder: Path, load: Mapping[str, Any], shared: Shared) -> None:
-        """Begin to listen.
+        """Listen on a socket in the run's folder.
 
         Args:
             folder: the run's folder, which containers see.

@@ -252,7 +252,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Begin a job; its time begins now. An earlier one that is not over is dropped."""
+    """Start a job; its time begins now. An earlier one that is not over is dropped."""
 
     job: Job
 

@@ -78,7 +78,7 @@ class Hands(Protocol):
         """The peers of which any has to do something before ``ready`` is true again."""
 
     def compute(self) -> None:
-        """Begin to compute at the model as it is now; drivers call it, roles do not."""
+        """Start to compute at the model as it is now; drivers call it, roles do not."""
 
     def step(self) -> Step | None:
         """Take the step of what was computed, and send; return it, or None if the peer is gone."""
@@ -110,7 +110,7 @@ class Peer:
     def __init__(
         self, hands: Hands, *, computes: bool = True, patience: float | None = None
     ) -> None:
-        """Begin with conversations that are open.
+        """Set up the peer, whose conversations are open.
 
         Args:
             computes: False if it only answers.
@@ -223,7 +223,7 @@ class Peer:
         yield from self._time(now)
 
     def _ask_again(self, now: float) -> Iterator[OfPeer]:
-        """Begin if those that it waits for need not do anything any more."""
+        """Start the step if those that the peer waits for need not do anything any more."""
         if self.hands.ready:
             self._silence.only((), now)
             self.state = PeerState.HELD

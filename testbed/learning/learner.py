@@ -102,7 +102,7 @@ class Learner:
                 _put(module, name, slot)
 
     def _put_buffers_aside(self, module: nn.Module, buffers: Buffers) -> None:
-        """Note where the shared buffers are in the flat vector, and what all others are like."""
+        """Record where the shared buffers are in the flat vector, and what all others are like."""
         shared = rules.shared_by(module, buffers)
         parts = self.layout.slices[len(self.layout.slices) - len(shared) :]
         self._shared = list(zip(shared.values(), parts, strict=True))

@@ -48,7 +48,7 @@ class FreezeDevice:
 
 @dataclass(frozen=True, slots=True)
 class ThawDevice:
-    """Let a frozen device go on."""
+    """Thaw a frozen device."""
 
     device: str
 
@@ -113,7 +113,7 @@ class LimitProcessors:
 
 @dataclass(frozen=True, slots=True)
 class SendBackground:
-    """Let the background traffic begin or, when it has begun, end for good."""
+    """Start the background traffic or, when it has started, end it for good."""
 
     begin: bool
 

@@ -111,7 +111,7 @@ class Exporter:
     """
 
     def __init__(self, port: int, workers: bool = False) -> None:
-        """Begin to serve.
+        """Serve the metrics from now on.
 
         Args:
             port: 0 for any free port.

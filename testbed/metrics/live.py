@@ -162,7 +162,7 @@ class LiveRun:
             self._state.raise_to_ledger(ledger)
 
     def ended(self, summary: Mapping[str, Any]) -> None:
-        """Note that the run is over: take its final values and close its board."""
+        """Take the final values of a run that is over, and close its board."""
         with self.lock:
             state = self.read()
             self._ended = self._over = True

@@ -38,7 +38,7 @@ class Workers:
     """
 
     def __init__(self, names: Sequence[str], classes: DeviceClasses) -> None:
-        """Begin with all workers alive, given by their names in the order of their numbers."""
+        """Start with all workers alive, given by their names in the order of their numbers."""
         workers = len(names)
         self.struck = dict.fromkeys(KINDS, 0)
         self.lost: PerClass = np.zeros(len(classes.names), np.int64)

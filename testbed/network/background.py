@@ -142,7 +142,7 @@ class Sender:
         self.tried = self.late = 0
 
     def begin(self, now: float) -> None:
-        """Let the schedules begin now, in seconds of CLOCK_MONOTONIC."""
+        """Start the schedules now, in seconds of CLOCK_MONOTONIC."""
         self._began = now
 
     @property

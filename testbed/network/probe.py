@@ -243,7 +243,7 @@ def _directions(link: Link) -> tuple[tuple[Link, Direction, Shape], ...]:
 
 
 def _watch(ways: Sequence[_Way], opened: contextlib.ExitStack) -> dict[str, Sightings]:
-    """Begin to capture at the router's end of each link, with room for all packets that will pass."""
+    """Start to capture at the router's end of each link, with room for all packets that will pass."""
     packets: dict[str, int] = {}
     routers = {way.link.interface: way.router for way in ways}
     for way in ways:

@@ -43,7 +43,7 @@ class Sightings:
     """A capture of what passes one interface of the current network namespace, both directions."""
 
     def __init__(self, interface: str, packets: int) -> None:
-        """Begin to capture.
+        """Start to capture.
 
         Args:
             packets: the number of packets that may pass before they are read.

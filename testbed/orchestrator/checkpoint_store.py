@@ -75,7 +75,7 @@ class CheckpointStore:
         return self._files.descriptors if self._files else ()
 
     def begin(self, mark: Mark, when: float) -> None:
-        """Note that the server is about to write a checkpoint; its wire bytes are not known yet.
+        """Expect a checkpoint that the server is about to write; its wire bytes are not known yet.
 
         Args:
             mark: the checkpoint's, whose ``wire_bytes`` are set later.

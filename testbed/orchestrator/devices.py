@@ -35,7 +35,7 @@ class Devices:
     """The agent, which is started later than the parts that send it requests are made."""
 
     def __init__(self, plan: Plan, records: Records) -> None:
-        """Begin without any process."""
+        """Start with no process running."""
         self._plan = plan
         self._records = records
         self.hubs = plan.serving or (COORDINATOR_NAME,)
@@ -96,11 +96,11 @@ class Devices:
             self.start(name, {"role": role, "number": number})
 
     def started(self, event: ProcessStarted) -> None:
-        """Note the process of a device."""
+        """Record the process of a device."""
         self._seen_as[event.process] = event.device
 
     def complain(self, device: str, text: str) -> None:
-        """Note why a device is about to end, as it says itself."""
+        """Record why a device is about to end, as it says itself."""
         self._complaints[device] = text
 
     def reason_of_exit(self, event: ProcessExited) -> str:
@@ -112,7 +112,7 @@ class Devices:
         return self._complaints.pop(event.device, how)
 
     def training_ended(self) -> None:
-        """Note that training is over, and that the server says so to all devices."""
+        """Record that training is over, which the server tells all devices."""
         processes = processes_of_devices(self.agent.process, self._seen_as)
         self.liveness.stopping(time.monotonic(), processes)
 

@@ -25,7 +25,7 @@ class Evaluations:
     """
 
     def __init__(self, records: Records, marks: Sequence[Mark], servers: int = 1) -> None:
-        """Begin without evaluations, or as they were at the checkpoints of marks.
+        """Start without evaluations, or with those of the checkpoints that marks belong to.
 
         Args:
             marks: of each server or of all, if the run is resumed.
@@ -43,11 +43,11 @@ class Evaluations:
         self._backlog = Backlog()
 
     def resume(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Note the evaluations of an interrupted run, in order."""
+        """Record the evaluations of an interrupted run, in order."""
         self.ingress.has(rows)
 
     def expect(self, report: EvaluationDue) -> None:
-        """Note that a version is to be evaluated."""
+        """Expect the evaluation of a version, which is due."""
         ledger: dict[str, Any] = {
             "run_time": report.run_time + self._records.servers.lateness(report.server),
             "payload_bytes": report.payload_bytes,
@@ -59,11 +59,11 @@ class Evaluations:
         )
 
     def take(self, report: VersionEvaluated) -> None:
-        """Note the evaluator's result."""
+        """Record the evaluator's result."""
         self.ingress.evaluated(report)
 
     def leave_out(self, report: EvaluationLeftOut) -> None:
-        """Note that an evaluation that was due is left out."""
+        """Record that an evaluation that was due is left out."""
         expected = self.ingress.left_out(report.version)
         if expected and (warning := self.left_out.add(report.version, report.reason)):
             self._records.event("warning", warning, EVALUATOR_NAME)

@@ -42,7 +42,7 @@ class Ingress:
     """
 
     def __init__(self, wire_bytes: int = 0, forgotten: Mapping[str, int] = _NOTHING) -> None:
-        """Begin to count.
+        """Start to count.
 
         Args:
             wire_bytes: bytes that reached the server in earlier sessions, if the run is resumed.
@@ -78,13 +78,13 @@ class Ingress:
         return missing
 
     def has(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Note evaluations that are on record already, in order."""
+        """Record evaluations that are on record already, in order."""
         for row in rows:
             self._complete.add(row["iteration"])
             self._last = row
 
     def has_version(self, version: int) -> None:
-        """Note that the evaluation of a version is on record already, as one of several servers."""
+        """Mark the evaluation of a version as recorded already, as one of several servers."""
         self._complete.add(version)
 
     def counted(self, time: float, wire_bytes: int) -> None:

@@ -42,7 +42,7 @@ class IngressOfServers:
         return sorted({version for one in self.each for version in one.give_up()})
 
     def has(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Note evaluations that are on record already, in order."""
+        """Record evaluations that are on record already, in order."""
         if len(self.each) == 1:
             self.each[0].has(rows)
             return

@@ -16,7 +16,7 @@ class ProcessorWindow:
         self._last_update: float | None = None
 
     def begin(self) -> None:
-        """Note that training begins, or goes on in a resumed run."""
+        """Open the window, as training begins or goes on in a resumed run."""
         self._begun = True
 
     def take(self, reading: ProcessorTimesRead, last_update: float) -> None:

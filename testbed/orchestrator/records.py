@@ -127,11 +127,11 @@ class Records(RunNotes[Progress]):
             self._metrics.progress(self.progress)
 
     def fail(self, error: Exception) -> None:
-        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
+        """Record that an error of the testbed itself ended the run, and keep its traceback."""
         self.outcome.ended, self.outcome.reason = "failed", self.failure(error)
 
     def begin_training(self, when: float, hub: str) -> None:
-        """Note that training has begun, at a moment of CLOCK_MONOTONIC, as ``hub`` has reported."""
+        """Record the moment of CLOCK_MONOTONIC at which training began, as ``hub`` has reported."""
         self.training = when
         for ledgers in self.ledgers:
             ledgers.began = when + time.time() - time.monotonic()
@@ -181,7 +181,7 @@ class Records(RunNotes[Progress]):
         self.last_loss = reason
 
     def disturb(self, device: str) -> None:
-        """Note that a device was lost otherwise than by a fault, while it mattered to the result."""
+        """Record that a device was lost otherwise than by a fault, while it mattered to the result."""
         outcome = self.outcome
         over = self.training_over or self.finished
         if self._virtual and not over and outcome.disturbed is None:

@@ -80,7 +80,7 @@ class Restoration:
         }
 
     def checkpoint_begun(self, report: CheckpointBegun) -> None:
-        """Note what belongs to a checkpoint that a server is about to write."""
+        """Record what belongs to a checkpoint that a server is about to write."""
         now, records = time.monotonic(), self._records
         elapsed = 0.0 if records.training is None else now - records.training
         self._injection.turn(now)  # all faults due before the checkpoint have begun, no later one

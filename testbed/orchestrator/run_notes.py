@@ -29,7 +29,7 @@ class RunNotes(ABC, Generic[P]):
     def __init__(
         self, log: RunLog, directory: Path, watcher: Watcher, command_began: float
     ) -> None:
-        """Begin without an event.
+        """Start without events.
 
         Args:
             command_began: when the command began, in seconds of CLOCK_MONOTONIC.

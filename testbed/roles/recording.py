@@ -39,7 +39,7 @@ class Recorder:
         evaluate: Callable[[EvaluationDue], None],
         schedule: Schedule | None = None,
     ) -> None:
-        """Begin with nothing reported.
+        """Start with nothing reported.
 
         Args:
             evaluate: has the current version evaluated, and the ledger's totals reported.

@@ -38,7 +38,7 @@ class Report:
     """
 
     def __init__(self, channel: Channel, server: int = 0) -> None:
-        """Begin with nothing reported.
+        """Start with nothing reported.
 
         Args:
             server: the index of the server that reports, of several.

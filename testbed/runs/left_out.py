@@ -11,7 +11,7 @@ class LeftOut:
     """The versions of one run whose evaluation was due and is left out."""
 
     def __init__(self, versions: Iterable[int] = ()) -> None:
-        """Begin.
+        """Start with the evaluations left out in earlier sessions.
 
         Args:
             versions: those that the run had left out before, if it is resumed.

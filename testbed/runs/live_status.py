@@ -90,7 +90,7 @@ class LiveStatus:
     """Follows one run; reads only what was added since the last look."""
 
     def __init__(self, run: Run) -> None:
-        """Begin to follow a run; raise NoRunError if what it has written cannot be read."""
+        """Follow a run; raise NoRunError if what it has written cannot be read."""
         self._run = run
         self._updates = run.directory / "updates.arrows"
         self._journal = GrowingJournal(self._updates)

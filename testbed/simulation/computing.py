@@ -67,7 +67,7 @@ class Computing(Stateful):
         dataset: Dataset,
         new_incarnation: Callable[[int, int], Computation],
     ) -> None:
-        """Begin with nothing to compute.
+        """Set up the workers' computations, none of them under way.
 
         Args:
             computations: by the workers' numbers.
@@ -126,7 +126,7 @@ class Computing(Stateful):
         self._loaded = ()
 
     def begin_anew(self, worker: int, incarnation: int) -> None:
-        """Let a worker that was killed compute from the beginning."""
+        """Restart the computations of a worker that was killed, from the beginning."""
         self._computations[worker] = self._new_incarnation(worker, incarnation)
         if self._pool is not None:
             self._pool.begin_anew(worker, incarnation)
@@ -148,7 +148,7 @@ class Computing(Stateful):
         return message
 
     def begin(self, worker: int, begun: Begun) -> Begun:
-        """Begin a computation at parameters that are held for it; return it."""
+        """Start a computation at parameters that are held for it; return it."""
         if self._batching is not None:
             self._batching.begin(begun)
         if self._pool is not None:

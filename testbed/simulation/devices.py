@@ -171,7 +171,7 @@ class SimulatedDevices(Stateful):
         self._connected.clear()
 
     def resume_after(self, host_seconds: float) -> None:
-        """Note that ``host_seconds`` of the host's clock have passed already."""
+        """Set the host's clock to ``host_seconds`` since the simulation began."""
         self._began = time.monotonic() - host_seconds
 
     # -- the clock's stage
@@ -195,7 +195,7 @@ class SimulatedDevices(Stateful):
         return size
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Note that parameters have arrived; a worker of one server needs no older ones any more."""
+        """Release what is older than parameters that have arrived, where a worker needs it no more."""
         if self._deals:
             dealt = self._dealt[conversation].items()
             self._dealt[conversation] = {one: batch for one, batch in dealt if one >= version}
@@ -208,7 +208,7 @@ class SimulatedDevices(Stateful):
             self._compute.versions.release(sent.popleft()[0])
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
-        """Begin the worker's computation; what it was computing is dropped."""
+        """Start the worker's computation; what it was computing is dropped."""
         before = self._computing[worker]
         if before is not None:
             self._compute.drop(before)
@@ -292,7 +292,7 @@ class SimulatedDevices(Stateful):
         self._outbox[self._numbers.of_worker(worker)[0]].append(message)
 
     def ask(self, worker: int) -> int:
-        """Let an aggregator ask for parameters; return the message's bytes."""
+        """Count an aggregator's question for parameters; return the message's bytes."""
         self._wire[self._numbers.of_worker(worker)[0]].pushed(HEADER.size)
         return HEADER.size
 

@@ -33,7 +33,7 @@ class PeersPool:
         learner: Learner,
         goal: Objective,
     ) -> None:
-        """Begin with nothing to compute.
+        """Set up the pool's work; its processes start with the first gradient.
 
         Args:
             processors: the number of processes.
@@ -57,7 +57,7 @@ class PeersPool:
         return peer in self._begun
 
     def begin(self, peer: int, own: PeerComputation) -> None:
-        """Begin the gradient of a peer at its model as it is now."""
+        """Start the gradient of a peer at its model as it is now."""
         part = (0, peer)
         self._versions.hold(part, own.half.parameters)
         begun = self._begun[peer] = Begun((part,), (own.half.version,), Drawn([own.draw()]))

@@ -119,7 +119,7 @@ class Pool:
     """The processes, and what they have been given; they are forked when the first task comes."""
 
     def __init__(self, processors: int, work: Work, versions: SentVersions) -> None:
-        """Begin with nothing to compute.
+        """Set up the pool; its processes start with the first task.
 
         Args:
             processors: how many processes there will be.
@@ -233,7 +233,7 @@ class Pool:
     # -- the states of workers
 
     def begin_anew(self, worker: int, incarnation: int) -> None:
-        """Let a worker that was killed, and has nothing to compute, begin without a state."""
+        """Drop the state of a worker that was killed, and has nothing to compute."""
         self._home.pop(worker, None)
         for process in self._processes:
             self._send(process, Anew(worker, incarnation))

@@ -121,7 +121,7 @@ class Recording:
         self._version = self.system.version
 
     def back_to(self, state: Mapping[str, Any] | None, server: str) -> None:
-        """Note that a server is back, and the run at a checkpoint or, with None, at the beginning.
+        """Record that a server is back, with the run at a checkpoint or, with None, at its start.
 
         All that is on record stays.
         """

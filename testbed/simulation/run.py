@@ -122,7 +122,7 @@ class SimulatedRun:
             return self._write_end()
 
     def _fail(self, error: BaseException) -> None:
-        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
+        """Record that an error of the testbed itself ended the run, and keep its traceback."""
         path = self._directory / "traceback.txt"
         with contextlib.suppress(OSError):
             path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
@@ -180,7 +180,7 @@ class SimulatedRun:
             raise EndError("failed", f"{reason}: {self._system.clock.why_it_ended}")
 
     def _note_use(self) -> None:
-        """Note what the devices have done until now."""
+        """Record what the devices have done until now."""
         now, used = self._system.clock.now, self._system.device_use()
         self._used = utilisation.by_clock(self._plan, now, used)
 
@@ -280,7 +280,7 @@ class SimulatedRun:
         self._recording.tell()
 
     def _note_progress(self, now: float) -> None:
-        """Note how far the simulation is."""
+        """Record how far the simulation is."""
         self._progress.wire_bytes = self._system.ledger()["wire_bytes"]
         self._progress.moved(now, self._system.version)
 

@@ -26,7 +26,7 @@ class SlicedEvaluations(Stateful):
         cut: Sequence[Slice],
         ledger: Callable[[int], dict[str, int]],
     ) -> None:
-        """Begin with no version reached.
+        """Start with no version reached.
 
         Args:
             cut: the servers' slices.

@@ -92,7 +92,7 @@ class System(ABC):
 
     @abstractmethod
     def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
-        """Note the host's seconds that have passed already, and how often the server was killed."""
+        """Set the host's seconds that have passed already, and how often the server was killed."""
 
     @abstractmethod
     def end(self) -> None:

@@ -49,7 +49,7 @@ class SimulatedPeer(LocalPeer):
         send: Callable[[Sequence[Sending]], None],
         pool: PeersPool | None,
     ) -> None:
-        """Begin at the computation's model.
+        """Set up the peer, with the computation's model.
 
         Args:
             learner: computes its gradients.

@@ -26,7 +26,7 @@ class SentVersions(Stateful):
         cut: Sequence[Slice],
         empty: Callable[[FloatVector], FloatVector] = np.empty_like,
     ) -> None:
-        """Begin without copies.
+        """Set up the store, without copies.
 
         Args:
             cut: the slices.

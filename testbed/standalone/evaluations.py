@@ -33,7 +33,7 @@ class Evaluations:
     """
 
     def __init__(self, servers: Servers) -> None:
-        """Begin without evaluations."""
+        """Start without evaluations."""
         self.left_out = LeftOut()
         self.missing = 0
         self._servers = servers
@@ -44,7 +44,7 @@ class Evaluations:
         self._results: dict[int, VersionEvaluated] = {}
 
     def due(self, report: EvaluationDue) -> None:
-        """Note that a server has reached a version that is to be evaluated."""
+        """Expect the result of a version that a server has reached."""
         server, version = report.server, report.version
         ledger: dict[str, Any] = {key: getattr(report, key) for key in LEDGER}
         ledger["run_time"] = report.run_time + self._servers.lateness(server)
@@ -55,13 +55,13 @@ class Evaluations:
             self.evaluated(self._results[version])
 
     def evaluated(self, report: VersionEvaluated) -> None:
-        """Note the evaluator's result; ignore one that is not due."""
+        """Record the evaluator's result; ignore one that is not due."""
         if report.version in self._awaited:
             self._results[report.version] = report
             self._ingress.evaluated(report)
 
     def leave_out(self, report: EvaluationLeftOut) -> str | None:
-        """Note that an evaluation will not be made; return the text of a warning if it is the first."""
+        """Drop an evaluation that will not be made; return a warning's text if it is the first."""
         self._awaited.discard(report.version)
         self._ingress.left_out(report.version)
         return self.left_out.add(report.version, report.reason)
@@ -81,7 +81,7 @@ class Evaluations:
             yield row | {"time": row["run_time"]}
 
     def finish(self, report: ServerFinished) -> None:
-        """Note the ledger of a server whose connections are all closed."""
+        """Record the ledger of a server whose connections are all closed."""
         self._ingress.each[report.server].total = {key: getattr(report, key) for key in LEDGER}
 
     @property

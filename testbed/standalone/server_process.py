@@ -128,7 +128,7 @@ def _carry_out(
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Let SIGINT, SIGTERM and a failure of the results end the body; afterwards ignore them."""
+    """Have SIGINT, SIGTERM and a failure of the results end the body; afterwards ignore them."""
 
     def stop(number: int, _: object) -> None:
         _ignore()

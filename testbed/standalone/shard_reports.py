@@ -69,7 +69,7 @@ class ShardReports:
     """
 
     def __init__(self, index: int, settings: Settings, size: int) -> None:
-        """Begin without reports.
+        """Start without reports.
 
         Args:
             index: the server's, from 1.

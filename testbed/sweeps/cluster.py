@@ -174,7 +174,7 @@ class Cluster:
         return known
 
     def _on(self, node: Any, function: Callable[..., Any], *arguments: object) -> Any:
-        """Begin a function on a node."""
+        """Start a function on a node; return Ray's reference to its result."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)

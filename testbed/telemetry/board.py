@@ -60,16 +60,16 @@ class DeviceLine:
         return cls(_nowhere())
 
     def training(self) -> None:
-        """Note that a computation begins."""
+        """Set the device's state to training, as a computation starts."""
         self._words[0] = 1  # State.TRAINING: an enum's lookup costs as much as the store
 
     def waiting(self) -> None:
-        """Note that the device computes nothing now."""
+        """Set the device's state to waiting: it computes nothing now."""
         self._words[0] = 2
         self.look()
 
     def done(self) -> None:
-        """Note that training is over."""
+        """Set the device's state to done, as training is over."""
         self._words[0] = 3
         self._next_look = 0
         self.look()

@@ -35,7 +35,7 @@ class EvaluationLog:
         measure: str | None = None,
         exact: Sequence[str] = (),
     ) -> None:
-        """Begin both files.
+        """Start both files.
 
         Args:
             kept: the rows of the earlier journal, which is replaced; None if there must be none.

@@ -81,11 +81,11 @@ class AggregatorService(ParameterService):
         return found
 
     def stop(self) -> None:
-        """Note that the server above has made the run's updates."""
+        """Make the aggregator's updates complete: the server above has made the run's."""
         self._is_stopped = True
 
     def lose_server(self) -> None:
-        """Note that the server above was killed, and comes back with an earlier version.
+        """Forget what devices were sent: the server above was killed, and has an earlier version.
 
         What devices have is of no version that they could be sent the changes of.
         """

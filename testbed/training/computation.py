@@ -265,7 +265,7 @@ class Computation:
         objective: Objective = PLAIN,
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
-        """Begin with no mini-batch drawn.
+        """Set up the computation, with no mini-batch drawn.
 
         Args:
             parts: how its updates are cut and encoded.
@@ -316,7 +316,7 @@ class Computation:
         self._buffers.restore(state)
 
     def ask(self) -> None:
-        """Begin with the first leg, as the worker asks for parameters over a new connection."""
+        """Go back to the first leg, as the worker asks for parameters over a new connection."""
         self._drawn = self._since = 0
 
     @property

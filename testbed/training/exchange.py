@@ -87,7 +87,7 @@ class ExchangeService(Stateful):
     not_saved = frozenset({"_neighbours", "_all_updates", "_evaluate_every"})
 
     def __init__(self, settings: Settings, neighbours: Sequence[Sequence[int]]) -> None:
-        """Begin without updates.
+        """Set up the service, without updates.
 
         Args:
             neighbours: the peers that each peer talks to, by the peers' numbers.
@@ -108,7 +108,7 @@ class ExchangeService(Stateful):
         return self.updates >= self._all_updates
 
     def begin(self) -> list[Entry]:
-        """Begin training: the peers have connected, and the initial model is evaluated."""
+        """Start training: the peers have connected, and the initial model is evaluated."""
         self.begun = True
         for caller, others in enumerate(self._neighbours):
             for called in others:
@@ -158,11 +158,11 @@ class ExchangeService(Stateful):
                 self.message_bytes[peer] += HEADER.size * len(set(others) - self._gone)
 
     def lose(self, peer: int) -> None:
-        """Note that a peer is gone."""
+        """Mark a peer as gone."""
         self._gone.add(peer)
 
     def returned(self, peer: int, others: Sequence[int], time: float) -> list[Entry]:
-        """Note that a peer that was gone is back, and has connected to others.
+        """Take back a peer that was gone, and has connected to others.
 
         It suspects none, and is suspected by none.
         """

@@ -222,7 +222,7 @@ class ParameterService(Stateful):
         return self._advanced(before)
 
     def _welcome(self, worker: int, time: float) -> list[Entry]:
-        """Let a suspected worker, which has sent something, take part again."""
+        """Take back a suspected worker, which has sent something."""
         self._silence.was_slow(worker)
         welcomed = Welcomed(worker, time, self.half.version)
         self._bound.joined(worker)
@@ -230,14 +230,14 @@ class ParameterService(Stateful):
         return [welcomed]
 
     def _expect(self, worker: int, time: float) -> None:
-        """Let a worker take part from now on: send it parameters, or expect it to ask for them."""
+        """Send parameters to a worker that takes part from now on, or expect it to ask for them."""
         if self._broadcasts:
             self._states.handle(Event.OFFER, worker)
         elif not self.is_asking(worker):
             self._is_to_send(worker, time)
 
     def _is_to_send(self, worker: int, time: float) -> None:
-        """Let a worker be silent from now on; an aggregator waits for devices, and suspects these."""
+        """Start a worker's turn; an aggregator waits for devices, and suspects them itself."""
         if worker < self._workers:
             self._silence.begins(worker, time)
 
@@ -254,13 +254,13 @@ class ParameterService(Stateful):
         return [] if self.finished else self._silence.overdue(now)
 
     def expire(self) -> list[Entry]:
-        """Note that the half's time limit is over, which may lead to an update."""
+        """End the half's time limit, which may lead to an update."""
         before = self.half.version
         self.half.expire()
         return self._advanced(before)
 
     def begin(self) -> list[Entry]:
-        """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers.
+        """Start training: version 0 is evaluated and, if that is the protocol, sent to all workers.
 
         Workers that have asked before, which all did at the run's time 0, are sent it by number.
         """
@@ -308,7 +308,7 @@ class ParameterService(Stateful):
         return self.payload_bytes, self.message_bytes, *local
 
     def asked(self, worker: int, time: float = 0.0) -> list[Entry]:
-        """Note that a worker asks for parameters.
+        """Record that a worker asks for parameters.
 
         Raises:
             WrongEventError: it has asked already, or is gone.
@@ -373,7 +373,7 @@ class ParameterService(Stateful):
         return found
 
     def _heard(self, worker: int, base_version: int, time: float, *, again: bool) -> list[Entry]:
-        """Note that a worker has pushed or reported, and what is expected of it next.
+        """Record that a worker has pushed or reported; decide what is expected of it next.
 
         Args:
             again: True if it was suspected.
@@ -445,7 +445,7 @@ class ParameterService(Stateful):
                 yield worker
 
     def sent(self, worker: int, time: float) -> None:
-        """Note that a worker was sent what it was due."""
+        """Start the turn of a worker that was sent what it was due."""
         if self.half.protocol == "push-and-interrupt":
             self._silence.ends(worker)  # it drops what it was to send, and begins anew
         self._is_to_send(worker, time)
@@ -465,7 +465,7 @@ class ParameterService(Stateful):
         return dealt
 
     def answered(self, worker: int) -> int | None:
-        """Note that a worker is sent the present version; return the one that it was sent before."""
+        """Record that a worker is sent the present version; return the one that it was sent before."""
         self._expected.sent(worker, self.half.version)
         before, self._sent[worker] = self._sent[worker], self.half.version
         return before

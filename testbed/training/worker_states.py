@@ -150,7 +150,7 @@ class WorkerStates(Stateful):
         return before
 
     def line_up(self) -> None:
-        """Let those that ask take their turns by number, whichever of them asked first."""
+        """Order those that ask by number, whichever of them asked first."""
         self._members[State.ASKING] = dict.fromkeys(sorted(self._members[State.ASKING]))
 
     def offer(self) -> None:
@@ -161,7 +161,7 @@ class WorkerStates(Stateful):
         self._members[State.ASKING] = dict.fromkeys(offered)
 
     def release(self) -> None:
-        """Let the blocked workers ask again, ahead of those that ask already."""
+        """Move the blocked workers to the front of those that ask."""
         blocked = self.within(State.BLOCKED)
         if not blocked:
             return

@@ -43,7 +43,7 @@ class Silent:
     time = 0.0
 
     def record(self, entries: Sequence[of_services.Entry]) -> None:
-        """Note when an update was made."""
+        """Record when an update was made."""
         for entry in entries:
             if isinstance(entry, of_services.Row):
                 self.time = entry.row.time

@@ -101,27 +101,27 @@ class Background:
     # -- which devices send
 
     def begin(self) -> None:
-        """Let all flows begin."""
+        """Start all flows."""
         self._begun = True
         self._tell()
 
     def started(self, device: str) -> None:
-        """Note that a device is there."""
+        """Start the flows of a device that is there."""
         self._there.add(device)
         self._tell()
 
     def ended(self, device: str) -> None:
-        """Note that a device is not there any more."""
+        """Stop the flows of a device that is not there any more."""
         self._there.discard(device)
         self._tell()
 
     def freeze(self, device: str, frozen: bool) -> None:
-        """Note that a device is frozen, or goes on."""
+        """Stop the flows of a device that is frozen, or start them again."""
         (self._frozen.add if frozen else self._frozen.discard)(device)
         self._tell()
 
     def link(self, device: str, up: bool) -> None:
-        """Note that a device's link is up, or down, when the kernel would accept what it then drops."""
+        """Start or stop a device's flows with its link; a link that is down drops what it accepts."""
         (self._unlinked.discard if up else self._unlinked.add)(device)
         self._tell()
 

@@ -24,7 +24,7 @@ class Agenda:
     """The agenda of one run; all times are CLOCK_MONOTONIC in seconds."""
 
     def __init__(self, schedule: Schedule) -> None:
-        """Begin empty: nothing is due before training."""
+        """Start empty: nothing is due before training."""
         self._schedule = schedule
         self._timed: Iterator[TimedFault] = iter(())
         self._next: TimedFault | None = None
@@ -33,7 +33,7 @@ class Agenda:
         self._count = itertools.count()
 
     def begin(self, training: float, elapsed: float) -> None:
-        """Note that training has begun.
+        """Count the faults' times from the start of training.
 
         Args:
             training: when it began.

@@ -57,7 +57,7 @@ class Injection:
         clock: Clock,
         rates: TracedRates | None = None,
     ) -> None:
-        """Begin without any fault.
+        """Start without faults.
 
         Args:
             names: the workers' or peers' names by number.
@@ -134,7 +134,7 @@ class Injection:
             self._servers[SERVER_NUMBER].restoring = True
 
     def training(self, when: float) -> None:
-        """Note that training has begun, at a moment of CLOCK_MONOTONIC."""
+        """Count the faults' times from a moment of CLOCK_MONOTONIC, at which training began."""
         self._clock.began = when
         self._rates.training(when)
         if not self._wall:
@@ -159,7 +159,7 @@ class Injection:
         self._workers.count_pushes(rows)
 
     def reached(self, version: int) -> None:
-        """Begin the faults of a version that the server has reached."""
+        """Start the faults of a version that the server has reached."""
         self._version = version
         if version <= self._reached:
             return  # a restored server reaches it a second time
@@ -193,7 +193,7 @@ class Injection:
             self._end(fault, devices, when, record["iteration"])
 
     def exited(self, device: str) -> bool:
-        """Note that a device's process has ended; return True if this module had it killed."""
+        """Record the end of a device's process; return True if this module had it killed."""
         server = self._servers.get(self._server_numbers.get(device, 0))
         if server is not None and server.exited():
             if not self._wall:
@@ -206,7 +206,7 @@ class Injection:
         return killed
 
     def closed(self, number: int | None, pushes: int = 0) -> None:
-        """Note that the server has reported a connection's end, and with it all that came over it.
+        """Record a connection's end, which the server reported after all that came over it.
 
         Args:
             pushes: those that came over it, as far as no row tells of them.
@@ -263,7 +263,7 @@ class Injection:
         return [number for number in self._names if not self._struck.is_lost(number)]
 
     def release(self) -> None:
-        """Note that training has ended: no fault begins any more, and none may delay the run's end."""
+        """End all faults, as training has ended: none starts any more, or may delay the run's end."""
         self._over = True
         self._agenda.clear()
         self._rates.release()
@@ -287,7 +287,7 @@ class Injection:
         return sum(each) if self._wall else max(each)
 
     def server_ended(self, server: int) -> None:
-        """Note that training has ended at a server, which is not killed any more.
+        """Kill a server no more, as training has ended at it.
 
         Args:
             server: its index.
@@ -348,7 +348,7 @@ class Injection:
         self._bring_workers_back()
 
     def connected(self, number: int) -> None:
-        """Note that a peer that came back is connected to the others."""
+        """Record that a peer that came back is connected to the others."""
         self._workers.connected(number)
 
     def restore_fault(self, record: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ class KilledServer:
         clock: TrainingClock,
         strikes: Strikes,
     ) -> None:
-        """Begin with a server that was never killed.
+        """Start with a server that was never killed.
 
         Args:
             number, name: the server's.
@@ -71,7 +71,7 @@ class KilledServer:
         self._ask(KillDevice(self._name))
 
     def exited(self) -> bool:
-        """Note that the server's process has ended; return True if a fault killed it."""
+        """Record the end of the server's process; return True if a fault killed it."""
         if self._killed:
             self._exited = True
             self.last_end = self._clock.now()

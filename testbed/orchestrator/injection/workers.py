@@ -58,7 +58,7 @@ class Workers:
     def __init__(
         self, names: Mapping[int, str], ask: Ask, start: Start, now: Clock, *, wall: bool
     ) -> None:
-        """Begin with all workers alive.
+        """Start with all workers alive.
 
         Args:
             names: the workers' names by number.
@@ -94,7 +94,7 @@ class Workers:
                 self._workers[number].applied += count
 
     def report_pushes(self, number: int, pushes: int) -> None:
-        """Note the number of pushes that a worker itself reports."""
+        """Record the number of pushes that a worker itself reports."""
         self._workers[number].pushes = pushes
 
     def is_alive(self, number: int) -> bool:
@@ -130,11 +130,11 @@ class Workers:
         return self._now() - self._workers[number].started < CONNECT_TIMEOUT
 
     def connected(self, number: int) -> None:
-        """Note that a peer that came back is connected, over connections that no outage has struck."""
+        """Mark a peer that came back as connected, over connections that no outage has struck."""
         self._workers[number].started = self._workers[number].unsettled = -math.inf
 
     def end_outage(self, number: int, seconds: float) -> None:
-        """Note that an outage of a worker has ended, which lasted some seconds."""
+        """Mark the end of a worker's outage, which lasted some seconds."""
         self._workers[number].unsettled = self._now() + seconds + SETTLED
 
     def kill(self, number: int) -> None:
@@ -144,7 +144,7 @@ class Workers:
         self._ask(KillDevice(self._names[number]))
 
     def end_kill(self, number: int) -> None:
-        """Note that a killed worker is due to come back."""
+        """End the time for which a killed worker stays away: it is due to come back."""
         self._workers[number].dead_until = 0.0
 
     def expect(self, number: int, incarnation: int, *, back: bool) -> None:
@@ -158,7 +158,7 @@ class Workers:
         worker.incarnation = incarnation - 1
 
     def exited(self, number: int) -> bool:
-        """Note that a worker's process has ended; return True if it was killed here."""
+        """Record the end of a worker's process; return True if it was killed here."""
         worker = self._workers.get(number)
         if worker is None or worker.dead_until is None:
             return False
@@ -166,7 +166,7 @@ class Workers:
         return True
 
     def closed(self, number: int | None, pushes: int = 0) -> None:
-        """Note that the server has reported a connection's end, and with it all that came over it.
+        """Record a connection's end, which the server reported after all that came over it.
 
         Args:
             pushes: those that came over it, as far as no row tells of them.

@@ -98,18 +98,18 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             self._metrics.progress(self.progress, self.log.struck)
 
     def begin(self, when: float) -> None:
-        """Note that the programs begin, at a moment of CLOCK_MONOTONIC."""
+        """Record the moment of CLOCK_MONOTONIC at which the programs start."""
         self.began = when
         self.ledgers.began = when + time.time() - time.monotonic()
         self.ledgers.began_monotonic = when
         self.ledgers.save(self.log.traffic)
 
     def fail(self, error: Exception) -> None:
-        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
+        """Record that an error of the testbed itself ended the run, and keep its traceback."""
         self.ended, self.reason = "failed", self.failure(error)
 
     def opened(self, program: str, device: str, tcp: Sequence[int], udp: Sequence[int]) -> None:
-        """Note the ports at which a program can be reached."""
+        """Record the ports at which a program can be reached."""
         for protocol, ports in (("tcp", tcp), ("udp", udp)):
             for port in ports:
                 self.ledgers.ports[f"{device} {protocol} {port}"] = program

@@ -258,7 +258,7 @@ class ProgramRun:
     # -- set-up
 
     def _set_up(self, *, loaded: bool = False, built: bool = False) -> None:
-        """Note that the fork server is there, or the network; with both, programs begin."""
+        """Record that the fork server is there, or the network; with both, start the programs."""
         self._loaded, self._built = self._loaded or loaded, self._built or built
         if built:
             self._records.moment(Kind.NETWORK_BUILT)

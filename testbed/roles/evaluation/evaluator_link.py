@@ -93,7 +93,7 @@ class EvaluatorLink:
         remembered: bool = False,
         expected: bool = True,
     ) -> None:
-        """Begin without the evaluator, and without evaluations.
+        """Start without the evaluator, and without evaluations.
 
         Args:
             size: of the parameters, in bytes.
@@ -130,7 +130,7 @@ class EvaluatorLink:
         self.send()
 
     def heard(self, version: int) -> None:
-        """Note that the evaluator has reported a version's accuracy."""
+        """Drop the version whose accuracy the evaluator has reported, and earlier ones."""
         self._heard = time.monotonic()
         self._asked.pop(version, None)
         while self._sent and self._sent[0][0] <= version:

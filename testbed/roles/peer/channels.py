@@ -36,7 +36,7 @@ class PeerChannels(ABC):
     """
 
     def __init__(self, channels: Sequence[OrderChannel], report: Report) -> None:
-        """Begin with peers that are all there, of which these are the channels, by their numbers."""
+        """Start with all peers there; ``channels`` are theirs, by number."""
         self.report = report
         self._channels = channels
         self.gone: set[int] = set()

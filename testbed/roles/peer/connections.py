@@ -46,7 +46,7 @@ class PeerConnections(Connections):
         spill: int | None = None,
         incarnation: int = 0,
     ) -> None:
-        """Begin to listen.
+        """Listen for other peers.
 
         Args:
             neighbours: the peers that it talks to, in order.

@@ -184,7 +184,7 @@ class Coordinator(PeerChannels):
         return True
 
     def _lose(self, peer: int, incarnation: int) -> None:
-        """Note that a peer is lost to another one, unless that was an earlier process of it."""
+        """Mark a peer as lost, unless only an earlier process of it was lost to another peer."""
         self._lost[peer] = max(self._lost[peer], incarnation)
         if peer not in self.gone and incarnation >= self._kills[peer]:
             self.gone.add(peer)

@@ -99,7 +99,7 @@ class Peer(LocalPeer):
         return None if frame is None else self.computation.decode(frame)
 
     def _wait_for(self, sender: int) -> None:
-        """Note that the next update of a peer is not there yet."""
+        """Do what a wait for a peer's next update takes, before that arrives; for subclasses."""
 
     def _send(self, sent: Sequence[Sending], version: int, loss: float = 0.0) -> None:
         for kind, encoded, receivers in sent:

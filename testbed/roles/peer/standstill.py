@@ -63,7 +63,7 @@ class PeerStandstill:
         self._claims: dict[int, _Claims] = {}
 
     def begin(self) -> None:
-        """Begin to await a peer: earlier claims do not count."""
+        """Wait for a peer from now on: earlier claims do not count."""
         self._began = time.monotonic()
         self._claims.clear()
 

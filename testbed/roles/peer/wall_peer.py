@@ -50,7 +50,7 @@ class SendingRate:
     """
 
     def __init__(self, before: Mapping[int, int], after: Mapping[int, int], now: float) -> None:
-        """Begin.
+        """Start to measure a step's messages.
 
         Args:
             before, after: the bytes handed over to each connection before and after the step.
@@ -61,7 +61,7 @@ class SendingRate:
         self._left = 0
 
     def look(self, under_way: Collection[int], now: float) -> None:
-        """Note which connections have bytes under way; those of peers that are gone have none."""
+        """Record which connections have bytes under way; those of peers that are gone have none."""
         for peer in [peer for peer in self._waiting if peer not in under_way]:
             self._left += self._waiting.pop(peer)
             self._last = now
@@ -78,7 +78,7 @@ class WallPeer(Peer):
     """A peer whose role is in its own process."""
 
     def __init__(self, *parts: *Parts, times: Draws | None) -> None:
-        """Begin as ``Peer`` does.
+        """Start as ``Peer`` does.
 
         Args:
             times: durations of its computations and waits; None if it computes nothing.

@@ -222,7 +222,7 @@ class ClockOfServers:
         return clock
 
     def _join(self) -> list[int]:
-        """Let the workers that are connected to all their servers join these; return them."""
+        """Have each server join the workers that are connected to all of theirs; return these."""
         numbers = self._numbers
         gathered = [server.gathered() for server in self._servers]
         sizes = [dict(zip(one.workers, one.sizes, strict=True)) for one in gathered]
@@ -289,7 +289,7 @@ class ClockOfServers:
         return size
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Note it: a worker that asks sees that itself, the others are told when they begin."""
+        """Record it: a worker that asks sees that itself, the others are told when they begin."""
         if not self._outstanding.is_lost(self._numbers.worker(conversation)):
             self._outstanding.arrived(conversation, version)
 
@@ -307,11 +307,11 @@ class ClockOfServers:
         self._roles.aggregators[index - 1].adopt(NOTHING, version, time)
 
     def push(self, worker: int, combined: Combined | None) -> None:
-        """Note that an aggregator has pushed: it did so as it took what it had combined."""
+        """Record that an aggregator pushes; it did so when it took what it had combined."""
         self._outstanding.told(worker, ())
 
     def ask(self, worker: int) -> int:
-        """Let an aggregator that rested ask its server; return the message's bytes."""
+        """Have an aggregator that rested ask its server; return the message's bytes."""
         index = self._numbers.below(worker)
         assert index is not None
         size = self._servers[index].ask(driving.Ask())
@@ -370,11 +370,11 @@ class ClockOfServers:
         self.fault(end)
 
     def lose(self, worker: int) -> None:
-        """Note that a worker is frozen or cut off for good, so that nothing more comes from it."""
+        """Expect nothing more of a worker that is frozen or cut off for good."""
         self._outstanding.lose(worker)
 
     def killed(self, worker: int) -> None:
-        """Note that a worker is killed: what its connections still bring is ignored."""
+        """Ignore what the connections of a killed worker still bring."""
         self._active_faults.killed(worker)
         self._incarnations[worker] += 1
         self.lose(worker)

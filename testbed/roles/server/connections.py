@@ -38,7 +38,7 @@ class Driver(connections.Driver, Protocol):
     """The server that owns the connections."""
 
     def lost(self, worker: int) -> None:
-        """Note that a worker's connection was closed before training was over."""
+        """Act on a worker's connection that was closed before training was over."""
 
 
 class ServerConnections(connections.Connections):
@@ -72,12 +72,12 @@ class ServerConnections(connections.Connections):
         self._server = driver
 
     def listen(self) -> None:
-        """Begin to accept connections, and report it."""
+        """Start to accept connections, and report it."""
         super().listen()
         self.report.send(ServerListening(self.report.server))
 
     def is_worker(self, connection: Connection, worker: int) -> None:
-        """Note that a connection is a worker's, whose messages are expected from now on."""
+        """Make a connection a worker's, whose messages are expected from now on."""
         connection.device = worker
         connection.receiver.accept(self._limits)
         self._line.sent(HEADER.size)

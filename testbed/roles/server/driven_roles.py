@@ -41,7 +41,7 @@ class DrivenRoles:
         report: Channel,
         now: Callable[[], float],
     ) -> None:
-        """Begin with roles that have no workers yet.
+        """Start with roles that have no workers yet.
 
         Args:
             servers: those, as the clock sees them.

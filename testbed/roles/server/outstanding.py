@@ -67,7 +67,7 @@ class Outstanding(Stateful):
     not_saved = frozenset({"_numbers"})
 
     def __init__(self, numbers: Conversations, workers: int) -> None:
-        """Begin with nothing outstanding.
+        """Start with nothing outstanding.
 
         Args:
             numbers: which worker talks to which server.
@@ -84,19 +84,19 @@ class Outstanding(Stateful):
     # -- events
 
     def sent(self, conversation: int, version: int) -> None:
-        """Note that a worker was sent a version."""
+        """Add a version that a worker was sent."""
         state, place = self._of(conversation)
         if not state.lost:
             state.there[place].append(version)
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Note that a version has arrived; a worker of one server needs no older one any more."""
+        """Drop what is older than a version that has arrived, if the worker has one server."""
         state, place = self._of(conversation)
         if self._numbers.servers == 1:
             _drop_older(state.there[place], version)
 
     def begun(self, worker: int, versions: Sequence[int]) -> None:
-        """Note that a worker computes at versions, and has dropped a computation not yet over."""
+        """Add a computation at versions; it replaces one that is not yet over."""
         state = self._workers[worker]
         if state.computing and not state.computing[-1].told:
             state.computing.pop()
@@ -115,24 +115,24 @@ class Outstanding(Stateful):
         state.drawn += 1
 
     def told(self, worker: int, reports: Collection[int]) -> None:
-        """Note that a worker was told that its computation is over, and which places get a report."""
+        """End a worker's computation, and keep the places that get only a report of it."""
         computing = self._workers[worker].computing[-1]
         computing.told, computing.reports = True, list(reports)
 
     def received(self, conversation: int) -> None:
-        """Note that a server has read a worker's next message."""
+        """Drop a worker's next message at a server, which has read it."""
         state, place = self._of(conversation)
         next(one for one in state.computing if place in one.unread).unread.remove(place)
         while state.computing and not state.computing[0].unread:
             state.computing.popleft()
 
     def lose(self, worker: int) -> None:
-        """Note that a worker can send nothing more."""
+        """Drop all that a worker has outstanding: it can send nothing more."""
         self.returned(worker)
         self._workers[worker].lost = True
 
     def returned(self, worker: int) -> None:
-        """Note that a lost worker is back, with nothing outstanding."""
+        """Take back a lost worker, with nothing outstanding."""
         self._workers[worker] = SentWorker.of(self._numbers.servers)
 
     def is_lost(self, worker: int) -> bool:

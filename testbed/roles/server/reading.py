@@ -17,7 +17,7 @@ class Reading:
     """
 
     def __init__(self, host: Host, buffer: memoryview) -> None:
-        """Begin with nothing read.
+        """Start with nothing read.
 
         Args:
             buffer: the memory into which all connections are read.
@@ -37,7 +37,7 @@ class Reading:
     def begin(
         self, worker: int, connection: Connection, *, keep: bool, pushes: bool, asks: bool
     ) -> None:
-        """Begin a worker's message, with the frames of it that were read ahead.
+        """Start to read a worker's message, with the frames of it that were read ahead.
 
         Args:
             keep: True if others' messages may be read before this one is used.

@@ -51,7 +51,7 @@ class Arriving(ABC):
 
     @abstractmethod
     def opened(self, conversation: int, greeted: Greeted) -> None:
-        """Begin a session: what comes refers to nothing that came before, but to what was greeted."""
+        """Start a session: what comes refers to nothing that came before, but to what was greeted."""
 
 
 class Link:
@@ -78,7 +78,7 @@ class Link:
         self._accepts: Mapping[Kind, int] = {Kind.PARAMETERS: longest, Kind.STOP: 0}
 
     def take_over(self, connection: socket.socket) -> None:
-        """Begin a session over a connection over which the greeting was answered."""
+        """Start a session over a connection over which the greeting was answered."""
         connection.setblocking(True)  # every call says itself whether it waits
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.end = Endpoint(connection)

@@ -16,7 +16,7 @@ class Loop(ABC):
     """A role that calls, on its device."""
 
     def __init__(self, role: Role, links: Links) -> None:
-        """Begin with the sessions that there are.
+        """Start with the sessions that there are.
 
         Args:
             role: one that has not been told anything.

@@ -29,7 +29,7 @@ class Parameters(Arriving):
     """
 
     def __init__(self, cut: Sequence[Slice], longest: Sequence[int]) -> None:
-        """Begin with none.
+        """Start with no parameters.
 
         Args:
             cut: the servers' slices.
@@ -80,7 +80,7 @@ class ParametersInTurn(Parameters):
     """
 
     def __init__(self, only: Slice) -> None:
-        """Begin with none.
+        """Start with no parameters.
 
         Args:
             only: the server's slice, which is all parameters.
@@ -118,7 +118,7 @@ class KeptParameters(Parameters):
     """Parameters that are kept in memory of their own, by server and version."""
 
     def __init__(self, cut: Sequence[Slice], pulls: Pulls, *, only_newest: bool) -> None:
-        """Begin with none.
+        """Start with no parameters.
 
         Args:
             pulls: what answers bring; ``changed``: what has changed since the answer before.

@@ -40,7 +40,7 @@ class Hands:
         learners: TurnTaking,
         line: DeviceLine,
     ) -> None:
-        """Begin with nothing computed.
+        """Start with nothing computed.
 
         Args:
             take: receives parameters that have not been received yet.

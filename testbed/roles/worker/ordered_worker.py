@@ -25,7 +25,7 @@ class OrderedWorker(ABC):
     """One incarnation of a worker, by the clock's orders."""
 
     def __init__(self, links: Links, hands: Hands, orders: OrderChannel) -> None:
-        """Begin with greeted servers."""
+        """Start with greeted servers."""
         self._links, self._hands, self._orders = links, hands, orders
         self._standstill = Standstill(links.are_idle, orders)
         links.idle = self._standstill.claim
@@ -175,7 +175,7 @@ class ListeningWorker(OrderedWorker):
     """A worker that is sent every version, by the clock's orders."""
 
     def __init__(self, links: Links, hands: Hands, orders: OrderChannel) -> None:
-        """Begin with greeted servers."""
+        """Start with greeted servers."""
         super().__init__(links, hands, orders)
         # By server: the version that has arrived last, by the clock.
         self._arrived = list(self._came)

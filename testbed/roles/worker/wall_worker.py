@@ -19,7 +19,7 @@ class WallWorker(Loop):
     def __init__(
         self, worker: Worker, links: Links, hands: Hands, times: Draws, faults: FaultsAfterPushes
     ) -> None:
-        """Begin with nothing computed.
+        """Start with nothing computed.
 
         Args:
             times: how long it computes and then waits.
