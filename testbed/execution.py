@@ -32,7 +32,7 @@ from testbed.planning.program_plan import ProgramPlan
 from testbed.quantities import as_number
 from testbed.roles.server import restoration as coming_back
 from testbed.runs.ending import LateSignalError, incomplete
-from testbed.runs.resuming import Job, clear, prepare
+from testbed.runs.resuming import RunJob, clear, prepare
 from testbed.runs.watching import Watcher
 
 if TYPE_CHECKING:
@@ -112,13 +112,13 @@ def execute(
     plans = plans_of(spec)
     directory = _make_directory(runs_root / spec.name, spec.seed)
     (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
-    summaries = _carry_out([Job(one) for one in plans], directory, watcher, began, exporter)
+    summaries = _carry_out([RunJob(one) for one in plans], directory, watcher, began, exporter)
     return _execution(directory, summaries, report)
 
 
 def resume(
     directory: Path,
-    jobs: Sequence[Job],
+    jobs: Sequence[RunJob],
     watcher: Callable[[AnyPlan, int, int], Watcher],
     began: float | None = None,
     exporter: "Exporter | None" = None,
@@ -142,7 +142,7 @@ def resume(
 
 
 def _carry_out(
-    jobs: Sequence[Job],
+    jobs: Sequence[RunJob],
     directory: Path,
     watcher: Callable[[AnyPlan, int, int], Watcher],
     began: float | None,
@@ -170,7 +170,7 @@ def _carry_out(
 
 
 def carry_out(
-    job: Job,
+    job: RunJob,
     directory: Path,
     watcher: Watcher,
     began: float,
@@ -235,7 +235,7 @@ class _Executable(Protocol):
 
 @contextmanager
 def _made(
-    job: Job, directory: Path
+    job: RunJob, directory: Path
 ) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
     """Yield the function that makes a job's run, which begins or resumes when it is executed."""
     make: Callable[..., _Executable]

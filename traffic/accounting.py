@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traffic.batches import DamagedError, Records
-from traffic.connections import Address, Flows, Key
+from traffic.connections import Address, FlowTable, Key
 from traffic.datagrams import DATAGRAM_COLUMNS, DatagramSums
 from traffic.growth import enlarged
 from traffic.headers import (
@@ -127,7 +127,7 @@ class Ledger:
     """The running totals of batches of packets; see ``account``."""
 
     apart: Sequence[int] = ()
-    _flows: Flows = field(default_factory=Flows)
+    _flows: FlowTable = field(default_factory=FlowTable)
     _positions: Positions = field(default_factory=Positions)
     _seconds: Seconds = field(default_factory=Seconds)
     _datagrams: DatagramSums = field(default_factory=DatagramSums)

@@ -19,7 +19,7 @@ _LONGEST = _ETHERNET + _IPV4 + 60
 """Bytes of a pure ACK with as many options as fit."""
 
 
-class Acknowledgements:
+class PureAcks:
     """The number of pure ACKs that are sent to one address.
 
     Attributes:

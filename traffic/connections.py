@@ -88,7 +88,7 @@ class Flow:
 
 
 @dataclass(slots=True)
-class Flows:
+class FlowTable:
     """The flows seen so far.
 
     Attributes:

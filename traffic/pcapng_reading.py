@@ -34,12 +34,12 @@ def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
     Raises:
         Damage: after the last packet that can be read.
     """
-    reader = _Reader(interfaces)
+    reader = _SectionReader(interfaces)
     for chunk in chunks(file, 0):
         yield from reader.take(chunk)
 
 
-class _Reader:
+class _SectionReader:
     """The state between two chunks: the section's byte order and its first interface's number."""
 
     def __init__(self, interfaces: list[Interface]) -> None:

@@ -63,7 +63,7 @@ class Packets:
         return len(self.time)
 
 
-class Ring:
+class PacketRing:
     """A ring that receives what passes one interface, in both directions.
 
     Attributes:

@@ -56,7 +56,7 @@ class Condition:
         return Pace.under(self.slow.values())
 
 
-class Conditions(Stateful, ABC, Generic[Timed]):
+class DeviceConditions(Stateful, ABC, Generic[Timed]):
     """The conditions of a run's devices: the clock consults them, and faults change them."""
 
     not_saved = frozenset({"_clock", "_carry_out"})

@@ -29,7 +29,7 @@ still tell a tenth of a millisecond apart there.
 """
 
 
-class Strikes(Protocol):
+class ClockFaults(Protocol):
     """The faults of a run: when they strike, and when they end."""
 
     def begin(self) -> None:
@@ -76,7 +76,7 @@ class EventClock(Stateful, ABC, Generic[Timed]):
     def __init__(self, transfers: SharedTransfers | None) -> None:
         self.now = 0.0
         self.devices: dict[int, Timed] = {}
-        self.strikes: Strikes | None = None
+        self.strikes: ClockFaults | None = None
         self.futile = ""
         self.computing = ComputingTime()
         self.line_bytes = LineBytes()

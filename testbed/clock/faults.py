@@ -11,7 +11,7 @@ from typing import Any
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.agenda import End, FaultAgenda
-from testbed.clock.conditions import PHASES, Conditions
+from testbed.clock.conditions import PHASES, DeviceConditions
 from testbed.clock.event_clock import EventClock
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
@@ -27,7 +27,7 @@ class FaultStrikes(Stateful):
     def __init__(
         self,
         clock: EventClock[Any],
-        conditions: Conditions[Any],
+        conditions: DeviceConditions[Any],
         schedule: Schedule,
         update: str = "push",
     ) -> None:

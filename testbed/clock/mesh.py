@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from testbed.clock.conditions import Conditions
+from testbed.clock.conditions import DeviceConditions
 from testbed.clock.conversations import PeerConversations
 from testbed.clock.event_clock import LATEST, EventClock, TimedDevice
 from testbed.clock.events import AT_CORE, BEGIN, FINISHED, FREE, SILENT, TAKEN, WAITED
@@ -26,7 +26,6 @@ from testbed.clock.lines import lines
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
 from testbed.engine.events import (
-    Arrived,
     At,
     Began,
     Closed,
@@ -38,10 +37,11 @@ from testbed.engine.events import (
     Tell,
     Token,
     ToPeer,
+    UpdateArrived,
     What,
     WhenLeft,
 )
-from testbed.engine.peer import Hands, Peer
+from testbed.engine.peer import Peer, PeerHands
 from testbed.training import computation
 from testbed.training.entries import Entry
 from testbed.training.exchange import Answered, ExchangeService, Message, Step, Told
@@ -57,7 +57,7 @@ _DUE = {rank: Due(Token(what)) for what, rank in _RANKS.items()}
 class MeshStage(Protocol):
     """The peers' processes, as the clock needs them."""
 
-    def hands(self, peer: int) -> Hands:
+    def hands(self, peer: int) -> PeerHands:
         """Return what carries out what the role of a peer's present process decides."""
 
     def host_time(self) -> float:
@@ -149,9 +149,9 @@ class MeshClock(EventClock[TimedPeer]):
         super().__init__(mesh.transfers)
         self._service, self._stage, self._mesh = service, stage, mesh
         self.conversations = PeerConversations(mesh.neighbours)
-        self.conditions: Conditions[TimedPeer] | None = None
+        self.conditions: DeviceConditions[TimedPeer] | None = None
         self._all = len(mesh.neighbours)
-        self._arrivals = [Arrived(sender) for sender in range(self._all)]
+        self._arrivals = [UpdateArrived(sender) for sender in range(self._all)]
         self.devices = {
             peer: TimedPeer.beginning(*mesh.lines(peer), self.new_role(peer))
             for peer in range(self._all)

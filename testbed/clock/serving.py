@@ -10,7 +10,7 @@ from typing import Protocol
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.conversations import Conversations
-from testbed.clock.event_clock import Strikes
+from testbed.clock.event_clock import ClockFaults
 from testbed.clock.events import ASKED, EXPIRED, SILENT, EventQueue
 from testbed.clock.stage import AggregatorStage, Arrived, Stage
 from testbed.engine.aggregator import ABOVE, Aggregator
@@ -45,7 +45,7 @@ class Clock(Protocol):
 
     now: float
     conversations: Conversations
-    strikes: Strikes | None
+    strikes: ClockFaults | None
     events: EventQueue
 
     @property

@@ -25,7 +25,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from testbed.clock.conditions import Conditions
+from testbed.clock.conditions import DeviceConditions
 from testbed.clock.conversations import Conversations
 from testbed.clock.event_clock import LATEST, EventClock
 from testbed.clock.events import (
@@ -93,7 +93,7 @@ class StarClock(EventClock[TimedWorker]):
         """
         super().__init__(devices.transfers)
         self.conversations = devices.conversations or Conversations(len(services))
-        self.conditions: Conditions[TimedWorker] | None = None
+        self.conditions: DeviceConditions[TimedWorker] | None = None
         self.serving = ServingRoles(self, services, stage)
         self._services = services
         self._stage = stage

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Protocol
 
 from testbed.clock import agenda, shared_transfers, use
-from testbed.clock.conditions import Condition, Conditions
+from testbed.clock.conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.events import AT_CORE, BACK, BEGIN, FREE, SILENT, TAKEN, WAITED
 from testbed.clock.faults import FaultStrikes
@@ -65,7 +65,7 @@ _AT_THAW = {TAKEN: WAITED, WAITED: WAITED, BEGIN: BEGIN, SILENT: SILENT}
 """The ranks that events of a frozen peer have at its thaw."""
 
 
-class PeerConditions(Conditions[TimedPeer]):
+class PeerConditions(DeviceConditions[TimedPeer]):
     """The conditions of a run's peers."""
 
     not_saved = frozenset({"_service", "_stage"})

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from testbed.clock import agenda, timed_workers
-from testbed.clock.conditions import Condition, Conditions
+from testbed.clock.conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.events import EXACT, FINISHED, FREE, SERVED, TAKEN, WAITED
 from testbed.clock.faults import FaultStrikes
@@ -28,7 +28,7 @@ STORED: tuple[type, ...] = (*timed_workers.STORED, TimedDevice, Condition, *agen
 """The classes in a clock's state, besides plain values and arrays."""
 
 
-class WorkerConditions(Conditions[TimedWorker]):
+class WorkerConditions(DeviceConditions[TimedWorker]):
     """The conditions of a run's workers."""
 
     not_saved = frozenset({"_stage"})

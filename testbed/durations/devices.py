@@ -18,7 +18,7 @@ from testbed.durations.traces import Order, Trace, load_trace
 from testbed.streams import stream
 
 
-class Source(Protocol):
+class DurationSource(Protocol):
     """The source of one device's durations: a law, or a place in a trace.
 
     Attributes:
@@ -59,7 +59,7 @@ class DeviceDurations:
 
     def __init__(
         self,
-        source: Source,
+        source: DurationSource,
         stream: np.random.Generator,
         factor: float,
         changes: tuple[Change, ...],
@@ -168,7 +168,7 @@ class Durations:
         )
         return sum(means) / self.devices
 
-    def _source(self, device: int) -> Source:
+    def _source(self, device: int) -> DurationSource:
         match self.kind:
             case Law():
                 return self.kind

@@ -18,9 +18,10 @@ any         Opened: it was killed and is back  the same    Tell(Hears) if it was
 any         End                                SERVING     none; it computes no more
 ==========  =================================  ==========  =========================================
 
-What happens to a half, a model and messages is up to ``Hands``, which may be elsewhere. A peer computes
-while it sends, but no more than one step's messages wait to leave it. Those that it waits for must not
-be silent for too long: it suspects them, and waits for them again as soon as something of them comes.
+What happens to a half, a model and messages is up to ``PeerHands``, which may be elsewhere. A peer
+computes while it sends, but no more than one step's messages wait to leave it. Those that it waits
+for must not be silent for too long: it suspects them, and waits for them again as soon as something of
+them comes.
 """
 
 import math
@@ -29,7 +30,6 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from testbed.engine.events import (
-    Arrived,
     At,
     Began,
     Closed,
@@ -45,6 +45,7 @@ from testbed.engine.events import (
     Tell,
     Token,
     ToPeer,
+    UpdateArrived,
     What,
     WhenLeft,
 )
@@ -66,7 +67,7 @@ class PeerState(Enum):
     COMPUTING = auto()
 
 
-class Hands(Protocol):
+class PeerHands(Protocol):
     """The half of the algorithm, the model and the messages of a peer: they obey its role."""
 
     @property
@@ -108,7 +109,7 @@ class Peer:
     """
 
     def __init__(
-        self, hands: Hands, *, computes: bool = True, patience: float | None = None
+        self, hands: PeerHands, *, computes: bool = True, patience: float | None = None
     ) -> None:
         """Set up the peer, whose conversations are open.
 
@@ -138,7 +139,7 @@ class Peer:
         Args:
             now: seconds since training began, by the run's clock.
         """
-        if isinstance(event, Arrived):
+        if isinstance(event, UpdateArrived):
             return self._arrived(event.conversation, now)
         if isinstance(event, Computed):
             return self._computed(event.job)

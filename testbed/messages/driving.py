@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 
 T = TypeVar("T")
 
@@ -331,5 +331,5 @@ AnyRequest: TypeAlias = (
     | End
 )
 FromServer: TypeAlias = Gathered | Outcome | Saved
-REQUESTS: Codec[AnyRequest] = Codec(get_args(AnyRequest))
-FROM_SERVER: Codec[FromServer] = Codec(get_args(FromServer))
+REQUESTS: MessageCodec[AnyRequest] = MessageCodec(get_args(AnyRequest))
+FROM_SERVER: MessageCodec[FromServer] = MessageCodec(get_args(FromServer))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +150,4 @@ Request: TypeAlias = (
     | ReadProcessors
     | StopTraffic
 )
-REQUESTS: Codec[Request] = Codec(get_args(Request))
+REQUESTS: MessageCodec[Request] = MessageCodec(get_args(Request))

@@ -34,7 +34,7 @@ from testbed.runs.ending import signals
 ADDRESS = "127.0.0.1"
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """One run, live or replayed.
 
     Attributes:
@@ -50,7 +50,7 @@ class Source(Protocol):
 
 
 @dataclass(eq=False)
-class Runs(Collector):
+class RunsCollector(Collector):
     """Collects the metrics of all runs of an execution.
 
     Attributes:
@@ -59,7 +59,7 @@ class Runs(Collector):
     """
 
     workers: bool = False
-    sources: list[Source] = field(default_factory=list)
+    sources: list[MetricsSource] = field(default_factory=list)
 
     def collect(self) -> Iterable[Family]:
         """Return the present metrics; a metric without a sample is left out."""
@@ -120,7 +120,7 @@ class Exporter:
         Raises:
             SpecError: the port is taken, or may not be used.
         """
-        self._runs = Runs(workers)
+        self._runs = RunsCollector(workers)
         registry = CollectorRegistry()
         registry.register(self._runs)
         try:
@@ -134,7 +134,7 @@ class Exporter:
         """The address for Prometheus or a browser."""
         return f"http://{ADDRESS}:{self.port}/metrics"
 
-    def add(self, source: Source) -> None:
+    def add(self, source: MetricsSource) -> None:
         """Export a run from now on."""
         self._runs.sources.append(source)
 

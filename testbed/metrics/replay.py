@@ -20,7 +20,7 @@ from traffic.counters import COUNTS
 
 
 class ReplayedRun:
-    """One run directory; a ``testbed.metrics.exporter.Source``.
+    """One run directory; a ``testbed.metrics.exporter.MetricsSource``.
 
     Attributes:
         lock: of the state.

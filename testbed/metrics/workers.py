@@ -13,7 +13,7 @@ import numpy.typing as npt
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.results.reading.faults import KINDS
 from testbed.runs.device_classes import DeviceClasses
-from testbed.telemetry.board import State
+from testbed.telemetry.board import DeviceState
 from testbed.telemetry.entries import FaultChanged, Noted, RunEntry
 from testbed.telemetry.event_kinds import Kind
 
@@ -108,7 +108,7 @@ class Workers:
         """Count the workers of each class by state.
 
         Args:
-            states: each worker's ``board.State`` as it says itself; None if that is not known: then
+            states: each worker's ``board.DeviceState`` as it says itself; None if unknown: then
                 only the dead and the frozen are counted, unless the run has ended.
         """
         dead = self._dead | self._under("kill")
@@ -116,7 +116,7 @@ class Workers:
         if states is None and not ended:
             return {"dead": self._count(dead), "frozen": self._count(frozen)}
         known = np.zeros(len(dead), np.int64) if states is None else states
-        places = np.array([STATES.index(state.name.lower()) for state in State])[known]
+        places = np.array([STATES.index(state.name.lower()) for state in DeviceState])[known]
         places[self.exited | ended] = STATES.index("done")
         places[frozen], places[dead] = STATES.index("frozen"), STATES.index("dead")
         return {name: self._count(places == place) for place, name in enumerate(STATES)}

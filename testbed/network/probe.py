@@ -52,7 +52,7 @@ _ZEROS = memoryview(bytes(1 << 16))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbedDirection:
     """One direction of one link, as asked and as measured.
 
     Attributes:
@@ -69,7 +69,7 @@ class Finding:
     device: str
     direction: Direction
     asked: Shape
-    measured: trains.Measured | None = None
+    measured: trains.LinkMeasurement | None = None
     tries: int = 0
     unmeasured: str | None = None
     failed: str | None = None
@@ -89,7 +89,7 @@ class _Way:
     router: int
     """Descriptor of the router's network namespace."""
     train: trains.Train
-    measured: trains.Measured | None = None
+    measured: trains.LinkMeasurement | None = None
     tries: int = 0
     drained: bool = True
     refused: str | None = None
@@ -114,8 +114,8 @@ class _Way:
             return False
         return bool(self.off) or trains.is_open(self.measured, self.shape)
 
-    def found(self) -> Finding:
-        return Finding(
+    def found(self) -> ProbedDirection:
+        return ProbedDirection(
             self.link.node,
             self.direction,
             self.shape,
@@ -199,7 +199,7 @@ class _Way:
 
 def probe(
     links: Sequence[Link], namespaces: Mapping[str, int], given_up: Callable[[], bool]
-) -> list[Finding]:
+) -> list[ProbedDirection]:
     """Measure rate, delay and loss of links.
 
     Args:
@@ -232,7 +232,7 @@ def probe(
             if not left or given_up() or time.monotonic() - began > LONGEST:
                 break
     return [way.found() for way in ways] + [
-        Finding(link.node, direction, shape, unmeasured=why)
+        ProbedDirection(link.node, direction, shape, unmeasured=why)
         for link, direction, shape in shaped
         if (why := trains.unmeasurable(shape))
     ]

@@ -104,7 +104,7 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class LinkMeasurement:
     """A measurement of one direction of a link.
 
     Attributes:
@@ -125,7 +125,7 @@ class Measured:
         """The share of the packets that was lost."""
         return self.lost / self.packets
 
-    def better(self, other: "Measured", asked: Shape) -> "Measured":
+    def better(self, other: "LinkMeasurement", asked: Shape) -> "LinkMeasurement":
         """Return the combination of two measurements of one direction.
 
         A busy host makes a link look slower now and then, while a wrong link is wrong each time: the
@@ -133,7 +133,7 @@ class Measured:
         """
         nearer = min(self, other, key=lambda one: one._doubt(asked))
         delays = [one.delay for one in (self, other) if one.delay is not None]
-        return Measured(
+        return LinkMeasurement(
             nearer.rate,
             nearer.at_least,
             min(delays, key=lambda delay: abs(delay - asked.delay), default=None),
@@ -220,12 +220,12 @@ def is_over(passage: Passage) -> bool:
     return bool((passage.arrived[-_TRAILING:] >= 0).any())
 
 
-def measure(train: Train, shape: Shape, passage: Passage) -> Measured:
+def measure(train: Train, shape: Shape, passage: Passage) -> LinkMeasurement:
     """Return the measurement from the passage of a train of ``compose(shape)``."""
     came = np.flatnonzero(passage.arrived >= 0)
     if not len(came):
         nothing = None if shape.rate is None else 0.0
-        return Measured(nothing, False, None, len(train.wire), len(train.wire))
+        return LinkMeasurement(nothing, False, None, len(train.wire), len(train.wire))
     # Packets after the last one that arrived may still be in the queue.
     packets = int(came[-1]) + 1
     taken = (passage.arrived - passage.sent)[came[came < _LEADING]] / 1e9
@@ -233,7 +233,7 @@ def measure(train: Train, shape: Shape, passage: Passage) -> Measured:
     rate, at_least = None, False
     if shape.rate is not None:
         rate, at_least = _rate(train, shape.rate, passage, came, delay or 0.0)
-    return Measured(rate, at_least, delay, packets, packets - len(came))
+    return LinkMeasurement(rate, at_least, delay, packets, packets - len(came))
 
 
 def _rate(
@@ -277,7 +277,7 @@ def _slope(time: npt.NDArray[np.float64], passed: npt.NDArray[np.int64], asked: 
     return min(max(whole, 0.0), 1e15)
 
 
-def off(asked: Shape, measured: Measured) -> list[str]:
+def off(asked: Shape, measured: LinkMeasurement) -> list[str]:
     """Return which of ``rate``, ``delay`` and ``loss`` are off by more than ``TOLERANCE``.
 
     A delay may also be longer or shorter by the jitter, and longer by ``HOST_DELAY``. A loss is off
@@ -296,12 +296,12 @@ def off(asked: Shape, measured: Measured) -> list[str]:
     return found
 
 
-def is_open(measured: Measured, asked: Shape) -> bool:
+def is_open(measured: LinkMeasurement, asked: Shape) -> bool:
     """Return True if only a lower bound of the rate is known, and it is not above the rate asked."""
     return measured.at_least and not _rate_is_off(asked.rate or 0, measured)
 
 
-def _rate_is_off(asked: int, measured: Measured) -> bool:
+def _rate_is_off(asked: int, measured: LinkMeasurement) -> bool:
     if measured.rate is None:
         return False
     too_slow = measured.rate < (1 - TOLERANCE) * asked and not measured.at_least

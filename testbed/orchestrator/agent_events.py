@@ -35,10 +35,10 @@ from testbed.messages.events import (
 from testbed.messages.requests import KillDevice
 from testbed.metrics.live import LiveRun
 from testbed.network.building import DEVICE_INTERFACE
-from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.devices import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.planning.plan import Plan
@@ -79,9 +79,9 @@ class AgentEvents:
         self,
         plan: Plan,
         *,
-        records: Records,
+        records: TrainingRecords,
         evaluations: Evaluations,
-        devices: Devices,
+        devices: DeviceProcesses,
         injection: Injection,
         restoration: Restoration,
         setup: SetupProgress,

@@ -17,13 +17,13 @@ from testbed.messages.events import ProcessExited, ProcessStarted
 from testbed.messages.requests import KillDevice, Request, StartRole
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.liveness import Liveness
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.stalled_processes import processes_of_devices
 from testbed.planning.plan import Plan
 
 
-class Devices:
+class DeviceProcesses:
     """The devices of one run.
 
     Attributes:
@@ -34,7 +34,7 @@ class Devices:
     agent: AgentProcess[ReportChannels]
     """The agent, which is started later than the parts that send it requests are made."""
 
-    def __init__(self, plan: Plan, records: Records) -> None:
+    def __init__(self, plan: Plan, records: TrainingRecords) -> None:
         """Start with no process running."""
         self._plan = plan
         self._records = records

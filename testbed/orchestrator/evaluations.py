@@ -8,10 +8,10 @@ from testbed.device_names import EVALUATOR_NAME
 from testbed.ended import is_complete
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
 from testbed.orchestrator.backlog import Backlog
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
-from testbed.orchestrator.records import Records
-from testbed.runs.left_out import LeftOut
+from testbed.orchestrator.records import TrainingRecords
+from testbed.runs.left_out import LeftOutEvaluations
 from testbed.telemetry.entries import EvaluationMade
 
 
@@ -24,7 +24,7 @@ class Evaluations:
         missing: the versions whose results the evaluator owes, once it has ended.
     """
 
-    def __init__(self, records: Records, marks: Sequence[Mark], servers: int = 1) -> None:
+    def __init__(self, records: TrainingRecords, marks: Sequence[Mark], servers: int = 1) -> None:
         """Start without evaluations, or with those of the checkpoints that marks belong to.
 
         Args:
@@ -33,12 +33,12 @@ class Evaluations:
         """
         self._records = records
         each = [
-            Ingress(wire_bytes, forgotten)
+            ServerIngress(wire_bytes, forgotten)
             for mark in marks
             for wire_bytes, forgotten in zip(mark.wire_bytes, mark.forgotten, strict=True)
         ]
-        self.ingress = IngressOfServers(each or [Ingress() for _ in range(servers)])
-        self.left_out = LeftOut(latest(marks).left_out if marks else ())
+        self.ingress = IngressOfServers(each or [ServerIngress() for _ in range(servers)])
+        self.left_out = LeftOutEvaluations(latest(marks).left_out if marks else ())
         self.missing: list[int] = []
         self._backlog = Backlog()
 
@@ -81,7 +81,7 @@ class Evaluations:
     def go_back(
         self, server: int, version: int, since: float, forgotten: Mapping[str, int]
     ) -> None:
-        """Go back to a server's checkpoint; see ``Ingress.go_back`` for the arguments."""
+        """Go back to a server's checkpoint; see ``ServerIngress.go_back`` for the arguments."""
         if len(self.ingress.each) == 1:
             self.left_out.go_back(version)
         self.ingress.go_back(server, version, since, forgotten)

@@ -22,7 +22,7 @@ from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
-from testbed.runs.outcome import Outcome, manifest
+from testbed.runs.outcome import RunOutcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Progress, Watcher, progress_of
 from testbed.telemetry.entries import EvaluationMade, Updates
@@ -32,7 +32,7 @@ from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.slices import slices_of
 
 
-class Records(RunNotes[Progress]):
+class TrainingRecords(RunNotes[Progress]):
     """The records of one run, which everything that handles a message adds to.
 
     Attributes:
@@ -77,7 +77,7 @@ class Records(RunNotes[Progress]):
         self._metrics = metrics
         if resumption is not None:
             resumption.put_traffic_aside(directory)
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
         self._names = plan.names
         log = RunLog(
             directory,

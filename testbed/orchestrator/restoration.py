@@ -14,10 +14,10 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.messages.reports import CheckpointBegun, ServerRestored
 from testbed.messages.requests import ReadIngress
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.devices import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.telemetry.event_kinds import Kind
@@ -30,9 +30,9 @@ class Restoration:
         self,
         store: CheckpointStores,
         *,
-        records: Records,
+        records: TrainingRecords,
         evaluations: Evaluations,
-        devices: Devices,
+        devices: DeviceProcesses,
         injection: Injection,
     ) -> None:
         self._store = store

@@ -39,15 +39,15 @@ from testbed.messages.reports import (
 )
 from testbed.messages.requests import ReadIngress, ReadProcessors, SendBackground
 from testbed.metrics.live import LiveRun
-from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.devices import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.planning.plan import Plan
 from testbed.runs import utilisation
-from testbed.runs.ledgers.ledgers import Connection
+from testbed.runs.ledgers.ledgers import ConnectionLedger
 from testbed.runs.outcome import goes_on_with
 from testbed.telemetry.entries import Diagnoses
 from testbed.telemetry.event_kinds import Kind
@@ -75,9 +75,9 @@ class RoleReports:
         self,
         plan: Plan,
         *,
-        records: Records,
+        records: TrainingRecords,
         evaluations: Evaluations,
-        devices: Devices,
+        devices: DeviceProcesses,
         injection: Injection,
         restoration: Restoration,
         setup: SetupProgress,
@@ -213,7 +213,7 @@ class RoleReports:
             self._injection.closed(report.worker, pushes if of_aggregator else 0)
         number = ledger.pop("worker")
         device = None if number is None else self._devices.name(number)
-        self._records.ledgers[server].connections.append(Connection(device, **ledger))
+        self._records.ledgers[server].connections.append(ConnectionLedger(device, **ledger))
 
     # -- the end
 

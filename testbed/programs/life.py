@@ -43,7 +43,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndRun:
     """End the run."""
 
     ended: Ended
@@ -51,7 +51,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class LogMessage:
     """Record an event of the run."""
 
     level: str
@@ -59,7 +59,7 @@ class Tell:
     device: str | None
 
 
-Action: TypeAlias = Start | End | Tell
+Action: TypeAlias = Start | EndRun | LogMessage
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ class Life:
                 )
                 return
             state.again = now + RESTART_DELAY
-            yield Tell("info", f"{program} {state.why}, and is started again", device)
+            yield LogMessage("info", f"{program} {state.why}, and is started again", device)
             return
         if status == 0:
             yield from self._start_what_may(now)
@@ -210,7 +210,7 @@ class Life:
                     "failed", f"{program} on {device} {state.why} before it was ready"
                 )
                 return
-            yield Tell("warning", f"{program} on {device} {state.why}", device)
+            yield LogMessage("warning", f"{program} on {device} {state.why}", device)
         yield from self._look_for_end()
 
     def turn(self, now: float) -> Iterator[Action]:
@@ -227,7 +227,7 @@ class Life:
                 way_out = "`testbed logs` shows what it waited for; or raise limits.time"
                 yield from self._end("failed", f"{reason}: {way_out}")
             else:
-                yield Tell("info", f"the limit of {after} is reached", None)
+                yield LogMessage("info", f"the limit of {after} is reached", None)
                 yield from self._end("completed", None)
 
     # -- what follows
@@ -269,7 +269,7 @@ class Life:
         if self._has_followers(program) and not was_ready:
             yield from self._end("failed", text)
         else:
-            yield Tell("warning", text, device)
+            yield LogMessage("warning", text, device)
 
     def _look_for_end(self) -> Iterator[Action]:
         """End the run if it is over."""
@@ -297,7 +297,7 @@ class Life:
     def _end(self, ended: Ended, reason: str | None) -> Iterator[Action]:
         if not self._over:
             self._over = True
-            yield End(ended, reason)
+            yield EndRun(ended, reason)
 
 
 def _all_before(program: str, rules: Mapping[str, Rules]) -> frozenset[str]:

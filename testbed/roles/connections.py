@@ -17,7 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from testbed.roles.evaluation.evaluator_link import EvaluatorLink
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
@@ -60,7 +60,7 @@ class Connections(ABC):
         self,
         settings: Settings,
         parameters: int,
-        report: Report,
+        report: RoleReporter,
         driver: Driver,
         queued: Callable[[int], None] | None = None,
     ) -> None:

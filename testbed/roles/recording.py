@@ -12,14 +12,14 @@ from testbed.messages.reports import (
     Suspected,
     Welcomed,
 )
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.training.entries import (
     Connected,
     Diagnosed,
     Entry,
-    EvaluationDue,
+    EvaluationPoint,
     Remark,
-    Row,
+    UpdateEntry,
 )
 
 
@@ -34,9 +34,9 @@ class Recorder:
 
     def __init__(
         self,
-        report: Report,
+        report: RoleReporter,
         counts: Counter[str],
-        evaluate: Callable[[EvaluationDue], None],
+        evaluate: Callable[[EvaluationPoint], None],
         schedule: Schedule | None = None,
     ) -> None:
         """Start with nothing reported.
@@ -60,13 +60,13 @@ class Recorder:
         """Report entries, in their order."""
         for entry in entries:
             match entry:
-                case Row(row, version):
+                case UpdateEntry(row, version):
                     self._count("updates")
                     self.report.row(row, version)
                     self.tell_reached(version)
                 case Diagnosed(values, version):
                     self.report.diagnosed(values, version)
-                case EvaluationDue():
+                case EvaluationPoint():
                     self._count("evaluations")
                     self._evaluate(entry)
                 case Suspected() | Welcomed():

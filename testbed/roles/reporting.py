@@ -28,7 +28,7 @@ CHUNK = 100_000
 """The most bytes of the final parameters in one report."""
 
 
-class Report:
+class RoleReporter:
     """Sends the reports of a server, a coordinator or a peer to the orchestrator.
 
     Rows are gathered; ``flush``, ``evaluation_due`` or a full buffer sends them, other reports do not.

@@ -26,7 +26,7 @@ from testbed.training.settings import MeasureSettings
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunOutcome:
     """The end of a run, and the figures of ``summary.json``.
 
     Attributes:

@@ -10,7 +10,7 @@ from testbed.clock.stage import Arrived
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
-from testbed.simulation.pool import Pool, processors
+from testbed.simulation.pool import ProcessPool, processors
 from testbed.simulation.pool_process import SharedMemory, Work
 from testbed.simulation.versions import Part, SentVersions
 from testbed.training import computation
@@ -26,7 +26,7 @@ ENOUGH_UPDATES = 10
 """Updates per worker from which gradients are computed immediately: up to one per worker is wasted."""
 
 
-class Computing(Stateful):
+class Computations(Stateful):
     """The computations of all workers of a run.
 
     Where a worker of one server is certain to send what it computes, and has its parameters as soon as
@@ -96,12 +96,12 @@ class Computing(Stateful):
             and worthwhile
             and not (local or batched or number > 1)
         )
-        self._pool: Pool | None = None
+        self._pool: ProcessPool | None = None
         if number > 1:
             memory = SharedMemory()
             self.versions = SentVersions(cut, memory.like)
             work = Work(self._computations, cut, learner, local, new_incarnation, memory)
-            self._pool = Pool(number, work, self.versions)
+            self._pool = ProcessPool(number, work, self.versions)
         else:
             self.versions = SentVersions(cut)
         self._batching: Batching | None = None

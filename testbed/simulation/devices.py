@@ -19,7 +19,7 @@ from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.learning.data.batches import Draw
 from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.batching import Begun
-from testbed.simulation.computing import Computing
+from testbed.simulation.computing import Computations
 from testbed.simulation.system import Evaluated
 from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
@@ -70,7 +70,7 @@ class SimulatedDevices(Stateful):
     def __init__(
         self,
         services: Sequence[ParameterService],
-        computing: Computing,
+        computing: Computations,
         aggregators: SimulatedAggregators,
         *,
         protocol: type[WorkerProtocol],

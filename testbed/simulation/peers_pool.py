@@ -9,7 +9,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Begun
-from testbed.simulation.pool import Pool
+from testbed.simulation.pool import ProcessPool
 from testbed.simulation.pool_process import SharedMemory, Work
 from testbed.simulation.versions import SentVersions
 from testbed.training.computation import Computation, Drawn
@@ -49,7 +49,7 @@ class PeersPool:
         self._versions = SentVersions(cut, memory.like)
         computations = list(map(computation, range(len(batches))))
         work = Work(computations, cut, learner, True, computation, memory)
-        self._pool = Pool(processors, work, self._versions)
+        self._pool = ProcessPool(processors, work, self._versions)
         self._begun: dict[int, Begun] = {}
 
     def computes(self, peer: int) -> bool:

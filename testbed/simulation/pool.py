@@ -26,12 +26,12 @@ from testbed.learning.learner import Learner
 from testbed.simulation.batching import Begun
 from testbed.simulation.pool_process import (
     Anew,
-    Answer,
-    Ask,
     Drop,
     Hurry,
     Request,
+    StatesRequest,
     Task,
+    TaskResult,
     Work,
     fork,
     read,
@@ -106,7 +106,7 @@ class _Given:
     process: _Process
     begun: Begun
     out: FloatVector
-    answer: Answer | None = None
+    answer: TaskResult | None = None
     dropped: bool = False
 
     @property
@@ -115,7 +115,7 @@ class _Given:
         return self.answer is not None and not self.answer.keeps
 
 
-class Pool:
+class ProcessPool:
     """The processes, and what they have been given; they are forked when the first task comes."""
 
     def __init__(self, processors: int, work: Work, versions: SentVersions) -> None:
@@ -246,7 +246,7 @@ class Pool:
         oldest = {worker: line[0].number for worker, line in self._lines.items() if line}
         states = []
         for process in self._processes:
-            self._send(process, Ask(oldest))
+            self._send(process, StatesRequest(oldest))
             while (state := self._read(process)) is None:
                 pass
             states.append((process, state))
@@ -295,7 +295,7 @@ class Pool:
             answer = pickle.loads(process.answers.recv_bytes())
         except (EOFError, ConnectionResetError):
             raise self._ended(process) from None
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, TaskResult):
             states: Mapping[int, Mapping[str, Any]] = answer
             return states
         process.tasks -= 1

@@ -20,7 +20,7 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
-from testbed.runs.outcome import Outcome, goes_on_with, manifest
+from testbed.runs.outcome import RunOutcome, goes_on_with, manifest
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.runs.strikes import Strikes
@@ -30,7 +30,7 @@ from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
 from testbed.telemetry.event_kinds import Kind
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
+from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.updates import FloatVector
 
 _ROWS = 1500
@@ -73,7 +73,7 @@ class Recording:
             OSError: the run directory could not be made.
         """
         counts = resumption.counts if resumption else {}
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
         self._name = worker_name if plan.served else peer_name
         self.log = RunLog(
             directory,
@@ -164,11 +164,11 @@ class Recording:
         """Record entries of the run, in their order."""
         for entry in entries:
             match entry:
-                case Row(row, version):
+                case UpdateEntry(row, version):
                     self._row(row, version)
                 case Diagnosed(values, version):
                     self._diagnosed(values, version)
-                case EvaluationDue():
+                case EvaluationPoint():
                     self._evaluate_now()
                 case Suspected() | Welcomed():
                     self._suspicion(entry)

@@ -22,7 +22,7 @@ from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.aggregators import SimulatedAggregators
-from testbed.simulation.computing import Computing
+from testbed.simulation.computing import Computations
 from testbed.simulation.devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
 from testbed.simulation.system import Evaluated, System, Witness, batches_of_all
@@ -102,7 +102,7 @@ class ServedSystem(System):
         protocol = WORKER_PROTOCOLS[self._halves[0].protocol]
         self._devices = SimulatedDevices(
             [*self._services, *self._aggregators],
-            Computing(
+            Computations(
                 computations,
                 self._cut,
                 (learner, learner.twin()),

@@ -75,7 +75,7 @@ class System(ABC):
 
     @property
     def evaluated(self) -> Evaluated:
-        """The version to evaluate; valid while an ``EvaluationDue`` is recorded."""
+        """The version to evaluate; valid while an ``EvaluationPoint`` is recorded."""
         return Evaluated(self.version, self.parameters, self.ledger())
 
     @abstractmethod

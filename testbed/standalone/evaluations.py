@@ -15,16 +15,16 @@ from testbed.messages.reports import (
     ServerFinished,
     VersionEvaluated,
 )
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.servers import Servers
-from testbed.runs.left_out import LeftOut
+from testbed.runs.left_out import LeftOutEvaluations
 
 LEDGER = ("payload_bytes", "message_bytes")
 """The bytes of a server's ledger; there are no wire bytes, because nothing is captured."""
 
 
-class Evaluations:
+class StandaloneEvaluations:
     """The evaluations of one run.
 
     Attributes:
@@ -34,10 +34,10 @@ class Evaluations:
 
     def __init__(self, servers: Servers) -> None:
         """Start without evaluations."""
-        self.left_out = LeftOut()
+        self.left_out = LeftOutEvaluations()
         self.missing = 0
         self._servers = servers
-        self._ingress = IngressOfServers([Ingress() for _ in range(servers.count)])
+        self._ingress = IngressOfServers([ServerIngress() for _ in range(servers.count)])
         # What the kernel's counters say of any moment is known from the beginning: nothing is counted.
         self._ingress.counted(math.inf, [0] * servers.count)
         self._awaited: set[int] = set()

@@ -25,7 +25,7 @@ from testbed.quantities import as_duration, as_number
 from testbed.sweeps import estimate
 from testbed.sweeps.cluster import Cluster
 from testbed.sweeps.estimate import Kind, Speed
-from testbed.sweeps.pool import Job, Pool
+from testbed.sweeps.pool import SweepJob, SweepPool
 from testbed.sweeps.shown import Shown
 from testbed.sweeps.wanted import Wanted
 
@@ -59,7 +59,7 @@ class CarriedOut:
         caught: the number of the signal that ended the work early; None if it was finished.
     """
 
-    failed: tuple[Job, ...] = ()
+    failed: tuple[SweepJob, ...] = ()
     caught: int | None = None
 
 
@@ -91,7 +91,7 @@ def carry_out_missing(
         if caught is not None:
             return CarriedOut(caught=caught)
         _tell(missing, expected, pool.size, means.say)
-        jobs = [Job(one.title, dump(one.spec), one.directory) for one in missing]
+        jobs = [SweepJob(one.title, dump(one.spec), one.directory) for one in missing]
         with means.screen(name, len(jobs)) as screen:
             caught = pool.carry_out(jobs, Shown(screen, expected, pool.size))
     failed = tuple(job for job in jobs if job.result and job.result.ended == "failed")
@@ -99,15 +99,15 @@ def carry_out_missing(
 
 
 @contextlib.contextmanager
-def _processes(specs: Sequence[AnySpec], size: int, means: Means) -> Iterator[Pool | Cluster]:
+def _processes(specs: Sequence[AnySpec], size: int, means: Means) -> Iterator[SweepPool | Cluster]:
     """Yield what carries out runs: processes of this host, or a cluster that has been checked."""
     if means.ray is None:
-        with Pool(size) as pool:
+        with SweepPool(size) as pool:
             yield pool
         return
     with Cluster(means.ray, _memory(specs)) as cluster:
         first = _of_algorithms(specs)[0]  # a cluster has no others
-        short = Job("comparing the nodes", dump(estimate.short(first)), Path("compared"))
+        short = SweepJob("comparing the nodes", dump(estimate.short(first)), Path("compared"))
         with means.screen("comparing the nodes", 1) as screen:
             cluster.check(short, Shown(screen, {}, 1), means.say)
         yield cluster
@@ -139,7 +139,7 @@ def _tell(
 
 
 def _foresee(
-    pool: Pool | Cluster,
+    pool: SweepPool | Cluster,
     missing: Sequence[Wanted[AnySpec]],
     means: Means,
     known: Mapping[Kind, Speed],

@@ -21,7 +21,7 @@ TABLE = "results"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """One combination of values and one algorithm, with the run that serves them.
 
     Attributes:
@@ -35,17 +35,17 @@ class Row:
     run: Run
 
 
-def rows(wanted: Sequence[Wanted[AnySpec]]) -> list[Row]:
+def rows(wanted: Sequence[Wanted[AnySpec]]) -> list[SweepRow]:
     """Return the rows of all runs that have begun, in the order of the sweep's combinations."""
     begun = [one for one in wanted if (one.directory / "manifest.json").exists()]
     return [
-        Row(one.algorithm, values, run)
+        SweepRow(one.algorithm, values, run)
         for one, run in ((one, Run.load(one.directory)) for one in begun)
         for values in one.points
     ]
 
 
-def table_of(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]]) -> "pa.Table":
+def table_of(rows: Sequence[SweepRow], keys: Mapping[str, Sequence[Any]]) -> "pa.Table":
     """Return the rows as a table of Arrow.
 
     Columns: run, algorithm, label, seed; a column for each swept key; how the run ended and why;
@@ -63,7 +63,9 @@ def table_of(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]]) -> "pa.Tabl
     return pa.Table.from_pylist([_record(row, keys) for row in rows], _schema(keys, own))
 
 
-def write_table(rows: Sequence[Row], keys: Mapping[str, Sequence[Any]], folder: Path) -> list[Path]:
+def write_table(
+    rows: Sequence[SweepRow], keys: Mapping[str, Sequence[Any]], folder: Path
+) -> list[Path]:
     """Write the table of ``table_of`` as Parquet and CSV into a folder; return the paths.
 
     Raises:
@@ -113,7 +115,7 @@ def _type(values: Sequence[Any]) -> Any:
     return pa.float64() if kinds <= {int, float} else pa.string()
 
 
-def _record(row: Row, keys: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def _record(row: SweepRow, keys: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     import pyarrow as pa
 
     summary, ingress, score = row.run.summary, row.run.summary.ingress, row.run.score

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from testbed.display.many import Screen
 from testbed.ended import is_complete
-from testbed.sweeps.pool import Job
+from testbed.sweeps.pool import SweepJob
 
 
 class Shown:
@@ -25,16 +25,16 @@ class Shown:
         self._began = time.monotonic()
         self._all = sum(expected.values())
 
-    def show(self, running: Sequence[Job]) -> None:
+    def show(self, running: Sequence[SweepJob]) -> None:
         """Show the jobs that are running."""
         self._screen.show([(job.title, job.progress) for job in running], self._left())
 
-    def event(self, job: Job, level: str, text: str) -> None:
+    def event(self, job: SweepJob, level: str, text: str) -> None:
         """Print an event of a job, unless its level is ``info``."""
         if level != "info":
             self._screen.say(f"{job.title}: {level}: {text}")
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: SweepJob) -> None:
         """Count a job that has ended, and say why if it is not complete."""
         assert job.result is not None
         self._screen.count(completed=is_complete(job.result.ended))

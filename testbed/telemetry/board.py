@@ -32,7 +32,7 @@ CPU_PERIOD = 500_000_000
 """Nanoseconds between two readings of a device's processor time; each costs a system call."""
 
 
-class State(IntEnum):
+class DeviceState(IntEnum):
     """A device's activity, as the device reports it."""
 
     STARTING = 0
@@ -186,7 +186,7 @@ class Board:
     # -- reading
 
     def states(self) -> npt.NDArray[np.uint64]:
-        """Return the ``State`` of every device, shape (devices,)."""
+        """Return the ``DeviceState`` of every device, shape (devices,)."""
         return self._words()[_FIRST:, 0].copy()
 
     def processor_seconds(self) -> npt.NDArray[np.float64]:

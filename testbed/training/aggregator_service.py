@@ -12,7 +12,7 @@ from testbed.training.parameter_service import (
     apply_update,
 )
 from testbed.training.settings import Settings
-from testbed.training.worker_states import State
+from testbed.training.worker_states import WorkerState
 from testbed.updates import FloatVector, Layout
 
 
@@ -63,7 +63,7 @@ class AggregatorService(ParameterService):
     @property
     def is_deserted(self) -> bool:
         """True if no device is there but those that are suspected."""
-        suspected = self._states.within(State.SUSPECTED)
+        suspected = self._states.within(WorkerState.SUSPECTED)
         return len(self._states) == len(suspected) + len(self._resting)
 
     def leave(self, worker: int) -> list[Entry]:

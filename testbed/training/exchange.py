@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from testbed.checkpoints.stateful import Stateful
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
+from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.parameter_service import as_loss
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, SECRET_SIZE
@@ -117,9 +117,9 @@ class ExchangeService(Stateful):
                     self.message_bytes[caller] += HEADER.size
         return [self._evaluation()]
 
-    def _evaluation(self) -> EvaluationDue:
+    def _evaluation(self) -> EvaluationPoint:
         ledger = (sum(self.payload_bytes), sum(self.message_bytes), 0, 0)
-        return EvaluationDue(self.updates, ledger, self.finished)
+        return EvaluationPoint(self.updates, ledger, self.finished)
 
     def told(self, by: int, what: Told, time: float, host_time: float) -> list[Entry]:
         """Take in what a peer has done; return what is to be recorded.
@@ -192,7 +192,7 @@ class ExchangeService(Stateful):
             host_time=host_time,
             applied=True,
         )
-        found: list[Entry] = [Row(row, self.updates)]
+        found: list[Entry] = [UpdateEntry(row, self.updates)]
         if step.diagnostics:
             found.append(Diagnosed(step.diagnostics, self.updates))
         if self.updates % self._evaluate_every == 0 or self.finished:

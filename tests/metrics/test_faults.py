@@ -12,7 +12,7 @@ from testbed.errors import SpecError
 from testbed.faults.fault import Fault
 from testbed.messages.events import ProcessExited
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.metrics.exporter import Runs
+from testbed.metrics.exporter import RunsCollector
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
@@ -27,7 +27,7 @@ NOTHING = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
 
 
 def exported(run: LiveRun | ReplayedRun) -> Samples:
-    return samples(page(Runs(sources=[run])))
+    return samples(page(RunsCollector(sources=[run])))
 
 
 def total(told: Samples, name: str, **labels: str) -> float:
@@ -133,7 +133,7 @@ def test_classes_are_those_of_the_devices_and_each_worker_has_one() -> None:
     ]
     one = planned(8, devices={"workers": 8, "classes": classes}, network={"uplink": "80kbit"})
     run = LiveRun(one, "time-1")
-    told = samples(page(Runs(workers=True, sources=[run])))
+    told = samples(page(RunsCollector(workers=True, sources=[run])))
     sizes = {dict(key)["device_class"]: n for key, n in told["testbed_class_devices"].items()}
     assert sizes == {"desk": 2, "phone": 6}
     of_worker = {dict(k)["worker"]: dict(k)["device_class"] for k in told["testbed_worker_info"]}

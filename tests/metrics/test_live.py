@@ -17,7 +17,7 @@ from testbed.messages.events import (
     ProcessExited,
 )
 from testbed.messages.reports import EvaluationDue, TrainingBegun
-from testbed.metrics.exporter import Runs
+from testbed.metrics.exporter import RunsCollector
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
@@ -33,7 +33,7 @@ RUN = (("algorithm", "asgd"),)
 
 
 def exported(run: LiveRun | ReplayedRun) -> Samples:
-    return samples(page(Runs(sources=[run])))
+    return samples(page(RunsCollector(sources=[run])))
 
 
 def devices(run: LiveRun) -> dict[str, float]:

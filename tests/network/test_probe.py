@@ -11,7 +11,7 @@ from testbed.network import building, shaping, trains
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.graph import Network
 from testbed.network.links import CORE, Link, Shape
-from testbed.network.probe import TRIES, Finding, probe
+from testbed.network.probe import TRIES, ProbedDirection, probe
 from testbed.network.shaping import Egress
 from testbed.nodes.linux import inside_network, new_network, own_network
 from tests.traffic.isolation import isolated, real
@@ -29,7 +29,9 @@ def built(*shapes: tuple[Shape, Shape]) -> tuple[list[Link], dict[str, int]]:
     return links, {CORE: own_network(), **namespaces}
 
 
-def probed(links: Sequence[Link], namespaces: Mapping[str, int]) -> dict[tuple[str, str], Finding]:
+def probed(
+    links: Sequence[Link], namespaces: Mapping[str, int]
+) -> dict[tuple[str, str], ProbedDirection]:
     found = probe(links, namespaces, lambda: False)
     return {(one.device, one.direction): one for one in found}
 

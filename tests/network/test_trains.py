@@ -16,7 +16,7 @@ from testbed.network.trains import (
     FASTEST,
     LONGEST_DELAY,
     SLOWEST,
-    Measured,
+    LinkMeasurement,
     Passage,
     Train,
     compose,
@@ -254,7 +254,7 @@ def test_a_link_that_lets_nothing_through_is_found() -> None:
     train = compose(asked)
     nothing = Passage(np.zeros(len(train.wire), np.int64), np.full(len(train.wire), -1), 10**9)
     measured = measure(train, asked, nothing)
-    assert measured == Measured(0.0, False, None, len(train.wire), len(train.wire))
+    assert measured == LinkMeasurement(0.0, False, None, len(train.wire), len(train.wire))
     assert off(asked, measured) == ["rate", "loss"]
 
 

@@ -19,7 +19,7 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation import pool as pools
 from testbed.simulation.batching import Begun
-from testbed.simulation.pool import Pool, processors
+from testbed.simulation.pool import ProcessPool, processors
 from testbed.simulation.pool_process import SharedMemory, Work, read, write
 from testbed.simulation.versions import SentVersions
 from testbed.training.computation import Computation
@@ -65,7 +65,7 @@ class Killing(WorkerHalf):
 class Pooled:
     """A pool, computations like those in its processes, and what both compute with."""
 
-    pool: Pool
+    pool: ProcessPool
     versions: SentVersions
     own: list[Computation]
     learner: Learner
@@ -106,7 +106,7 @@ def pooled(half: Callable[[], WorkerHalf], number: int = 2) -> Iterator[Pooled]:
 
     versions = SentVersions(cut, memory.like)
     work = Work(computations(), cut, learner, False, computation, memory)
-    pool = Pool(number, work, versions)
+    pool = ProcessPool(number, work, versions)
     initial = np.random.default_rng(1).normal(0, 0.1, learner.layout.total).astype(np.float32)
     try:
         yield Pooled(pool, versions, computations(), learner.twin(), initial)

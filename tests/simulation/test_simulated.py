@@ -30,7 +30,7 @@ from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
 from testbed.training import computation
-from testbed.training.entries import Entry, EvaluationDue, Row
+from testbed.training.entries import Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, FloatVector, Update
 from tests.notes import Notes
@@ -118,9 +118,9 @@ class Simulated:
     def record(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             match entry:
-                case Row(_, version):
+                case UpdateEntry(_, version):
                     assert version == self.system.version
-                case EvaluationDue(version):
+                case EvaluationPoint(version):
                     evaluated = self.system.evaluated
                     assert version == evaluated.version
                     digest = hashlib.sha256(evaluated.parameters.tobytes()).hexdigest()

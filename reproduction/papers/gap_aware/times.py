@@ -45,7 +45,7 @@ class Silent:
     def record(self, entries: Sequence[of_services.Entry]) -> None:
         """Record when an update was made."""
         for entry in entries:
-            if isinstance(entry, of_services.Row):
+            if isinstance(entry, of_services.UpdateEntry):
                 self.time = entry.row.time
 
     def fault(self, record: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ SURE: dict[Sure, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ProfileValue:
     """One figure.
 
     Attributes:

@@ -30,7 +30,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ObservedDevices:
     """The devices whose traffic is captured, counted and left out.
 
     Attributes:
@@ -73,7 +73,7 @@ class Observation:
         self,
         plan: Mapping[str, Any],
         network: Network,
-        counted: Counted,
+        counted: ObservedDevices,
         namespaces: Mapping[str, int],
         background: Background | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.network.links import Link
 
 if TYPE_CHECKING:
-    from testbed.network.probe import Finding
+    from testbed.network.probe import ProbedDirection
 
 
 def probe_links(
@@ -44,7 +44,7 @@ def probe_links(
     return {"directions": [_direction(one) for one in found], "seconds": seconds}
 
 
-def _direction(found: "Finding") -> dict[str, Any]:
+def _direction(found: "ProbedDirection") -> dict[str, Any]:
     from testbed.network import trains
 
     measured = found.measured

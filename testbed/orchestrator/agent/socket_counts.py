@@ -10,7 +10,7 @@ ROWS = 500
 """Sockets in one message."""
 
 
-class SocketCounts:
+class SocketLedgers:
     """The ledgers of sockets, one in the network namespace of each device."""
 
     def __init__(self, devices: Sequence[str], namespaces: Mapping[str, int]) -> None:

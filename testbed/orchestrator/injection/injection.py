@@ -30,7 +30,7 @@ from testbed.orchestrator.injection.killed_server import KilledServer
 from testbed.orchestrator.injection.struck import UNREACHABLE, Struck
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.injection.training_clock import Clock, TrainingClock
-from testbed.orchestrator.injection.workers import Start, Workers
+from testbed.orchestrator.injection.workers import KillableWorkers, Start
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError
@@ -83,7 +83,7 @@ class Injection:
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._impairments = Impairments(names, ask, self.paces)
-        self._workers = Workers(names, ask, start, clock, wall=self._wall)
+        self._workers = KillableWorkers(names, ask, start, clock, wall=self._wall)
         self._servers = {
             (number := server_number(index)): KilledServer(
                 number, name, ask, start, clock=self._clock, strikes=self._strikes

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from testbed.faults.fault import Fault, Kind
 from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.impairments import Impairments
-from testbed.orchestrator.injection.workers import Workers
+from testbed.orchestrator.injection.workers import KillableWorkers
 
 UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
 """Kinds of faults during which a device can neither send nor receive."""
@@ -19,7 +19,11 @@ class Struck:
     """
 
     def __init__(
-        self, names: Mapping[int, str], workers: Workers, impairments: Impairments, agenda: Agenda
+        self,
+        names: Mapping[int, str],
+        workers: KillableWorkers,
+        impairments: Impairments,
+        agenda: Agenda,
     ) -> None:
         self._names = names
         self.told_others: dict[int, Sequence[tuple[int, int]]] = {}

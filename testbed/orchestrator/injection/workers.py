@@ -27,7 +27,7 @@ CLOSING_TIMEOUT = 2.0
 
 
 @dataclass(slots=True)
-class _Worker:
+class _KillableWorker:
     """One worker's state; all times are CLOCK_MONOTONIC in seconds.
 
     Attributes:
@@ -52,7 +52,7 @@ class _Worker:
     started: float = -math.inf
 
 
-class Workers:
+class KillableWorkers:
     """The workers of one run, by number."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Workers:
         """
         self._names = names
         self._ask, self._start, self._now, self._wall = ask, start, now, wall
-        self._workers = {number: _Worker() for number in names}
+        self._workers = {number: _KillableWorker() for number in names}
 
     def resume(
         self, rows: npt.NDArray[Any], incarnations: Mapping[int, int], dead: Collection[int]

@@ -18,7 +18,7 @@ from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
 from testbed.network.sysctls import OF_ALL
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.planning import graph_source
 from testbed.planning.program_plan import ProgramPlan
@@ -80,7 +80,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             background=self._background.into(SERVER_NAME),
         )
         self.over_links: dict[Direction, LinkCounts] = {}
-        self.ingress = Ingress()
+        self.ingress = ServerIngress()
         self._measured: list[dict[str, Any]] = []
         self._written = 0
         self._odd = False

@@ -60,7 +60,7 @@ from testbed.orchestrator.turns import removed_at_end, turns
 from testbed.planning import program_nodes
 from testbed.planning.program_plan import ProgramPlan
 from testbed.programs.instance import Instance
-from testbed.programs.life import Action, End, Life, Start, Tell
+from testbed.programs.life import Action, EndRun, Life, LogMessage, Start
 from testbed.runs.ending import EndError, explain, signals
 from testbed.runs.watching import Watcher
 from testbed.telemetry.event_kinds import Kind
@@ -382,9 +382,9 @@ class ProgramRun:
             match action:
                 case Start(instance):
                     self._start(instance)
-                case Tell(level, text, device):
+                case LogMessage(level, text, device):
                     self._records.event(level, text, device)
-                case End(ended, reason):
+                case EndRun(ended, reason):
                     self._records.ended, self._records.reason = ended, reason
                     self._end_programs()
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from testbed.roles.evaluation.snapshots import NoRoomError, SnapshotQueue, UnreadableError
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.updates import as_bytes
 from testbed.wire.encodings import DENSE
@@ -56,7 +56,7 @@ class Asked:
     local_message_bytes: int = 0
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The connections to which the evaluator's belongs."""
 
     def sending(self, connection: Connection) -> AbstractContextManager[None]:
@@ -81,9 +81,9 @@ class EvaluatorLink:
 
     def __init__(
         self,
-        connections: Owner,
+        connections: ConnectionOwner,
         size: int,
-        report: Report,
+        report: RoleReporter,
         spill: int | None,
         *,
         number: int,

@@ -16,7 +16,7 @@ from testbed.messages.codec import KIND
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.reports import FromPeer, decoded
 from testbed.roles.peer.standstill import PeerStandstill
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 
 REPORT_PERIOD = 0.2
 """Seconds between two reports of updates."""
@@ -35,7 +35,7 @@ class PeerChannels(ABC):
         held: the orders of frozen peers, by their numbers: they are given at the thaw.
     """
 
-    def __init__(self, channels: Sequence[OrderChannel], report: Report) -> None:
+    def __init__(self, channels: Sequence[OrderChannel], report: RoleReporter) -> None:
         """Start with all peers there; ``channels`` are theirs, by number."""
         self.report = report
         self._channels = channels

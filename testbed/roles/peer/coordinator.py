@@ -32,9 +32,9 @@ from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
 from testbed.roles.peer.driven_peer import DrivenPeer
 from testbed.roles.peer.reports import FromPeer, Lost, Met, Parted
 from testbed.roles.recording import Recorder
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.telemetry.board import DeviceLine
-from testbed.training.entries import Entry, EvaluationDue
+from testbed.training.entries import Entry, EvaluationPoint
 from testbed.training.exchange import ExchangeService, Told
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -71,7 +71,7 @@ class Coordinator(PeerChannels):
             paces: those of the peers, which tell who was killed after training.
         """
         self._settings = settings
-        super().__init__(leaves, Report(channel))
+        super().__init__(leaves, RoleReporter(channel))
         self._times = times
         self._service = ExchangeService(settings, neighbours)
         self._line, self._paces = line, paces
@@ -295,7 +295,7 @@ class Coordinator(PeerChannels):
     def record(self, entries: Sequence[Entry]) -> None:
         self._recorder.record(entries)
 
-    def _evaluate(self, due: EvaluationDue) -> None:
+    def _evaluate(self, due: EvaluationPoint) -> None:
         """Report an evaluation point, and have the evaluated peer send its model to the evaluator."""
         now = self.host_time() if self._clock is None else self._clock.now
         payload, message, *_ = due.ledger

@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class DrivenPeer:
-    """The ``Hands`` of one peer's process.
+    """The ``PeerHands`` of one peer's process.
 
     Attributes:
         ready, waits_for: those of the peer's half, after the last order that was answered.

@@ -34,7 +34,7 @@ Parts: TypeAlias = tuple[
 """The arguments of a peer; its number is the second."""
 
 
-class Peer(LocalPeer):
+class PeerProcess(LocalPeer):
     """One peer of a run, which carries out what its role decides; see ``run``."""
 
     def __init__(self, *parts: *Parts) -> None:
@@ -108,7 +108,7 @@ class Peer(LocalPeer):
                 self._connections.send(receiver, [head, *encoded.body])
 
 
-class OrderedPeer(Peer):
+class OrderedPeer(PeerProcess):
     """A peer whose role is in the coordinator's process."""
 
     _orders_taken = 0

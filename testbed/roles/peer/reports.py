@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, get_args
 
 from testbed.channel import ReceivedMessage
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 from testbed.training.exchange import Answered, Hears, Message, Step, Suspects
 
 
@@ -64,7 +64,7 @@ class Parted:
 
 
 FromPeer: TypeAlias = Met | Lost | Outcome | Parted | Step | Answered | Suspects | Hears
-_CODEC: Codec[FromPeer] = Codec(get_args(FromPeer))
+_CODEC: MessageCodec[FromPeer] = MessageCodec(get_args(FromPeer))
 
 
 def decoded(fields: dict[str, Any]) -> FromPeer:

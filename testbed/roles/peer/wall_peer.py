@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping
 
 from testbed.engine import peer as engine
 from testbed.engine.events import (
-    Arrived,
     At,
     Began,
     Closed,
@@ -24,11 +23,12 @@ from testbed.engine.events import (
     Taken,
     Tell,
     ToPeer,
+    UpdateArrived,
     WhenLeft,
 )
 from testbed.roles.orders import OrderKind
 from testbed.roles.pace import Draws
-from testbed.roles.peer.peer import Parts, Peer
+from testbed.roles.peer.peer import Parts, PeerProcess
 from testbed.training.exchange import Step
 
 SENDING_LOOK = 0.002
@@ -74,11 +74,11 @@ class SendingRate:
         return self._left / elapsed if self._left and elapsed > 0 else math.inf
 
 
-class WallPeer(Peer):
+class WallPeer(PeerProcess):
     """A peer whose role is in its own process."""
 
     def __init__(self, *parts: *Parts, times: Draws | None) -> None:
-        """Start as ``Peer`` does.
+        """Start as ``PeerProcess`` does.
 
         Args:
             times: durations of its computations and waits; None if it computes nothing.
@@ -164,7 +164,7 @@ class WallPeer(Peer):
             while self._connections.returned:
                 yield Opened(self._connections.returned.pop(0))
             for sender in self._connections.senders():
-                yield Arrived(sender)
+                yield UpdateArrived(sender)
             if self._sending is not None:
                 self._measure(self._sending)
             if self._role.state is engine.PeerState.BLOCKED:

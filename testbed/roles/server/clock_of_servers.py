@@ -39,7 +39,7 @@ from testbed.messages.reports import (
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.driven_roles import DrivenRoles
-from testbed.roles.server.outstanding import Outstanding, orders_to_begin, orders_to_finish
+from testbed.roles.server.outstanding import OutstandingWork, orders_to_begin, orders_to_finish
 from testbed.roles.server.remote_servers import NOTHING, DrivenHalf, UpdateElsewhere
 from testbed.roles.server.restoration import Restart, cannot_be_written
 from testbed.training.entries import Entry
@@ -88,7 +88,7 @@ class ClockOfServers:
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
         self._busy = times.busy()
-        self._outstanding = Outstanding(self._numbers, settings.evaluator)
+        self._outstanding = OutstandingWork(self._numbers, settings.evaluator)
         self._active_faults = ActiveFaults()
         self._incarnations = [0] * settings.workers
         self._stopped = [False] * settings.serving

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from testbed.messages.reports import ServerListening
 from testbed.roles import connections
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.telemetry.board import ServerLine
 from testbed.training.settings import Settings
@@ -18,7 +18,7 @@ REPORT_PERIOD = 0.2
 
 
 @dataclass(slots=True)
-class Phase:
+class TrainingPhase:
     """The phase of a run: before training, training, or after it.
 
     Attributes:
@@ -34,7 +34,7 @@ class Phase:
         return 0.0 if self.began is None else time.monotonic() - self.began
 
 
-class Driver(connections.Driver, Protocol):
+class ServerDriver(connections.Driver, Protocol):
     """The server that owns the connections."""
 
     def lost(self, worker: int) -> None:
@@ -52,9 +52,9 @@ class ServerConnections(connections.Connections):
         *,
         line: ServerLine,
         stamped: bool,
-        report: Report,
-        phase: Phase,
-        driver: Driver,
+        report: RoleReporter,
+        phase: TrainingPhase,
+        driver: ServerDriver,
     ) -> None:
         """Prepare to listen.
 

@@ -28,7 +28,7 @@ from testbed.engine.events import (
 )
 from testbed.engine.server import Server
 from testbed.roles.recording import Recorder
-from testbed.roles.server.connections import REPORT_PERIOD, Phase, ServerConnections
+from testbed.roles.server.connections import REPORT_PERIOD, ServerConnections, TrainingPhase
 from testbed.roles.transport.connection import Connection
 from testbed.telemetry.board import DeviceLine, ServerLine
 from testbed.training.entries import TrainingBegan
@@ -42,7 +42,7 @@ GREETING_TIMEOUT = 10.0
 """Seconds that a connection may stay silent before its greeting."""
 
 
-class Host:
+class RoleHost:
     """Tells a role what has come of its callers, and does what it says.
 
     Attributes:
@@ -63,7 +63,7 @@ class Host:
         callers: Collection[int],
         line: ServerLine,
         own_line: DeviceLine,
-        phase: Phase,
+        phase: TrainingPhase,
         now: Callable[[], float],
         others: bool = False,
     ) -> None:

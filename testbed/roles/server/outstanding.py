@@ -58,10 +58,10 @@ class SentWorker:
 
 
 STORED: tuple[type, ...] = (Computing, SentWorker)
-"""The types in the state of ``Outstanding``, in addition to plain values and arrays."""
+"""The types in the state of ``OutstandingWork``, in addition to plain values and arrays."""
 
 
-class Outstanding(Stateful):
+class OutstandingWork(Stateful):
     """The outstanding versions and orders of all workers of a run, and of its aggregators."""
 
     not_saved = frozenset({"_numbers"})

@@ -15,9 +15,9 @@ from testbed.messages.counted import no_reports
 from testbed.messages.reports import CheckpointBegun
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.recording import Recorder
-from testbed.roles.reporting import Report
-from testbed.roles.server.connections import Driver, Phase, ServerConnections
-from testbed.roles.server.host import Host
+from testbed.roles.reporting import RoleReporter
+from testbed.roles.server.connections import ServerConnections, ServerDriver, TrainingPhase
+from testbed.roles.server.host import RoleHost
 from testbed.roles.server.measuring import measured
 from testbed.roles.server.restoration import cannot_be_written
 from testbed.roles.server.serving import Serving
@@ -30,7 +30,7 @@ from testbed.telemetry.board import (
     lines_of,
 )
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.entries import EvaluationDue
+from testbed.training.entries import EvaluationPoint
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
 from testbed.updates import as_bytes
@@ -48,19 +48,19 @@ class Parts:
     """
 
     settings: Settings
-    report: Report
-    phase: Phase
+    report: RoleReporter
+    phase: TrainingPhase
     line: ServerLine
     own_line: DeviceLine
     connections: ServerConnections
     recorder: Recorder
     service: ParameterService
-    host: Host
+    host: RoleHost
     checkpoints: Checkpoints | None
 
     @classmethod
     def of(
-        cls, serving: Serving, driver: Driver, now: Callable[[], float], *, virtual: bool
+        cls, serving: Serving, driver: ServerDriver, now: Callable[[], float], *, virtual: bool
     ) -> Self:
         """Make and connect the parts.
 
@@ -73,7 +73,7 @@ class Parts:
         settings, half, layout = serving.settings, serving.half, serving.layout
         index, of = serving.index, (settings.workers, settings.serving)
         callers = settings.callers(index)
-        report, phase = Report(serving.channel, index), Phase()
+        report, phase = RoleReporter(serving.channel, index), TrainingPhase()
         board = serving.board or Board.private(lines_of(*of))
         line = board.server(further_lines(*of)[index - 1] if index else None)
         own_line = board.device(hub_line(settings.workers, index))
@@ -106,7 +106,7 @@ class Parts:
         # Of several servers, the first one's versions are those at which faults happen.
         at_versions = None if virtual or index else schedule
 
-        def evaluate(due: EvaluationDue) -> None:
+        def evaluate(due: EvaluationPoint) -> None:
             asked = Asked(due.version, now(), *due.ledger)
             evaluator.ask(asked, as_bytes(half.parameters), last=due.last)
 
@@ -126,7 +126,7 @@ class Parts:
         role: Server | Aggregator = server
         if isinstance(half, AggregatorHalf) and not virtual:
             role = Aggregator(server, half)
-        host = Host(
+        host = RoleHost(
             role,
             service,
             connections,

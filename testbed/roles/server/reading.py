@@ -3,7 +3,7 @@
 from collections import deque
 
 from testbed.clock.stage import Arrived
-from testbed.roles.server.host import Host
+from testbed.roles.server.host import RoleHost
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
 from testbed.wire.frames import Frame, Kind
@@ -16,7 +16,7 @@ class Reading:
         connection: the only worker's connection that is read now; None between two messages.
     """
 
-    def __init__(self, host: Host, buffer: memoryview) -> None:
+    def __init__(self, host: RoleHost, buffer: memoryview) -> None:
         """Start with nothing read.
 
         Args:

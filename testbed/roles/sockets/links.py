@@ -54,7 +54,7 @@ class Arriving(ABC):
         """Start a session: what comes refers to nothing that came before, but to what was greeted."""
 
 
-class Link:
+class ServerLink:
     """One conversation, as its caller sees it.
 
     Attributes:
@@ -143,7 +143,7 @@ class Link:
         return True
 
 
-class Links:
+class ServerLinks:
     """A device's links, by the numbers of their conversations, from 0.
 
     Attributes:
@@ -174,15 +174,15 @@ class Links:
         self._looked = time.monotonic()
         self.idle: Callable[[], None] = lambda: None
         self.goes_on = False
-        self.links: list[Link] = []
+        self.links: list[ServerLink] = []
         try:
             for number, longest in enumerate(arriving.longest):
-                self._open(Link(number, longest))
+                self._open(ServerLink(number, longest))
         except BaseException:
             self.close()
             raise
 
-    def _open(self, link: Link) -> Opened:
+    def _open(self, link: ServerLink) -> Opened:
         greeted = self._greet(link.conversation)
         link.take_over(greeted.connection)
         if link.session == 0:
@@ -232,7 +232,7 @@ class Links:
         except BrokenConnectionError as error:
             self._broke(link, error)
 
-    def _broke(self, link: Link, error: OSError) -> None:
+    def _broke(self, link: ServerLink, error: OSError) -> None:
         if link.stopped:
             # It has ended, and needs nothing more.
             link.end.drop_pending()
@@ -265,7 +265,7 @@ class Links:
                 events += self._receive(link)
         return events
 
-    def _poll(self, seconds: float, also: int | None) -> list[tuple[Link, int]]:
+    def _poll(self, seconds: float, also: int | None) -> list[tuple[ServerLink, int]]:
         """Return the links at which something has happened, and what."""
         now = time.monotonic()
         if now >= self._looked + STALLED:
@@ -279,7 +279,7 @@ class Links:
             if first.readable.poll(1000 * seconds):
                 return [(first, select.POLLIN)]
             seconds = 0.0
-        ready, by_descriptor = select.poll(), dict[int, Link]()
+        ready, by_descriptor = select.poll(), dict[int, ServerLink]()
         for link in self.links:
             wanted = select.POLLIN * link.is_read
             if link.end.pending and not link.lost:
@@ -296,7 +296,7 @@ class Links:
             self.idle()
         return [(by_descriptor[fd], mask) for fd, mask in found if fd != also]
 
-    def _receive(self, link: Link) -> list[Event]:
+    def _receive(self, link: ServerLink) -> list[Event]:
         """Receive the next message as far as it is there; return what has come."""
         try:
             link.end.wake_at(1)
@@ -305,7 +305,7 @@ class Links:
             self._broke(link, error)
             return []
 
-    def _received(self, link: Link) -> list[Event]:
+    def _received(self, link: ServerLink) -> list[Event]:
         if link.head is None and not link.receive_head():
             return []
         head, conversation = link.head, link.conversation
@@ -328,7 +328,7 @@ class Links:
         self._set_mark(link)
         return [Received(conversation, head.number)]
 
-    def _set_mark(self, link: Link) -> None:
+    def _set_mark(self, link: ServerLink) -> None:
         """Wake when the next message is there, if its length is known."""
         whole = self._arriving.whole[link.conversation]
         expected = (link.awaits or not self._asks) and link.head is None
@@ -355,7 +355,7 @@ class Links:
 
     # -- sessions
 
-    def _open_again(self, link: Link) -> Opened | Stopped:
+    def _open_again(self, link: ServerLink) -> Opened | Stopped:
         """Wait for a role that was killed, and greet it, or find that it has left for good.
 
         Raises:

@@ -8,14 +8,14 @@ import math
 from abc import ABC, abstractmethod
 
 from testbed.engine.events import Compute, Event, Job, Pull, Role, Send
-from testbed.roles.sockets.links import Links
+from testbed.roles.sockets.links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 
 
 class Loop(ABC):
     """A role that calls, on its device."""
 
-    def __init__(self, role: Role, links: Links) -> None:
+    def __init__(self, role: Role, links: ServerLinks) -> None:
         """Start with the sessions that there are.
 
         Args:

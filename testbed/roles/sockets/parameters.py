@@ -16,10 +16,10 @@ from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import Head
 
 Take: TypeAlias = Callable[[int, Sequence[memoryview]], None]
-"""Receives a body that was announced over a conversation into places; ``links.Links.take``."""
+"""Receives a body that was announced over a conversation into places; ``links.ServerLinks.take``."""
 
 
-class Parameters(Arriving):
+class ReceivedParameters(Arriving):
     """The parameters of all servers, as far as they have come.
 
     Attributes:
@@ -73,7 +73,7 @@ class Parameters(Arriving):
         )
 
 
-class ParametersInTurn(Parameters):
+class ParametersInTurn(ReceivedParameters):
     """Whole answers of the only server, which are received straight into the model's memory.
 
     They stay in the kernel until the worker has its turn at computing.
@@ -114,7 +114,7 @@ class ParametersInTurn(Parameters):
         take(0, [as_bytes(into)])
 
 
-class KeptParameters(Parameters):
+class KeptParameters(ReceivedParameters):
     """Parameters that are kept in memory of their own, by server and version."""
 
     def __init__(self, cut: Sequence[Slice], pulls: Pulls, *, only_newest: bool) -> None:

@@ -1,7 +1,7 @@
 """Outstanding versions and orders: they restore a worker that forgets everything again and again.
 
 Two copies of a naive worker receive the same messages and orders. After it forgets, one copy receives
-only what ``SentVectors.again`` and ``Outstanding.orders`` return: both must send the same.
+only what ``SentVectors.again`` and ``OutstandingWork.orders`` return: both must send the same.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from testbed.clock.conversations import Conversations
 from testbed.roles.orders import OrderKind
 from testbed.roles.server.outstanding import (
     STORED,
-    Outstanding,
+    OutstandingWork,
     orders_to_begin,
     orders_to_finish,
 )
@@ -85,7 +85,7 @@ class Worker:
 
     @classmethod
     def again(
-        cls, protocol: type[WorkerProtocol], vectors: SentVectors, outstanding: Outstanding
+        cls, protocol: type[WorkerProtocol], vectors: SentVectors, outstanding: OutstandingWork
     ) -> "Worker":
         """Make a worker that has received only what it is sent and told again."""
         worker = cls(protocol)
@@ -107,7 +107,7 @@ class Scene:
     def __init__(self, protocol: type[WorkerProtocol], *, changed: bool) -> None:
         self.kind = protocol
         self.changed = changed
-        self.outstanding = Outstanding(Conversations(), 1)
+        self.outstanding = OutstandingWork(Conversations(), 1)
         self.vectors = SentVectors(changed=changed)
         self.clocks = protocol()  # the worker's protocol, as the clock follows it
         self.version = -1
@@ -185,7 +185,7 @@ class Scene:
         again = decode(tree, [one.copy() for one in arrays], STORED)
         self.vectors = SentVectors(changed=self.changed)
         self.vectors.restore(again["vectors"])
-        self.outstanding = Outstanding(Conversations(), 1)
+        self.outstanding = OutstandingWork(Conversations(), 1)
         self.outstanding.restore(again["outstanding"])
         self.forgetful = Worker.again(self.kind, self.vectors, self.outstanding)
         assert self.forgetful.sends == self.steady.sends
@@ -231,7 +231,7 @@ def test_a_restored_worker_sends_the_same_as_one_that_never_left(
 
 
 def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
-    outstanding = Outstanding(Conversations(), 2)
+    outstanding = OutstandingWork(Conversations(), 2)
     for version in (0, 1):
         outstanding.sent(1, version)
         outstanding.arrived(1, version)
@@ -253,13 +253,13 @@ def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
     assert outstanding.orders(0) == [(OrderKind.RESUME, 0), (OrderKind.WAIT, 0)]
 
 
-def sent(outstanding: Outstanding, conversation: int, version: int) -> None:
+def sent(outstanding: OutstandingWork, conversation: int, version: int) -> None:
     outstanding.sent(conversation, version)
     outstanding.arrived(conversation, version)
 
 
 def test_a_worker_of_two_servers_sends_only_to_the_one_that_has_not_read_it() -> None:
-    outstanding = Outstanding(Conversations(2), 2)
+    outstanding = OutstandingWork(Conversations(2), 2)
     for conversation in (2, 3):
         sent(outstanding, conversation, 4)
     outstanding.begun(1, [4, 4])
@@ -287,7 +287,7 @@ def test_a_worker_of_two_servers_sends_only_to_the_one_that_has_not_read_it() ->
 
 
 def test_who_gets_only_a_report_is_told_again() -> None:
-    outstanding = Outstanding(Conversations(2), 1)
+    outstanding = OutstandingWork(Conversations(2), 1)
     for conversation in (0, 1):
         sent(outstanding, conversation, 0)
     outstanding.begun(0, [0, 0])
@@ -304,7 +304,7 @@ def test_who_gets_only_a_report_is_told_again() -> None:
 
 
 def test_nothing_is_needed_by_a_lost_worker_and_it_returns_with_nothing() -> None:
-    outstanding = Outstanding(Conversations(), 1)
+    outstanding = OutstandingWork(Conversations(), 1)
     sent(outstanding, 0, 4)
     outstanding.begun(0, [4])
     outstanding.sent(0, 5)

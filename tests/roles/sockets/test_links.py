@@ -12,8 +12,8 @@ import pytest
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.engine.events import Event, Opened, Received, Stopped
 from testbed.roles.sockets import links as module
-from testbed.roles.sockets.links import Links
-from testbed.roles.sockets.parameters import KeptParameters, Parameters, ParametersInTurn
+from testbed.roles.sockets.links import ServerLinks
+from testbed.roles.sockets.parameters import KeptParameters, ParametersInTurn, ReceivedParameters
 from testbed.roles.transport import endpoint
 from testbed.roles.transport.greeting import Greeted
 from testbed.roles.transport.kernel_queues import unread
@@ -31,11 +31,13 @@ ALL = slices(LAYOUT, 1)
 class Place:
     """The links of a device, and the servers' ends of them."""
 
-    def __init__(self, parameters: Parameters, *, asks: bool = False, back: bool = False) -> None:
+    def __init__(
+        self, parameters: ReceivedParameters, *, asks: bool = False, back: bool = False
+    ) -> None:
         self.parameters = parameters
         self.servers: list[socket.socket] = []
         self.has_left = False
-        self.links = Links(self._greet, parameters, asks=asks, comes_back=back, leaves=back)
+        self.links = ServerLinks(self._greet, parameters, asks=asks, comes_back=back, leaves=back)
 
     def _greet(self, server: int) -> Greeted:
         if self.has_left:
@@ -81,7 +83,7 @@ class Place:
 def make() -> Iterator[Callable[..., Place]]:
     made: list[Place] = []
 
-    def one(parameters: Parameters, *, asks: bool = False, back: bool = False) -> Place:
+    def one(parameters: ReceivedParameters, *, asks: bool = False, back: bool = False) -> Place:
         made.append(Place(parameters, asks=asks, back=back))
         return made[-1]
 
@@ -306,7 +308,7 @@ def test_what_is_held_stays_until_it_is_released_and_over_another_session(make: 
     ],
 )
 def test_an_answer_of_another_encoding_or_length_is_refused(
-    make: Make, parameters: Parameters, encoding: int, body: bytes
+    make: Make, parameters: ReceivedParameters, encoding: int, body: bytes
 ) -> None:
     place = make(parameters, asks=True)
     head = header(Kind.PARAMETERS, 7, encoding=encoding, length=len(body))
