@@ -15,7 +15,7 @@ from testbed.results.reading.faults import KINDS
 from testbed.runs.device_classes import DeviceClasses
 from testbed.telemetry.board import DeviceState
 from testbed.telemetry.entries import FaultChanged, Noted, RunEntry
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 STATES = ("starting", "training", "waiting", "frozen", "dead", "done")
 CUTS = ("stop-network", "partition")
@@ -59,9 +59,9 @@ class Workers:
                 self._suspected[number] = True
             case Welcomed(number) if 0 <= number < len(self._dead):
                 self._suspected[number] = False
-            case Noted(device=str(name), kind=Kind.DIED) if name in self._numbers:
+            case Noted(device=str(name), kind=EventKind.DIED) if name in self._numbers:
                 self._lose(np.array([self._numbers[name]]))
-            case Noted(kind=Kind.WENT_BACK):
+            case Noted(kind=EventKind.WENT_BACK):
                 self._suspected[:] = False
 
     def _change(self, record: Mapping[str, Any]) -> None:

@@ -45,7 +45,7 @@ from testbed.planning.plan import Plan
 from testbed.runs import link_records
 from testbed.runs.ending import EndError
 from testbed.runs.link_bytes import LinkCounts
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import LINK
 from traffic.counters import COUNTS
 
@@ -119,7 +119,7 @@ class AgentEvents:
             WarningRaised: lambda warning: event("warning", warning.text, None),
             LibrariesLoaded: self._loaded,
             NodesCounted: self._nodes_counted,
-            NodesMade: lambda _: self._records.moment(Kind.NODES_MADE),
+            NodesMade: lambda _: self._records.moment(EventKind.NODES_MADE),
             LinksCounted: self._links_counted,
             LinksProbed: self._links_probed,
             NetworkBuilt: self._network_built,
@@ -168,7 +168,7 @@ class AgentEvents:
 
     def _network_built(self, _: NetworkBuilt) -> None:
         self._setup.built = True
-        self._records.moment(Kind.NETWORK_BUILT)
+        self._records.moment(EventKind.NETWORK_BUILT)
         self._start_hub()
 
     def _start_hub(self) -> None:
@@ -211,7 +211,7 @@ class AgentEvents:
         else:
             records.lose_device(how)
             records.disturb(device)
-        records.event("warning", f"{device} died: {how}", device, Kind.DIED)
+        records.event("warning", f"{device} died: {how}", device, EventKind.DIED)
 
     def misreported(self, device: str, error: Exception) -> None:
         """End a role that has sent something else than a report of its own.

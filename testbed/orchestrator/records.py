@@ -26,7 +26,7 @@ from testbed.runs.outcome import RunOutcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Progress, Watcher, progress_of
 from testbed.telemetry.entries import EvaluationMade, Updates
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.slices import slices_of
@@ -118,7 +118,7 @@ class TrainingRecords(RunNotes[Progress]):
         self.earlier_seconds = 0.0
         self._just_restored: int | None = None
         if resumption is not None:
-            self.event("info", resumption.told, None, Kind.RESUMED)
+            self.event("info", resumption.told, None, EventKind.RESUMED)
 
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
@@ -138,7 +138,7 @@ class TrainingRecords(RunNotes[Progress]):
             ledgers.began_monotonic = when
         self.save_ledgers()
         self.processors.begin()
-        self.moment(Kind.TRAINING_BEGAN, hub)
+        self.moment(EventKind.TRAINING_BEGAN, hub)
         self.progress.phase = "training"
 
     def save_ledgers(self) -> None:

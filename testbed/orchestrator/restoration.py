@@ -20,7 +20,7 @@ from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.records import TrainingRecords
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 
 class Restoration:
@@ -125,7 +125,7 @@ class Restoration:
         mark = store.of(version)
         lost = self._records.go_back(server, mark)
         text += f"; {np.count_nonzero(lost['applied']):,} later updates are lost"
-        self._records.event("info", text, self._devices.hubs[server], Kind.WENT_BACK)
+        self._records.event("info", text, self._devices.hubs[server], EventKind.WENT_BACK)
         (before,) = mark.forgotten
         forgotten = {name: known + int(lost[name].sum()) for name, known in before.items()}
         since = self._injection.server_exited(server)

@@ -50,7 +50,7 @@ from testbed.runs import utilisation
 from testbed.runs.ledgers.ledgers import ConnectionLedger
 from testbed.runs.outcome import goes_on_with
 from testbed.telemetry.entries import Diagnoses
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE
 
 GRACE = 5.0
@@ -152,7 +152,7 @@ class RoleReports:
     def _training_begun(self, report: TrainingBegun) -> None:
         hub = self._devices.hubs[report.server]
         if not self._records.servers.begins(report):
-            self._records.moment(Kind.TRAINING_BEGAN, hub)
+            self._records.moment(EventKind.TRAINING_BEGAN, hub)
             return
         self._records.begin_training(report.host_time, hub)
         self._devices.ask(ReadProcessors())
@@ -198,7 +198,7 @@ class RoleReports:
     def _peer_returned(self, report: PeerReturned) -> None:
         self._injection.connected(report.peer)
         device = self._devices.name(report.peer)
-        self._records.event("info", goes_on_with(report.version), device, Kind.RETURNED)
+        self._records.event("info", goes_on_with(report.version), device, EventKind.RETURNED)
 
     def _devices_used(self, report: DevicesUsed) -> None:
         used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, 3))

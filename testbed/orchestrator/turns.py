@@ -13,7 +13,7 @@ from testbed.messages.events import EVENTS, Event
 from testbed.orchestrator.agent.process import AgentProcess, R
 from testbed.orchestrator.run_notes import P, RunNotes
 from testbed.runs.ending import EndError, stopped_by
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
 """Seconds that the agent has to remove everything, by runtime."""
@@ -73,4 +73,4 @@ def _end(agent: AgentProcess[R], runtime: str, notes: RunNotes[P]) -> None:
         notes.event("error", f"not all was removed: {what}", None)
     if not left:
         took = f"{time.monotonic() - began:.2f} s"
-        notes.event("info", f"nodes and links are removed, after {took}", None, Kind.REMOVED)
+        notes.event("info", f"nodes and links are removed, after {took}", None, EventKind.REMOVED)

@@ -27,7 +27,7 @@ from testbed.runs.strikes import Strikes
 from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
 from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
 from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
@@ -153,7 +153,7 @@ class Recording:
         return time.monotonic() - self._training
 
     def event(
-        self, level: str, text: str, device: str | None = None, kind: Kind = Kind.REMARK
+        self, level: str, text: str, device: str | None = None, kind: EventKind = EventKind.REMARK
     ) -> None:
         """Write an event to the log."""
         self.log.take(Noted(level, text, device, kind))
@@ -198,7 +198,7 @@ class Recording:
 
     def returned(self, peer: int, version: int) -> None:
         """Record that a killed peer is back, with parameters of a version of its own."""
-        self.event("info", goes_on_with(version), self._name(peer), Kind.RETURNED)
+        self.event("info", goes_on_with(version), self._name(peer), EventKind.RETURNED)
 
     def _evaluate_now(self) -> None:
         """Evaluate the current version."""

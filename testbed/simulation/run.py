@@ -36,7 +36,7 @@ from testbed.simulation.devices import STORED
 from testbed.simulation.recording import Recording
 from testbed.simulation.systems import system
 from testbed.telemetry import link_table, utilisation_table
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training import computation
 from testbed.updates import FloatVector
@@ -230,7 +230,7 @@ class SimulatedRun:
             self._checkpoints = Checkpoints(every, files)
         if going_on is None:
             return
-        self._recording.event("info", going_on.told, kind=Kind.RESUMED)
+        self._recording.event("info", going_on.told, kind=EventKind.RESUMED)
         if files is not None:  # later checkpoints are no longer of use
             files.cut_back(going_on.state["version"] if going_on.state else -1)
         if going_on.state is not None:

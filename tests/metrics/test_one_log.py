@@ -29,7 +29,7 @@ from testbed.telemetry.entries import (
     RunEntry,
     Updates,
 )
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from tests.metrics.running import planned
@@ -85,9 +85,9 @@ class Happening:
             case "welcome":
                 entry = Welcomed(about, self.now, self.version)
             case "die":
-                entry = Noted("warning", "it died", f"worker-{about}", Kind.DIED)
+                entry = Noted("warning", "it died", f"worker-{about}", EventKind.DIED)
             case "go back":
-                entry = Noted("info", "back", "server", Kind.WENT_BACK)
+                entry = Noted("info", "back", "server", EventKind.WENT_BACK)
             case _:
                 return self._fault(what, about)
         return [entry]
