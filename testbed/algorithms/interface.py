@@ -34,8 +34,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.learning_rate import ConstantRate, LearningRate
-from testbed.algorithms.parts import Part, Population, RoleInstance
 from testbed.algorithms.peer_half import PeerHalf
+from testbed.algorithms.roles import Part, Population, RoleInstance
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.encoding_choice import EncodingChoice, Pulls

@@ -25,8 +25,8 @@ import numpy as np
 
 from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm
 from testbed.algorithms.learning_rate import LearningRate, as_rate
-from testbed.algorithms.parts import Population, RoleInstance
 from testbed.algorithms.peer_half import Parcel, PeerHalf
+from testbed.algorithms.roles import Population, RoleInstance
 from testbed.updates import FloatVector, Layout, SparseUpdate, Update
 
 

@@ -7,7 +7,7 @@ and may come back as another incarnation; faults of its link and slow faults out
 is frozen or cut off for good is lost, which the others cannot know.
 
 ``testbed.clock.faults`` decides which devices are struck, and when. What a fault means besides is said
-of workers by ``testbed.clock.struck_workers``, and of peers by ``testbed.clock.struck_peers``.
+of workers by ``testbed.clock.worker_faults``, and of peers by ``testbed.clock.peer_faults``.
 """
 
 from abc import ABC, abstractmethod

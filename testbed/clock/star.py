@@ -40,7 +40,7 @@ from testbed.clock.events import (
     TAKEN,
     WAITED,
 )
-from testbed.clock.serving import ServingRoles
+from testbed.clock.serving_roles import ServingRoles
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.timed_workers import Devices, TimedWorker

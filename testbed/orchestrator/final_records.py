@@ -12,7 +12,7 @@ from testbed.orchestrator.records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import explain
-from testbed.runs.ledgers.settling import settle
+from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.utilisation import Passed
 from testbed.telemetry import link_table, utilisation_table
 from testbed.telemetry.utilisation_table import DeviceUtilisation

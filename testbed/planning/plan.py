@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from testbed.algorithms import algorithm_named, has
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.parts import Part, Population
+from testbed.algorithms.roles import Part, Population
 from testbed.device_names import (
     EVALUATOR_NAME,
     aggregator_name,

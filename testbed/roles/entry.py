@@ -42,10 +42,10 @@ from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.clock_of_servers import ClockOfServers, run_clock
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import DrivenServer, serve_driven
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.remote_servers import remote_servers
 from testbed.roles.server.restoration import STORED, Restart
 from testbed.roles.server.server_with_clock import ServerWithClock
-from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.sharing import ADDRESSES, EVERY, SETTINGS, SharedResources
@@ -176,9 +176,9 @@ class _Role:
         index = server_index(number)
         own = self.loaded.pushed.cut[index]
 
-        def serving(restart: Restart | None) -> Serving:
+        def serving(restart: Restart | None) -> ServerInputs:
             initial = own.take(self.loaded.learner.parameters).copy()
-            return Serving(
+            return ServerInputs(
                 settings,
                 computation.server_half(settings, own.layout, initial),
                 own.layout,
@@ -207,8 +207,8 @@ class _Role:
         index = server_index(int(arguments["number"]))
         devices = len(settings.callers(index))
 
-        def serving(restart: Restart | None) -> Serving:
-            return Serving(
+        def serving(restart: Restart | None) -> ServerInputs:
+            return ServerInputs(
                 settings,
                 computation.aggregator_half(settings, layout, devices),
                 layout,

@@ -13,7 +13,7 @@ from typing import Any
 
 from testbed.algorithms.aggregator_half import Combined
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock import struck_peers, struck_workers
+from testbed.clock import peer_faults, worker_faults
 from testbed.clock.conversations import conversations
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.learning.data.batches import Draw
@@ -31,7 +31,7 @@ from testbed.training.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 STORED = (
-    *{*struck_workers.STORED, *struck_peers.STORED},
+    *{*worker_faults.STORED, *peer_faults.STORED},
     Begun,
     Draw,
     Drawn,

@@ -14,7 +14,7 @@ from testbed.clock.conversations import conversations
 from testbed.clock.device_use import DeviceUse, of_served
 from testbed.clock.devices import devices
 from testbed.clock.star import StarClock
-from testbed.clock.struck_workers import star_clock
+from testbed.clock.worker_faults import star_clock
 from testbed.device_names import aggregator_name, server_names, worker_name
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule

@@ -12,7 +12,7 @@ import numpy as np
 from testbed.algorithms import has
 from testbed.clock.device_use import DeviceUse, of_peers
 from testbed.clock.mesh import MeshClock
-from testbed.clock.struck_peers import mesh_clock
+from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from testbed.algorithms import algorithm_named, options_type
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.interface import Algorithm, Conditions, Options
-from testbed.algorithms.parts import Population, RoleInstance
 from testbed.algorithms.peer_half import PeerHalf
+from testbed.algorithms.roles import Population, RoleInstance
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.errors import RunError

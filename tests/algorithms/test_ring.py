@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from testbed.algorithms.parts import Population, RoleInstance
 from testbed.algorithms.peer_half import Parcel
 from testbed.algorithms.ring import Ring, RingOptions, RingPeer
+from testbed.algorithms.roles import Population, RoleInstance
 from testbed.experiment.spec import Spec
 from testbed.updates import FloatVector, SparseUpdate
 from tests.algorithms.test_fedavg import conditions

@@ -19,11 +19,11 @@ from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.checkpoints import values
-from testbed.clock import struck_workers
+from testbed.clock import worker_faults
 from testbed.clock.stage import Arrived
-from testbed.clock.struck_workers import star_clock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
+from testbed.clock.worker_faults import star_clock
 from testbed.engine.worker import Worker
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
@@ -246,8 +246,8 @@ def _state(one: Played) -> dict[str, Any]:
         "service": one.service.state(),
         "clock": one.clock.state(),
     }
-    tree, arrays = values.encode(state, struck_workers.STORED)
-    read = values.decode(tree, [array.copy() for array in arrays], struck_workers.STORED)
+    tree, arrays = values.encode(state, worker_faults.STORED)
+    read = values.decode(tree, [array.copy() for array in arrays], worker_faults.STORED)
     stage = {"sent": one.sent, "computing": one.computing, "outbox": one.outbox, "draw": one.draw}
     return {**read, **copy.deepcopy(stage)}
 

@@ -45,7 +45,7 @@ def probe_links(
 
 
 def _direction(found: "ProbedDirection") -> dict[str, Any]:
-    from testbed.network import trains
+    from testbed.network import packet_trains
 
     measured = found.measured
     asked = asdict(found.asked)
@@ -64,7 +64,7 @@ def _direction(found: "ProbedDirection") -> dict[str, Any]:
             "at_least": measured.at_least,
             "delay": measured.delay,
             "loss": measured.loss,
-            "loss_between": trains.interval(measured.lost, measured.packets),
+            "loss_between": packet_trains.interval(measured.lost, measured.packets),
             "packets": measured.packets,
         },
         "tries": found.tries,

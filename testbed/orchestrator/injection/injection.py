@@ -27,7 +27,7 @@ from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killed_server import KilledServer
-from testbed.orchestrator.injection.struck import UNREACHABLE, Struck
+from testbed.orchestrator.injection.reachability import UNREACHABLE, Reachability
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.injection.training_clock import Clock, TrainingClock
 from testbed.orchestrator.injection.workers import KillableWorkers, Start
@@ -92,7 +92,7 @@ class Injection:
         }
         self._server_numbers = dict(zip(server_names(servers), self._servers, strict=True))
         self._agenda = Agenda(self._schedule)
-        self._struck = Struck(names, self._workers, self._impairments, self._agenda)
+        self._struck = Reachability(names, self._workers, self._impairments, self._agenda)
         self._futility = Futility("step" if self._are_peers else "push")
         self._updates = settings.training.updates
         self._version = self._reached = 0

@@ -25,7 +25,7 @@ from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
 from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
-from testbed.runs.ledgers.settling import settle
+from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.versions import commit, host, versions
 from testbed.runs.watching import ProgramProgress, Watcher

@@ -13,7 +13,7 @@ from typing import Any
 from testbed.channel import Channel
 from testbed.clock import device_use
 from testbed.clock.mesh import MeshClock
-from testbed.clock.struck_peers import mesh_clock
+from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.faults.schedule import Schedule
 from testbed.messages.counted import no_reports

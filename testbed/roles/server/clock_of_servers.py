@@ -21,7 +21,7 @@ from testbed.clock.conversations import conversations
 from testbed.clock.devices import devices
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.clock.star import StarClock
-from testbed.clock.struck_workers import star_clock
+from testbed.clock.worker_faults import star_clock
 from testbed.engine.server import too_few
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from testbed.clock.stage import Arrived
 from testbed.errors import RunError
 from testbed.roles.orders import OrderChannel
+from testbed.roles.server.assembly import Parts
 from testbed.roles.server.killed_workers import KilledWorkers
-from testbed.roles.server.parts import Parts
 from testbed.roles.server.reading import Reading
 from testbed.roles.server.restoration import Restart
 from testbed.roles.server.sent_vectors import SentVectors

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from testbed.clock import struck_workers
+from testbed.clock import worker_faults
 from testbed.errors import RunError
 from testbed.roles.server import outstanding
 from testbed.roles.server.remote_servers import UpdateElsewhere
 
-STORED = (*struck_workers.STORED, *outstanding.STORED, UpdateElsewhere)
+STORED = (*worker_faults.STORED, *outstanding.STORED, UpdateElsewhere)
 """The types in a server's checkpoints, in addition to plain values and arrays."""
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.engine.events import Event, Message, Opened, Report, Sum
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.sums import Sums
 from testbed.roles.sockets.links import ServerLinks
 from testbed.roles.sockets.parameters import KeptParameters
@@ -24,7 +24,7 @@ class Upwards:
         pushed: the last message that was pushed, if it is remembered.
     """
 
-    def __init__(self, serving: Serving, *, comes_back: bool) -> None:
+    def __init__(self, serving: ServerInputs, *, comes_back: bool) -> None:
         """Prepare to connect.
 
         Args:

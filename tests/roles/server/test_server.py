@@ -40,8 +40,8 @@ from testbed.roles import connections
 from testbed.roles.evaluation import evaluator_link
 from testbed.roles.evaluation.snapshots import IN_MEMORY
 from testbed.roles.server import host
-from testbed.roles.server.parts import Parts
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.assembly import Parts
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import accepting
 from testbed.roles.transport.connection import Connection
@@ -99,7 +99,9 @@ class Running:
         self.report, theirs = Channel.pair()
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
         self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
-        self.server = make(Serving(settings(**changes), half, self.layout, theirs, spill=spill))
+        self.server = make(
+            ServerInputs(settings(**changes), half, self.layout, theirs, spill=spill)
+        )
         self.reports: list[RoleReport] = []
         self._read = 0
         self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)

@@ -39,7 +39,7 @@ _DATA = 66
 _USER = 1
 
 
-class Sightings:
+class PacketTimes:
     """A capture of what passes one interface of the current network namespace, both directions."""
 
     def __init__(self, interface: str, packets: int) -> None:

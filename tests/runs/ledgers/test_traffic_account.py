@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.runs.ledgers.ledgers import Ledgers
-from testbed.runs.ledgers.settling import settle
+from testbed.runs.ledgers.traffic_account import settle
 
 
 def test_the_tables_of_servers_that_received_nothing_have_the_types_of_all_others(

@@ -12,7 +12,7 @@ from testbed.updates import Layout
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServerInputs:
     """The parts of one run's server.
 
     Attributes:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from testbed.network.links import Shape
-from testbed.network.shaping import bucket
-from testbed.network.trains import (
+from testbed.network.packet_trains import (
     CONFIDENCE,
     FASTEST,
     LONGEST_DELAY,
@@ -28,6 +27,7 @@ from testbed.network.trains import (
     off,
     unmeasurable,
 )
+from testbed.network.shaping import bucket
 
 MBIT = 1_000_000
 EACH = 5e-6

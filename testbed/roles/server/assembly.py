@@ -18,9 +18,9 @@ from testbed.roles.recording import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.connections import ServerConnections, ServerDriver, TrainingPhase
 from testbed.roles.server.host import RoleHost
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.measuring import measured
 from testbed.roles.server.restoration import cannot_be_written
-from testbed.roles.server.serving import Serving
 from testbed.telemetry.board import (
     Board,
     DeviceLine,
@@ -60,7 +60,7 @@ class Parts:
 
     @classmethod
     def of(
-        cls, serving: Serving, driver: ServerDriver, now: Callable[[], float], *, virtual: bool
+        cls, serving: ServerInputs, driver: ServerDriver, now: Callable[[], float], *, virtual: bool
     ) -> Self:
         """Make and connect the parts.
 

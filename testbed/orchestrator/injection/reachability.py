@@ -11,7 +11,7 @@ UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
 """Kinds of faults during which a device can neither send nor receive."""
 
 
-class Struck:
+class Reachability:
     """The state of a run's workers or peers under its faults, by number.
 
     Attributes:
