@@ -30,7 +30,7 @@ from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
 from testbed.quantities import as_number
-from testbed.roles.server import restoration as coming_back
+from testbed.roles.server import restart as coming_back
 from testbed.runs.ending import LateSignalError, incomplete
 from testbed.runs.resuming import RunJob, clear, prepare
 from testbed.runs.watching import Watcher
@@ -246,7 +246,7 @@ def _made(
     else:
         # Imported only here: a simulation computes in this process, and importing torch takes seconds.
         from testbed.simulation.devices import STORED
-        from testbed.simulation.run import SimulatedRun
+        from testbed.simulation.simulated_run import SimulatedRun
 
         make, types = SimulatedRun, STORED
     with ExitStack() as opened:

@@ -10,7 +10,7 @@ import ipaddress
 import numpy as np
 
 from traffic.headers import FIN, RST, SYN
-from traffic.ring import Packets
+from traffic.packet_ring import Packets
 
 _ETHERNET, _IPV4 = 14, 20
 _NEEDED = _ETHERNET + _IPV4 + 14

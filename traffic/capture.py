@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from traffic import TrafficError, filters, pcapng_writing
 from traffic.acknowledgements import PureAcks
-from traffic.ring import BLOCKS, RETIRE, PacketRing, Packets
+from traffic.packet_ring import BLOCKS, RETIRE, PacketRing, Packets
 
 FILE_SIZE = 256 * 2**20
 TOTAL_SIZE = 4 * 2**30

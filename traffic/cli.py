@@ -15,7 +15,7 @@ from traffic.acknowledgements import PureAcks
 from traffic.capture import FILE_SIZE, SNAP_LENGTH, TOTAL_SIZE, Reporting
 from traffic.capture import Capture as Captured
 from traffic.capture import capture as run_capture
-from traffic.ring import BLOCKS
+from traffic.packet_ring import BLOCKS
 
 app = typer.Typer(
     name="traffic",

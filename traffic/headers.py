@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traffic.batches import LINK_HEADERS, Records
+from traffic.packet_batches import LINK_HEADERS, Records
 
 ETHERNET_HEADER = 14
 OTHER, ARP, IP, TCP = range(4)

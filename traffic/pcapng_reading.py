@@ -11,8 +11,8 @@ from typing import IO
 
 import numpy as np
 
-from traffic.batches import LINK_HEADERS, LONGEST, Interface, Records
 from traffic.chunks import Chunk, chunks
+from traffic.packet_batches import LINK_HEADERS, LONGEST, Interface, Records
 from traffic.pcap_reading import Damage, Unknown, unknown_link_type
 
 SECTION = 0x0A0D0D0A  # the same in both byte orders

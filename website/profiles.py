@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from testbed.experiment.profiles.figure import SURE, ProfileValue
 from testbed.experiment.profiles.hardware import HARDWARE
 from testbed.experiment.profiles.links import LINKS, LinkProfile
-from testbed.experiment.profiles.sources import SOURCES
+from testbed.experiment.profiles.profile_value import SURE, ProfileValue
+from testbed.experiment.profiles.publications import SOURCES
 
 PAGE = Path(__file__).parents[1] / "docs" / "links.md"
 BEGIN, END = "<!-- profiles -->", "<!-- end of profiles -->"

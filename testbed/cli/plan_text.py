@@ -23,7 +23,7 @@ from testbed.experiment.device_links import link_of
 from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.spec import Spec
 from testbed.network.links import CORE
-from testbed.planning import background
+from testbed.planning import background_flows
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
 from testbed.quantities import as_number
@@ -54,7 +54,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "classes": plan_classes.records(plan),
         "partition": plan_partition.record(plan, plan_partition.partitioned(plan)),
         "durations": means(plan),
-        **background.record(plan.background),
+        **background_flows.record(plan.background),
     }
 
 
@@ -80,7 +80,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
             f"each run makes these devices, {_nodes(spec)}:",
             "  core          routes between the links below",
             *_devices(plans),
-            *background.describe(plans[0].background),
+            *background_flows.describe(plans[0].background),
         ]
     )
     return [

@@ -3,7 +3,7 @@
 Events are in conservative discrete-event order: the earliest is handled next, and nothing earlier can
 follow it, because an event only causes events at its own time or later. The end of a transfer over
 shared links is an event as well; it comes before all others of its moment. Which of two others at one
-moment comes first is said by ``testbed.clock.events``.
+moment comes first is said by ``testbed.clock.event_queue``.
 
 What the events mean is for the clocks around servers (``testbed.clock.star``) and among peers
 (``testbed.clock.mesh``) to say.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock.events import FAULT, EventQueue
+from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
 from testbed.clock.use import ComputingTime, LineBytes

@@ -8,8 +8,8 @@ sends leaves at once, and shares its uplink. A message has left when its transfe
 has a link to itself, a message takes its sender's uplink and then its receiver's downlink, on each of
 which it waits for those before it.
 
-``events`` says which of two events at one moment comes first; messages of one sender come in the order
-in which it sent them. Where faults may strike, the clock consults two objects: the peers'
+``event_queue`` says which of two events at one moment comes first; messages of one sender come in the
+order in which it sent them. Where faults may strike, the clock consults two objects: the peers'
 ``conditions`` about each event, and the ``strikes`` after it.
 """
 
@@ -18,10 +18,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from testbed.clock.conditions import DeviceConditions
 from testbed.clock.conversations import PeerConversations
+from testbed.clock.device_conditions import DeviceConditions
 from testbed.clock.event_clock import LATEST, EventClock, TimedDevice
-from testbed.clock.events import AT_CORE, BEGIN, FINISHED, FREE, SILENT, TAKEN, WAITED
+from testbed.clock.event_queue import AT_CORE, BEGIN, FINISHED, FREE, SILENT, TAKEN, WAITED
 from testbed.clock.lines import lines
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line

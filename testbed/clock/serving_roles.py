@@ -11,7 +11,7 @@ from typing import Protocol
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.conversations import Conversations
 from testbed.clock.event_clock import ClockFaults
-from testbed.clock.events import ASKED, EXPIRED, SILENT, EventQueue
+from testbed.clock.event_queue import ASKED, EXPIRED, SILENT, EventQueue
 from testbed.clock.stage import AggregatorStage, Arrived, Stage
 from testbed.engine.aggregator import ABOVE, Aggregator
 from testbed.engine.events import (

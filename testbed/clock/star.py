@@ -16,7 +16,7 @@ serve are told what happens, and then answer. An aggregator is one of the roles 
 the workers of the server above. It combines in place of computing, so the clock draws no duration for
 it.
 
-``events`` says which of two events at one moment comes first. Where faults may strike, the clock
+``event_queue`` says which of two events at one moment comes first. Where faults may strike, the clock
 consults two objects: the workers' ``conditions`` about each event, and the ``strikes`` after it.
 """
 
@@ -25,10 +25,10 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from testbed.clock.conditions import DeviceConditions
 from testbed.clock.conversations import Conversations
+from testbed.clock.device_conditions import DeviceConditions
 from testbed.clock.event_clock import LATEST, EventClock
-from testbed.clock.events import (
+from testbed.clock.event_queue import (
     ASKED,
     EXACT,
     EXPIRED,

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from testbed.clock import agenda, timed_workers
-from testbed.clock.conditions import Condition, DeviceConditions
+from testbed.clock import fault_agenda, timed_workers
+from testbed.clock.device_conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
-from testbed.clock.events import EXACT, FINISHED, FREE, SERVED, TAKEN, WAITED
-from testbed.clock.faults import FaultStrikes
+from testbed.clock.event_queue import EXACT, FINISHED, FREE, SERVED, TAKEN, WAITED
+from testbed.clock.fault_strikes import FaultStrikes
 from testbed.clock.stage import Arrived, FaultStage
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices, TimedWorker
@@ -24,7 +24,7 @@ from testbed.faults.schedule import Schedule
 from testbed.training.parameter_service import ParameterService
 from testbed.wire.frames import HEADER
 
-STORED: tuple[type, ...] = (*timed_workers.STORED, TimedDevice, Condition, *agenda.STORED)
+STORED: tuple[type, ...] = (*timed_workers.STORED, TimedDevice, Condition, *fault_agenda.STORED)
 """The classes in a clock's state, besides plain values and arrays."""
 
 

@@ -45,7 +45,7 @@ def make_namespaces() -> None:
 def open_capture() -> None:
     """Open a capture as a run does; this leaves the calling process in namespaces of its own."""
     from traffic import filters
-    from traffic.ring import PacketRing
+    from traffic.packet_ring import PacketRing
 
     make_namespaces()
     PacketRing("lo", filters.everything(96), 96).close()

@@ -12,15 +12,15 @@ from testbed.display.streams import tell
 from testbed.errors import RunError, SpecError
 from testbed.experiment.overrides import of_value
 from testbed.experiment.sweep import describe, load_sweep, parse_sweep
+from testbed.library.data_frames import frame
 from testbed.library.experiment import Experiment
-from testbed.library.frames import frame
 from testbed.library.results import Run, Runs
 from testbed.library.running import in_main_thread, warn_of_ends
 from testbed.results.reading.run import Run as Recorded
-from testbed.sweeps import results as tables
 from testbed.sweeps import sweep as sweeping
+from testbed.sweeps import sweep_table as tables
 from testbed.sweeps.missing import Means
-from testbed.sweeps.results import SweepRow
+from testbed.sweeps.sweep_table import SweepRow
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,8 +1,8 @@
 """The times at which the kernel sees packets on an interface: AF_PACKET, TPACKET_V2, small slots.
 
 A slot holds the first bytes of one packet and its time. The ring has a slot for every packet that will
-come, so that nothing depends on when it is read. (``traffic.ring``, which runs for hours, hands over
-whole blocks, and loses packets if its reader is away until all blocks are full.)
+come, so that nothing depends on when it is read. (``traffic.packet_ring``, which runs for hours, hands
+over whole blocks, and loses packets if its reader is away until all blocks are full.)
 """
 
 import mmap

@@ -35,7 +35,7 @@ from testbed.messages.events import (
 from testbed.messages.requests import KillDevice
 from testbed.metrics.live import LiveRun
 from testbed.network.building import DEVICE_INTERFACE
-from testbed.orchestrator.devices import DeviceProcesses
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.records import TrainingRecords

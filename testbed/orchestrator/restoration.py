@@ -14,7 +14,7 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.messages.reports import CheckpointBegun, ServerRestored
 from testbed.messages.requests import ReadIngress
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.devices import DeviceProcesses
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.records import TrainingRecords

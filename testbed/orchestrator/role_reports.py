@@ -39,7 +39,7 @@ from testbed.messages.reports import (
 )
 from testbed.messages.requests import ReadIngress, ReadProcessors, SendBackground
 from testbed.metrics.live import LiveRun
-from testbed.orchestrator.devices import DeviceProcesses
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.records import TrainingRecords

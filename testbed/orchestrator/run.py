@@ -21,7 +21,7 @@ from testbed.metrics.live import LiveRun
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.agent_events import AgentEvents
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.devices import DeviceProcesses
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
 from testbed.orchestrator.injection.injection import Injection
@@ -30,8 +30,8 @@ from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
+from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.orchestrator.setup_progress import SetupProgress
-from testbed.orchestrator.turns import removed_at_end, turns
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
 from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL

@@ -36,7 +36,7 @@ from testbed.roles.pace import PacedTimes
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.model_file import ModelFile
-from testbed.roles.peer.peer import OrderedPeer, PeerProcess
+from testbed.roles.peer.peer_process import OrderedPeer, PeerProcess
 from testbed.roles.peer.wall_peer import WallPeer
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.clock_of_servers import ClockOfServers, run_clock
@@ -44,7 +44,7 @@ from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import DrivenServer, serve_driven
 from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.remote_servers import remote_servers
-from testbed.roles.server.restoration import STORED, Restart
+from testbed.roles.server.restart import STORED, Restart
 from testbed.roles.server.server_with_clock import ServerWithClock
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer

@@ -34,7 +34,7 @@ from testbed.quantities import as_number
 from testbed.results.reading.journals import read_columns, whole
 from testbed.results.reading.run import Run
 from testbed.runs.versions import host, versions
-from testbed.telemetry.evaluations import CURVE_COLUMNS
+from testbed.telemetry.evaluation_log import CURVE_COLUMNS
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept
 

@@ -10,9 +10,9 @@ from testbed.clock.stage import Arrived
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
-from testbed.simulation.pool import ProcessPool, processors
 from testbed.simulation.pool_process import SharedMemory, Work
-from testbed.simulation.versions import Part, SentVersions
+from testbed.simulation.process_pool import ProcessPool, processors
+from testbed.simulation.sent_versions import Part, SentVersions
 from testbed.training import computation
 from testbed.training.computation import Computation, Drawn
 from testbed.training.parameter_service import Pushed, as_loss

@@ -20,8 +20,8 @@ from testbed.learning.data.batches import Draw
 from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.batching import Begun
 from testbed.simulation.computing import Computations
+from testbed.simulation.sent_versions import Part
 from testbed.simulation.system import Evaluated
-from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
 from testbed.training.computation import Drawn
 from testbed.training.entries import Entry

@@ -9,9 +9,9 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Begun
-from testbed.simulation.pool import ProcessPool
 from testbed.simulation.pool_process import SharedMemory, Work
-from testbed.simulation.versions import SentVersions
+from testbed.simulation.process_pool import ProcessPool
+from testbed.simulation.sent_versions import SentVersions
 from testbed.training.computation import Computation, Drawn
 from testbed.training.objective import Objective
 from testbed.training.peer_computation import PeerComputation

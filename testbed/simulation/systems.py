@@ -17,7 +17,7 @@ from testbed.device_names import peer_name
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.simulation.peers_pool import PeersPool
-from testbed.simulation.pool import processors
+from testbed.simulation.process_pool import processors
 from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System, Witness, batches_of_all
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress

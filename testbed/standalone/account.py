@@ -53,7 +53,7 @@ from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
 from testbed.runs.outcome import RunOutcome
 from testbed.standalone.evaluations import LEDGER, StandaloneEvaluations
 from testbed.telemetry.entries import EvaluationMade, Updates
-from testbed.telemetry.evaluations import MEASURED
+from testbed.telemetry.evaluation_log import MEASURED
 from testbed.telemetry.json_text import json_text
 from testbed.telemetry.records import UPDATE
 from testbed.training.slices import slices_of

@@ -54,7 +54,7 @@ def carry_out(spec_text: str, directory: Path, watcher: Watcher, share: int = 1)
         if isinstance(job.plan, Plan) and job.plan.spec.engine == "simulation":
             job = replace(job, plan=job.plan.with_share(share))
             # A process loads torch only once: these seconds are not the run's.
-            from testbed.simulation import run as _  # noqa: F401
+            from testbed.simulation import simulated_run as _  # noqa: F401
         began = time.monotonic()
         summary = execution.carry_out(job, directory, watcher, began)
     except LateSignalError as late:

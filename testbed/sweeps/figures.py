@@ -20,7 +20,7 @@ from testbed.results.figures import style
 from testbed.results.reading.curves import Curve, quality_of
 from testbed.results.reading.quality import ACCURACY, Quality
 from testbed.results.reading.run import Run
-from testbed.sweeps.results import SweepRow
+from testbed.sweeps.sweep_table import SweepRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

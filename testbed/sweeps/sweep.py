@@ -18,7 +18,7 @@ from testbed.sweeps import estimate
 from testbed.sweeps.figures import write_figures
 from testbed.sweeps.missing import CarriedOut, Means, carry_out_missing
 from testbed.sweeps.pool import SweepJob
-from testbed.sweeps.results import rows, write_table
+from testbed.sweeps.sweep_table import rows, write_table
 from testbed.sweeps.wanted import Wanted, wanted
 
 

@@ -32,7 +32,7 @@ from testbed.telemetry.entries import (
     RunEntry,
     Updates,
 )
-from testbed.telemetry.evaluations import MEASURED, EvaluationLog
+from testbed.telemetry.evaluation_log import MEASURED, EvaluationLog
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.fault_log import FaultLog
 from testbed.telemetry.journal import Journal

@@ -11,7 +11,7 @@ from testbed.messages.reports import EvaluationDue, TrainingBegun, UpdatesApplie
 from testbed.messages.requests import Request
 from testbed.orchestrator.agent_events import AgentEvents
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.devices import DeviceProcesses
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.records import TrainingRecords

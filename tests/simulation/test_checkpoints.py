@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.checkpoints.values import encode
+from testbed.checkpoints.state_encoding import encode
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner

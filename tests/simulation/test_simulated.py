@@ -22,10 +22,10 @@ from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
 from testbed.simulation.batching import Begun
 from testbed.simulation.devices import SimulatedDevices
+from testbed.simulation.sent_versions import Part
 from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System
 from testbed.simulation.systems import MeshSystem, system
-from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE

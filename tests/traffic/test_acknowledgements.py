@@ -8,7 +8,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from traffic.acknowledgements import PureAcks
-from traffic.ring import Packets
+from traffic.packet_ring import Packets
 
 TO = "10.77.0.1"
 SACK = [("NOP", None), ("NOP", None), ("Timestamp", (1, 2)), ("SAck", (5, 9))]

@@ -7,7 +7,7 @@ the time of a gradient on a device of your own where the figure matters.
 
 from dataclasses import dataclass
 
-from testbed.experiment.profiles.figure import ProfileValue
+from testbed.experiment.profiles.profile_value import ProfileValue
 
 
 @dataclass(frozen=True, slots=True)

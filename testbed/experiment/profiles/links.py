@@ -7,7 +7,7 @@ delay differs from that, either way. A loss is left out where sources only say t
 
 from dataclasses import dataclass
 
-from testbed.experiment.profiles.figure import ProfileValue
+from testbed.experiment.profiles.profile_value import ProfileValue
 
 
 @dataclass(frozen=True, slots=True)

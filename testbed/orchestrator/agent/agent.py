@@ -224,7 +224,7 @@ class Agent:
         from testbed.network import building
         from testbed.network.graph import Network
         from testbed.network.links import CORE, Link
-        from testbed.orchestrator.agent.background import Background
+        from testbed.orchestrator.agent.background_traffic import Background
         from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.link_counters import LinkCounters
         from testbed.orchestrator.agent.observation import Observation, ObservedDevices
@@ -283,7 +283,7 @@ class Agent:
         self._link_counters = LinkCounters(
             network, counted.apart, networks, counted.above, queues.fair
         )
-        from testbed.orchestrator.agent.processor_times import ProcessorTimes
+        from testbed.orchestrator.agent.processor_readings import ProcessorTimes
         from testbed.orchestrator.agent.usage import Usage
 
         self._usage = Usage(self._nodes.fork_server)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pyroute2 import IPRoute
 
-from testbed.faults.pace import least
+from testbed.faults.slowdown import least
 from testbed.messages.requests import (
     ImpairmentRequest,
     LimitProcessors,

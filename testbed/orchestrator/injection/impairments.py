@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from testbed.faults.fault import Fault, Kind
-from testbed.faults.pace import Pace, least
+from testbed.faults.slowdown import Pace, least
 from testbed.messages.requests import (
     FreezeDevice,
     LimitProcessors,

@@ -7,8 +7,8 @@ from typing import Any
 from testbed.faults.fault import Fault
 from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.impairments import Ask
+from testbed.orchestrator.injection.killable_workers import Start
 from testbed.orchestrator.injection.training_clock import TrainingClock
-from testbed.orchestrator.injection.workers import Start
 from testbed.runs.strikes import Strikes
 
 

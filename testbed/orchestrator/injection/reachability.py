@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from testbed.faults.fault import Fault, Kind
 from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.impairments import Impairments
-from testbed.orchestrator.injection.workers import KillableWorkers
+from testbed.orchestrator.injection.killable_workers import KillableWorkers
 
 UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
 """Kinds of faults during which a device can neither send nor receive."""

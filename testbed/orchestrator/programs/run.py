@@ -56,7 +56,7 @@ from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.programs.faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.keepers import Keepers
 from testbed.orchestrator.programs.records import ProgramRecords
-from testbed.orchestrator.turns import removed_at_end, turns
+from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.planning import program_nodes
 from testbed.planning.program_plan import ProgramPlan
 from testbed.programs.instance import Instance

@@ -17,8 +17,8 @@ from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.messages.codec import send
 from testbed.messages.reports import VersionEvaluated
-from testbed.roles.sockets.links import Arriving, ServerLinks
 from testbed.roles.sockets.loop import Loop
+from testbed.roles.sockets.server_links import Arriving, ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.telemetry.board import DeviceLine

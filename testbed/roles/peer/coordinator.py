@@ -30,8 +30,8 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
 from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
 from testbed.roles.peer.driven_peer import DrivenPeer
-from testbed.roles.peer.reports import FromPeer, Lost, Met, Parted
-from testbed.roles.recording import Recorder
+from testbed.roles.peer.peer_reports import FromPeer, Lost, Met, Parted
+from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.telemetry.board import DeviceLine
 from testbed.training.entries import Entry, EvaluationPoint

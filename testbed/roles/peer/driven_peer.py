@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from testbed.roles.orders import OrderKind
 from testbed.roles.peer.channels import PeerChannels
-from testbed.roles.peer.reports import Lost, Outcome
+from testbed.roles.peer.peer_reports import Lost, Outcome
 from testbed.training.exchange import Answered, Message, Step
 
 R = TypeVar("R")

@@ -28,7 +28,7 @@ from testbed.engine.events import (
 )
 from testbed.roles.orders import OrderKind
 from testbed.roles.pace import Draws
-from testbed.roles.peer.peer import Parts, PeerProcess
+from testbed.roles.peer.peer_process import Parts, PeerProcess
 from testbed.training.exchange import Step
 
 SENDING_LOOK = 0.002

@@ -14,13 +14,13 @@ from testbed.faults.schedule import Schedule
 from testbed.messages.counted import no_reports
 from testbed.messages.reports import CheckpointBegun
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
-from testbed.roles.recording import Recorder
+from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.connections import ServerConnections, ServerDriver, TrainingPhase
-from testbed.roles.server.host import RoleHost
 from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.measuring import measured
-from testbed.roles.server.restoration import cannot_be_written
+from testbed.roles.server.restart import cannot_be_written
+from testbed.roles.server.role_host import RoleHost
 from testbed.telemetry.board import (
     Board,
     DeviceLine,

@@ -39,9 +39,9 @@ from testbed.messages.reports import (
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.driven_roles import DrivenRoles
-from testbed.roles.server.outstanding import OutstandingWork, orders_to_begin, orders_to_finish
+from testbed.roles.server.outstanding_work import OutstandingWork, orders_to_begin, orders_to_finish
 from testbed.roles.server.remote_servers import NOTHING, DrivenHalf, UpdateElsewhere
-from testbed.roles.server.restoration import Restart, cannot_be_written
+from testbed.roles.server.restart import Restart, cannot_be_written
 from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings

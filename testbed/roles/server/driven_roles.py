@@ -10,7 +10,7 @@ from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.counted import no_reports
-from testbed.roles.recording import Recorder
+from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.remote_servers import DrivenHalf
 from testbed.training.aggregator_service import AggregatorService

@@ -37,7 +37,7 @@ from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.going_back import await_ends, begin_to_end
 from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.measuring import measured
-from testbed.roles.server.restoration import STORED, Restart
+from testbed.roles.server.restart import STORED, Restart
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
 from testbed.training.worker_protocols import WORKER_PROTOCOLS

@@ -14,7 +14,7 @@ from testbed.roles.orders import OrderChannel
 from testbed.roles.server.assembly import Parts
 from testbed.roles.server.killed_workers import KilledWorkers
 from testbed.roles.server.reading import Reading
-from testbed.roles.server.restoration import Restart
+from testbed.roles.server.restart import Restart
 from testbed.roles.server.sent_vectors import SentVectors
 from testbed.roles.standstill import Suspicion
 from testbed.roles.transport.connection import Connection

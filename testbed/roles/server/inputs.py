@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.due import Checkpoints
-from testbed.roles.server.restoration import Restart
+from testbed.roles.server.restart import Restart
 from testbed.telemetry.board import Board
 from testbed.training.settings import Settings
 from testbed.updates import Layout

@@ -3,7 +3,7 @@
 from collections import deque
 
 from testbed.clock.stage import Arrived
-from testbed.roles.server.host import RoleHost
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
 from testbed.wire.frames import Frame, Kind

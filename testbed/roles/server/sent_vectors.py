@@ -1,7 +1,7 @@
 """The vectors that a server has sent its workers, for as long as they may have to be sent again.
 
 A worker that is brought back to a checkpoint has forgotten what it was sent. Which versions it still
-needs, ``testbed.roles.server.outstanding`` knows, in the process of the clock.
+needs, ``testbed.roles.server.outstanding_work`` knows, in the process of the clock.
 """
 
 from collections import Counter

@@ -8,8 +8,8 @@ from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.engine.events import Event, Message, Opened, Report, Sum
 from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.sums import Sums
-from testbed.roles.sockets.links import ServerLinks
 from testbed.roles.sockets.parameters import KeptParameters
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.training.slices import slices
 from testbed.updates import FloatVector

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 
 from testbed.engine.events import Compute, Event, Job, Pull, Role, Send
-from testbed.roles.sockets.links import ServerLinks
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 
 

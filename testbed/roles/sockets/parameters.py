@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from testbed.encoding_choice import EncodingChoice, Pulls
-from testbed.roles.sockets.links import Arriving
+from testbed.roles.sockets.server_links import Arriving
 from testbed.roles.transport.greeting import Greeted
 from testbed.training.slices import Slice
 from testbed.updates import FloatVector, SparseUpdate, as_bytes
@@ -16,7 +16,7 @@ from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import Head
 
 Take: TypeAlias = Callable[[int, Sequence[memoryview]], None]
-"""Receives a body that was announced over a conversation into places; ``links.ServerLinks.take``."""
+"""Receives a body that was announced over a conversation into places; ``ServerLinks.take``."""
 
 
 class ReceivedParameters(Arriving):

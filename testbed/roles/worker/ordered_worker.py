@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 
 from testbed.engine.events import Received
 from testbed.roles.orders import OrderChannel, OrderKind
-from testbed.roles.sockets.links import ServerLinks
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.standstill import Standstill
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.worker.hands import PULL, Hands, report

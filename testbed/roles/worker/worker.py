@@ -8,8 +8,8 @@ import numpy.typing as npt
 from testbed.engine.worker import Worker
 from testbed.learning.data import datasets
 from testbed.roles.orders import OrderChannel
-from testbed.roles.sockets.links import ServerLinks
 from testbed.roles.sockets.parameters import KeptParameters, ParametersInTurn, ReceivedParameters
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes

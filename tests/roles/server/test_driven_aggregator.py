@@ -19,7 +19,7 @@ from testbed.messages.reports import ConnectionClosed, ServerFinished
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import serve_driven
 from testbed.roles.server.inputs import ServerInputs
-from testbed.roles.server.restoration import Restart
+from testbed.roles.server.restart import Restart
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import SIZE, Running, dense, hello, receive
 from tests.roles.server.test_wall_aggregator import TREE, Server, above, half

@@ -39,7 +39,7 @@ from testbed.messages.reports import (
 from testbed.roles import connections
 from testbed.roles.evaluation import evaluator_link
 from testbed.roles.evaluation.snapshots import IN_MEMORY
-from testbed.roles.server import host
+from testbed.roles.server import role_host
 from testbed.roles.server.assembly import Parts
 from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
@@ -323,7 +323,7 @@ def test_a_second_worker_of_the_same_number_is_refused(running: Running) -> None
 def test_a_connection_that_does_not_greet_is_closed(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "GREETING_TIMEOUT", 0.3)
+    monkeypatch.setattr(role_host, "GREETING_TIMEOUT", 0.3)
     with running.connect() as stranger:
         running.until(EventReported, "no greeting within 0.3 s")
         assert stranger.recv(1) == b""

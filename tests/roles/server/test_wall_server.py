@@ -30,7 +30,7 @@ from testbed.messages.reports import (
 )
 from testbed.roles.evaluation import evaluator_link
 from testbed.roles.server.inputs import ServerInputs
-from testbed.roles.server.restoration import STORED, Restart
+from testbed.roles.server.restart import STORED, Restart
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import Running, dense, pull, receive

@@ -17,11 +17,11 @@ from testbed.errors import RunError
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
-from testbed.simulation import pool as pools
+from testbed.simulation import process_pool as pools
 from testbed.simulation.batching import Begun
-from testbed.simulation.pool import ProcessPool, processors
 from testbed.simulation.pool_process import SharedMemory, Work, read, write
-from testbed.simulation.versions import SentVersions
+from testbed.simulation.process_pool import ProcessPool, processors
+from testbed.simulation.sent_versions import SentVersions
 from testbed.training.computation import Computation
 from testbed.training.objective import PLAIN
 from testbed.training.pushed_parts import PushedParts

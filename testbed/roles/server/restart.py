@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from testbed.clock import worker_faults
 from testbed.errors import RunError
-from testbed.roles.server import outstanding
+from testbed.roles.server import outstanding_work
 from testbed.roles.server.remote_servers import UpdateElsewhere
 
-STORED = (*worker_faults.STORED, *outstanding.STORED, UpdateElsewhere)
+STORED = (*worker_faults.STORED, *outstanding_work.STORED, UpdateElsewhere)
 """The types in a server's checkpoints, in addition to plain values and arrays."""
 
 

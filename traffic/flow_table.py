@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from traffic import TrafficError
-from traffic.batches import Records
 from traffic.growth import enlarged
 from traffic.headers import ACK, SYN, TCP, Addresses, Headers, Integers, maximum_segment_size
+from traffic.packet_batches import Records
 
 DEFAULT_SEGMENT = {4: 536, 6: 1220}
 """The MSS that a host must assume if the other side's SYN has no MSS option (RFC 9293, §3.7.1)."""

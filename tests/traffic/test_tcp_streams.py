@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traffic.streams import Positions
+from traffic.tcp_streams import Positions
 
 STREAMS = 3
 

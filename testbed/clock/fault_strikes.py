@@ -1,8 +1,8 @@
 """Faults as events of the virtual clock, and their records.
 
 A fault is an event ahead of all others of its moment, or it strikes when a push has been taken in or a
-version reached, in the middle of the event that does so. ``testbed.clock.conditions`` says what a fault
-does to its devices.
+version reached, in the middle of the event that does so. ``testbed.clock.device_conditions`` says what
+a fault does to its devices.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ from math import inf
 from typing import Any
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock.agenda import End, FaultAgenda
-from testbed.clock.conditions import PHASES, DeviceConditions
+from testbed.clock.device_conditions import PHASES, DeviceConditions
 from testbed.clock.event_clock import EventClock
+from testbed.clock.fault_agenda import End, FaultAgenda
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
 from testbed.faults.futility import Futility

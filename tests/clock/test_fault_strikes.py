@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
-from testbed.checkpoints import values
+from testbed.checkpoints import state_encoding
 from testbed.clock import worker_faults
 from testbed.clock.stage import Arrived
 from testbed.clock.timed_workers import Devices
@@ -246,8 +246,8 @@ def _state(one: Played) -> dict[str, Any]:
         "service": one.service.state(),
         "clock": one.clock.state(),
     }
-    tree, arrays = values.encode(state, worker_faults.STORED)
-    read = values.decode(tree, [array.copy() for array in arrays], worker_faults.STORED)
+    tree, arrays = state_encoding.encode(state, worker_faults.STORED)
+    read = state_encoding.decode(tree, [array.copy() for array in arrays], worker_faults.STORED)
     stage = {"sent": one.sent, "computing": one.computing, "outbox": one.outbox, "draw": one.draw}
     return {**read, **copy.deepcopy(stage)}
 

@@ -18,7 +18,7 @@ class ProfileValue:
     Attributes:
         value: as in an experiment file.
         sure: see ``SURE``.
-        source: a key of ``sources.SOURCES``; None for what is assumed.
+        source: a key of ``publications.SOURCES``; None for what is assumed.
         note: how the value follows from the source; may be empty.
     """
 

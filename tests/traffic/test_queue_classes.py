@@ -8,8 +8,8 @@ from pyroute2 import IPRoute
 from testbed.network.shaping import COUNTED, UNCOUNTED, count_ingress
 from tests.traffic.isolation import isolated, real, send_datagrams, two_hosts
 from traffic import TrafficError
-from traffic.classes import AT_ONCE, read_classes
 from traffic.counters import Meter
+from traffic.queue_classes import AT_ONCE, read_classes
 
 
 @real

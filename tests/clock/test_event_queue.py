@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.clock.events import FAULT, FINISHED, SERVED, SILENT, Event, EventQueue
+from testbed.clock.event_queue import FAULT, FINISHED, SERVED, SILENT, Event, EventQueue
 
 EVENTS = st.lists(
     st.tuples(

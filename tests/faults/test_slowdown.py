@@ -4,7 +4,7 @@ import itertools
 import math
 
 from testbed.faults.fault import Fault
-from testbed.faults.pace import Pace
+from testbed.faults.slowdown import Pace
 from testbed.orchestrator.injection.impairments import Impairment
 
 FAULTS = (

@@ -11,9 +11,9 @@ import pytest
 
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.engine.events import Event, Opened, Received, Stopped
-from testbed.roles.sockets import links as module
-from testbed.roles.sockets.links import ServerLinks
+from testbed.roles.sockets import server_links as module
 from testbed.roles.sockets.parameters import KeptParameters, ParametersInTurn, ReceivedParameters
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport import endpoint
 from testbed.roles.transport.greeting import Greeted
 from testbed.roles.transport.kernel_queues import unread

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from testbed.device_names import EVALUATOR_NAME
-from testbed.drawing import words
+from testbed.drawing import link_labels
 from testbed.drawing.network import ROOT, Picture, Way, Wire, is_special
 from testbed.drawing.tree import Branch, grown, is_tree
 
@@ -32,7 +32,7 @@ def _branches(branches: Sequence[Branch], before: str) -> Iterator[tuple[str, st
 
 
 def _both(up: Sequence[Way], down: Sequence[Way]) -> str:
-    there, back = words.in_short(up), words.in_short(down)
+    there, back = link_labels.in_short(up), link_labels.in_short(down)
     return f"↑ {there}  ↓ {back}" if there != back else f"↑↓ {there}"
 
 
@@ -56,7 +56,8 @@ def _graph(picture: Picture) -> Iterator[str]:
     yield f"devices: {some}" + (f", and at {rest} more routers" if rest > 0 else "")
     between = [wire for wire in picture.between if ROOT not in (wire.node, wire.router)]
     ways = [way for wire in between for way in (wire.up, wire.down)]
-    yield f"{len(between):,} links between {len(picture.routers) - 1:,} routers: {words.asked(ways)}"
+    asked = link_labels.asked(ways)
+    yield f"{len(between):,} links between {len(picture.routers) - 1:,} routers: {asked}"
 
 
 def _star(picture: Picture) -> Picture:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import SpecError
-from testbed.faults.traces import TraceRow, load_trace
+from testbed.faults.fault_traces import TraceRow, load_trace
 
 DEVICES = {f"worker-{i}": i for i in range(4)}
 

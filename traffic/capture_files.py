@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from traffic import TrafficError, pcap_reading, pcapng_reading
-from traffic.batches import DamagedError, Interface, Records
+from traffic.packet_batches import DamagedError, Interface, Records
 
 __all__ = ["CaptureFile", "DamagedError", "Interface", "Records"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock.conditions import Condition
-from testbed.clock.events import FAULT, EventQueue
+from testbed.clock.device_conditions import Condition
+from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule, TimedFault
 

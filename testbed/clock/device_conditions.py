@@ -6,8 +6,8 @@ link that is down holds what is under way on it (``testbed.clock.transfers``). A
 and may come back as another incarnation; faults of its link and slow faults outlive it. A device that
 is frozen or cut off for good is lost, which the others cannot know.
 
-``testbed.clock.faults`` decides which devices are struck, and when. What a fault means besides is said
-of workers by ``testbed.clock.worker_faults``, and of peers by ``testbed.clock.peer_faults``.
+``testbed.clock.fault_strikes`` decides which devices are struck, and when. What a fault means besides
+is said of workers by ``testbed.clock.worker_faults``, and of peers by ``testbed.clock.peer_faults``.
 """
 
 from abc import ABC, abstractmethod
@@ -18,9 +18,9 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.event_clock import EventClock, TimedDevice
-from testbed.clock.events import FINISHED
+from testbed.clock.event_queue import FINISHED
 from testbed.faults.fault import Fault
-from testbed.faults.pace import Pace
+from testbed.faults.slowdown import Pace
 
 Timed = TypeVar("Timed", bound=TimedDevice)
 Phase: TypeAlias = Literal["begin", "end"]

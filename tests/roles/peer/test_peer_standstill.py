@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.roles.peer.standstill import PeerStandstill
+from testbed.roles.peer.peer_standstill import PeerStandstill
 
 ORDER = "the clock's next order"
 PARTS = {"chain": {0: 1, 1: 2, 2: None, 3: None}, "ring": {0: 1, 1: 2, 2: 0, 3: None}}

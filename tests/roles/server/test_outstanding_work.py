@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
-from testbed.checkpoints.values import decode, encode
+from testbed.checkpoints.state_encoding import decode, encode
 from testbed.clock.conversations import Conversations
 from testbed.roles.orders import OrderKind
-from testbed.roles.server.outstanding import (
+from testbed.roles.server.outstanding_work import (
     STORED,
     OutstandingWork,
     orders_to_begin,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from testbed.checkpoints.files import NAMES, CheckpointFiles
+from testbed.checkpoints.state_encoding import decode, encode
 from testbed.checkpoints.stateful import Stateful
-from testbed.checkpoints.values import decode, encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import pytest
 
 from testbed.checkpoints.files import state_as_bytes, state_of_bytes
-from testbed.clock.agenda import STORED, End, FaultAgenda, Strike
-from testbed.clock.conditions import Condition
-from testbed.clock.events import FAULT, EventQueue
+from testbed.clock.device_conditions import Condition
+from testbed.clock.event_queue import FAULT, EventQueue
+from testbed.clock.fault_agenda import STORED, End, FaultAgenda, Strike
 from testbed.faults.fault import Fault, Kind
 from testbed.faults.schedule import Schedule
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from testbed.roles.orders import Order, OrderChannel, OrderKind
 from testbed.roles.peer.connections import PeerConnections
-from testbed.roles.peer.reports import Lost, Met, Outcome, Parted
+from testbed.roles.peer.peer_reports import Lost, Met, Outcome, Parted
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
 from testbed.training.exchange import Answered

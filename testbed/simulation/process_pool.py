@@ -36,7 +36,7 @@ from testbed.simulation.pool_process import (
     fork,
     read,
 )
-from testbed.simulation.versions import SentVersions
+from testbed.simulation.sent_versions import SentVersions
 from testbed.training import computation
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, Update

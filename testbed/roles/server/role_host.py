@@ -27,7 +27,7 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.engine.server import Server
-from testbed.roles.recording import Recorder
+from testbed.roles.recorder import Recorder
 from testbed.roles.server.connections import REPORT_PERIOD, ServerConnections, TrainingPhase
 from testbed.roles.transport.connection import Connection
 from testbed.telemetry.board import DeviceLine, ServerLine
