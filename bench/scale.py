@@ -33,7 +33,7 @@ import psutil
 
 from bench.__main__ import private_memory, write_idx
 from testbed.runs.versions import commit, host, versions
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 ROWS = "cnn:100,cnn:200,cnn:500,cnn:1000,mlp:1000,mlp:2000"
 """For each row the model, the workers and, after another colon, the runtime. Two thousand workers of
@@ -106,13 +106,13 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
         "workers": workers,
         "model": model,
         "runtime": runtime,
-        "nodes_seconds": at[Kind.NODES_MADE],
-        "network_seconds": at[Kind.NETWORK_BUILT] - at[Kind.NODES_MADE],
-        "devices_seconds": at[Kind.TRAINING_BEGAN] - at[Kind.NETWORK_BUILT],
-        "training_begins_seconds": at[Kind.TRAINING_BEGAN],
+        "nodes_seconds": at[EventKind.NODES_MADE],
+        "network_seconds": at[EventKind.NETWORK_BUILT] - at[EventKind.NODES_MADE],
+        "devices_seconds": at[EventKind.TRAINING_BEGAN] - at[EventKind.NETWORK_BUILT],
+        "training_begins_seconds": at[EventKind.TRAINING_BEGAN],
         "processor_seconds": processors,
         "updates_per_second": summary["updates_per_second"],
-        "removed_seconds": float(events[Kind.REMOVED]["event"].split()[-2]),
+        "removed_seconds": float(events[EventKind.REMOVED]["event"].split()[-2]),
         "command_seconds": ended - began,
         "private_bytes": statistics.median(private) if private else None,
         "all_bytes": (before - least) / (workers + 2),

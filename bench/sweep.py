@@ -22,7 +22,7 @@ from pathlib import Path
 from testbed.ended import is_complete
 from testbed.experiment.load import dump, parse
 from testbed.sweeps.cluster import Cluster
-from testbed.sweeps.pool import Job, Pool
+from testbed.sweeps.pool import SweepJob, SweepPool
 
 SPEC = """
 name: bench
@@ -40,26 +40,26 @@ evaluation: {every: 30}
 class Silent:
     """A display that shows nothing."""
 
-    def show(self, running: Sequence[Job]) -> None:
+    def show(self, running: Sequence[SweepJob]) -> None:
         """Show nothing."""
 
-    def event(self, job: Job, level: str, text: str) -> None:
+    def event(self, job: SweepJob, level: str, text: str) -> None:
         """Show nothing."""
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: SweepJob) -> None:
         """End the measurement if the job is not complete."""
         if job.result is None or not is_complete(job.result.ended):
             raise SystemExit(f"{job.title}: {job.result}")
 
 
-def rate(count: int, processes: Callable[[], AbstractContextManager[Pool | Cluster]]) -> float:
+def rate(count: int, processes: Callable[[], AbstractContextManager[SweepPool | Cluster]]) -> float:
     """Return the runs per second of ``count`` simulations, start included."""
     with tempfile.TemporaryDirectory(prefix="testbed-bench-") as folder:
         jobs = []
         for seed in range(count):
             spec = parse(SPEC, Path(folder) / "bench.yaml", seed=seed)
             (one,) = spec.runs().values()
-            jobs.append(Job(f"seed {seed}", dump(one), Path(folder) / str(seed)))
+            jobs.append(SweepJob(f"seed {seed}", dump(one), Path(folder) / str(seed)))
         began = time.monotonic()
         with processes() as pool:
             if pool.carry_out(jobs, Silent()) is not None:
@@ -96,8 +96,8 @@ def main() -> None:
     began = time.monotonic()
     with ray_here(cores) as ray:
         for number in range(1, given.rounds + 1):
-            alone = rate(given.runs, lambda: Pool(1))
-            all_cores = rate(given.runs, lambda: Pool(cores))
+            alone = rate(given.runs, lambda: SweepPool(1))
+            all_cores = rate(given.runs, lambda: SweepPool(cores))
             ratios.append(all_cores / (cores * alone))
             line = (
                 f"round {number}: {alone:.2f} runs/s on one core, {all_cores:.2f} on {cores}: "

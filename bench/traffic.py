@@ -27,7 +27,7 @@ from testbed.network.links import Link
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.versions import commit, host, versions
 from traffic.accounting import account
-from traffic.records import CaptureFile
+from traffic.capture_files import CaptureFile
 
 PAIRS = 4
 SERVER = Link("server", 0).address

@@ -362,7 +362,7 @@ def figure(panels: Sequence[Panel], lines: Lines) -> style.Draw:
 
 
 def _fit(axes: "Axes", spreads: Sequence[Spread]) -> None:
-    """Let the y axis show these means and their bars, and nothing beyond its usual margin."""
+    """Set the y axis to these means and their bars, with its usual margin."""
     from matplotlib import rcParams
 
     low = min(one.mean - (one.deviation or 0.0) for one in spreads)

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _use_utf_8() -> None:
-    """Begin anew in Python's UTF-8 mode, where the locale has another encoding.
+    """Restart in Python's UTF-8 mode, where the locale has another encoding.
 
     An experiment file is UTF-8, with the paths in it, which would not be found in another encoding.
     What the terminal cannot show, or is no text (a file's name may be any bytes), is printed escaped.

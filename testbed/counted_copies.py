@@ -20,7 +20,7 @@ class CountedCopies(Stateful, Generic[Vector]):
     not_saved = frozenset({"_spare", "_empty"})
 
     def __init__(self, empty: Callable[[Vector], Vector] = np.empty_like) -> None:
-        """Begin without copies.
+        """Start without copies.
 
         Args:
             empty: makes an array like another one, with memory of its own.

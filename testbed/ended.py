@@ -17,7 +17,7 @@ Ended: TypeAlias = Literal["completed", "diverged", "disturbed", "interrupted", 
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class EndState:
     """A way in which a run ends.
 
     Attributes:
@@ -34,24 +34,24 @@ class State:
     status: int
 
 
-STATES: Mapping[Ended, State] = MappingProxyType(
+STATES: Mapping[Ended, EndState] = MappingProxyType(
     {
-        "completed": State("it has made all its updates", complete=True, kept=True, status=0),
-        "diverged": State(
+        "completed": EndState("it has made all its updates", complete=True, kept=True, status=0),
+        "diverged": EndState(
             "it has made all its updates, and its parameters or their loss are not finite numbers",
             complete=True,
             kept=True,
             status=3,
         ),
-        "disturbed": State(
+        "disturbed": EndState(
             "it has made all its updates under the virtual clock, and lost a device that its file does "
             "not lose: the result is not the one that the file defines",
             complete=True,
             kept=False,
             status=4,
         ),
-        "failed": State("it could not go on", complete=False, kept=False, status=1),
-        "interrupted": State(
+        "failed": EndState("it could not go on", complete=False, kept=False, status=1),
+        "interrupted": EndState(
             "a signal or a kill has stopped it", complete=False, kept=False, status=1
         ),
     }

@@ -30,9 +30,9 @@ from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
 from testbed.quantities import as_number
-from testbed.roles.server import restoration as coming_back
+from testbed.roles.server import restart as coming_back
 from testbed.runs.ending import LateSignalError, incomplete
-from testbed.runs.resuming import Job, clear, prepare
+from testbed.runs.resuming import RunJob, clear, prepare
 from testbed.runs.watching import Watcher
 
 if TYPE_CHECKING:
@@ -112,13 +112,13 @@ def execute(
     plans = plans_of(spec)
     directory = _make_directory(runs_root / spec.name, spec.seed)
     (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
-    summaries = _carry_out([Job(one) for one in plans], directory, watcher, began, exporter)
+    summaries = _carry_out([RunJob(one) for one in plans], directory, watcher, began, exporter)
     return _execution(directory, summaries, report)
 
 
 def resume(
     directory: Path,
-    jobs: Sequence[Job],
+    jobs: Sequence[RunJob],
     watcher: Callable[[AnyPlan, int, int], Watcher],
     began: float | None = None,
     exporter: "Exporter | None" = None,
@@ -142,7 +142,7 @@ def resume(
 
 
 def _carry_out(
-    jobs: Sequence[Job],
+    jobs: Sequence[RunJob],
     directory: Path,
     watcher: Callable[[AnyPlan, int, int], Watcher],
     began: float | None,
@@ -170,13 +170,13 @@ def _carry_out(
 
 
 def carry_out(
-    job: Job,
+    job: RunJob,
     directory: Path,
     watcher: Watcher,
     began: float,
     metrics: LiveRun | LivePrograms | None = None,
 ) -> dict[str, Any]:
-    """Begin or resume one run, and return its summary when it has ended.
+    """Start or resume one run, and return its summary when it has ended.
 
     Args:
         directory: the run directory; a run that is resumed is in it already.
@@ -235,7 +235,7 @@ class _Executable(Protocol):
 
 @contextmanager
 def _made(
-    job: Job, directory: Path
+    job: RunJob, directory: Path
 ) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
     """Yield the function that makes a job's run, which begins or resumes when it is executed."""
     make: Callable[..., _Executable]
@@ -246,7 +246,7 @@ def _made(
     else:
         # Imported only here: a simulation computes in this process, and importing torch takes seconds.
         from testbed.simulation.devices import STORED
-        from testbed.simulation.run import SimulatedRun
+        from testbed.simulation.simulated_run import SimulatedRun
 
         make, types = SimulatedRun, STORED
     with ExitStack() as opened:

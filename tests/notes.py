@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
+from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 
 
 class Notes:
@@ -28,7 +28,7 @@ class Notes:
     def take(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             match entry:
-                case Row(row, version):
+                case UpdateEntry(row, version):
                     self.rows.append(row)
                     self.versions.append(version)
                 case Suspected(worker, silent, time, version):
@@ -37,5 +37,5 @@ class Notes:
                     self.noticed.append(("welcomed", worker, 0.0, time, version))
                 case Diagnosed(values, version):
                     self.diagnoses.append((version, *values))
-                case EvaluationDue(version):
+                case EvaluationPoint(version):
                     self.evaluations.append(version)

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from traffic.batches import DamagedError, Records
-from traffic.connections import Address, Flows, Key
+from traffic.capture_files import CaptureFile
 from traffic.datagrams import DATAGRAM_COLUMNS, DatagramSums
+from traffic.flow_table import Address, FlowTable, Key
 from traffic.growth import enlarged
 from traffic.headers import (
     ACK,
@@ -32,9 +32,9 @@ from traffic.headers import (
     Integers,
     dissect,
 )
+from traffic.packet_batches import DamagedError, Records
 from traffic.quantities import QUANTITIES, QUANTITY_COLUMNS, Seconds, add_up, occupied
-from traffic.records import CaptureFile
-from traffic.streams import Positions
+from traffic.tcp_streams import Positions
 
 __all__ = ["FLOW_COLUMNS", "QUANTITIES", "Account", "Ledger", "account"]
 
@@ -127,7 +127,7 @@ class Ledger:
     """The running totals of batches of packets; see ``account``."""
 
     apart: Sequence[int] = ()
-    _flows: Flows = field(default_factory=Flows)
+    _flows: FlowTable = field(default_factory=FlowTable)
     _positions: Positions = field(default_factory=Positions)
     _seconds: Seconds = field(default_factory=Seconds)
     _datagrams: DatagramSums = field(default_factory=DatagramSums)

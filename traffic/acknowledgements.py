@@ -10,7 +10,7 @@ import ipaddress
 import numpy as np
 
 from traffic.headers import FIN, RST, SYN
-from traffic.ring import Packets
+from traffic.packet_ring import Packets
 
 _ETHERNET, _IPV4 = 14, 20
 _NEEDED = _ETHERNET + _IPV4 + 14
@@ -19,7 +19,7 @@ _LONGEST = _ETHERNET + _IPV4 + 60
 """Bytes of a pure ACK with as many options as fit."""
 
 
-class Acknowledgements:
+class PureAcks:
     """The number of pure ACKs that are sent to one address.
 
     Attributes:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from traffic import TrafficError, filters, pcapng_writing
-from traffic.acknowledgements import Acknowledgements
-from traffic.ring import BLOCKS, RETIRE, Packets, Ring
+from traffic.acknowledgements import PureAcks
+from traffic.packet_ring import BLOCKS, RETIRE, PacketRing, Packets
 
 FILE_SIZE = 256 * 2**20
 TOTAL_SIZE = 4 * 2**30
@@ -73,7 +73,7 @@ class Reporting:
 
     period: float
     report: Callable[[int, int, int], None]
-    acknowledgements: Acknowledgements
+    acknowledgements: PureAcks
 
 
 class Files:
@@ -86,7 +86,7 @@ class Files:
     """
 
     def __init__(
-        self, first: Path, head: bytes, file_size: int, total_size: int, ring: Ring
+        self, first: Path, head: bytes, file_size: int, total_size: int, ring: PacketRing
     ) -> None:
         """Create the first file.
 
@@ -216,7 +216,7 @@ def capture(
     Raises:
         TrafficError: the interface or the file cannot be opened.
     """
-    ring = Ring(interface, program, snap_length, blocks, promiscuous)
+    ring = PacketRing(interface, program, snap_length, blocks, promiscuous)
     try:
         head = pcapng_writing.header(interface, snap_length, filter_text, _WRITER)
         files = Files(file, head, file_size, total_size, ring)
@@ -233,7 +233,7 @@ def capture(
 
 
 def _follow(
-    ring: Ring, files: Files, stop: Sequence[int], reporting: Reporting | None
+    ring: PacketRing, files: Files, stop: Sequence[int], reporting: Reporting | None
 ) -> str | None:
     """Keep packets until a request to stop; return why it ended earlier, or None if it did not."""
     next_report = 0.0

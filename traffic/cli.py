@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from traffic import TrafficError, accounting, filters, summary
-from traffic.acknowledgements import Acknowledgements
+from traffic.acknowledgements import PureAcks
 from traffic.capture import FILE_SIZE, SNAP_LENGTH, TOTAL_SIZE, Reporting
 from traffic.capture import Capture as Captured
 from traffic.capture import capture as run_capture
-from traffic.ring import BLOCKS
+from traffic.packet_ring import BLOCKS
 
 app = typer.Typer(
     name="traffic",
@@ -109,7 +109,7 @@ def capture(  # noqa: PLR0917 -- typer calls it by name
 
     reporting = None
     if report_every is not None and as_json:
-        reporting = Reporting(report_every, print_progress, Acknowledgements(acknowledgements_to))
+        reporting = Reporting(report_every, print_progress, PureAcks(acknowledgements_to))
     result = run_capture(
         interface,
         write,

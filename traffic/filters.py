@@ -90,7 +90,7 @@ def compiled(expression: str, snap_length: int) -> list[Instruction]:
     """
     library = _libpcap()
     handle = library.pcap_open_dead(1, snap_length)  # 1: Ethernet
-    program = _Program()
+    program = _FilterProgram()
     try:
         if library.pcap_compile(handle, ctypes.byref(program), expression.encode(), 1, 0xFFFFFFFF):
             reason = ctypes.string_at(library.pcap_geterr(handle)).decode(errors="replace")
@@ -120,7 +120,7 @@ def attach(packets: socket.socket, program: Sequence[Instruction]) -> None:
     packets.setsockopt(socket.SOL_SOCKET, _SO_LOCK_FILTER, 1)
 
 
-class _Program(ctypes.Structure):
+class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_uint), ("instructions", ctypes.c_void_p))
 
 

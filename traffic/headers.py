@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traffic.batches import LINK_HEADERS, Records
+from traffic.packet_batches import LINK_HEADERS, Records
 
 ETHERNET_HEADER = 14
 OTHER, ARP, IP, TCP = range(4)
@@ -228,7 +228,7 @@ class _Dissection:
     def _note_fragments(
         self, rows: npt.NDArray[np.intp], offset: Integers, more_follow: Integers
     ) -> None:
-        """Note which rows are fragments, given their offsets and whether more follow."""
+        """Record which rows are fragments, given their offsets and whether more follow."""
         self._first[rows] = (offset == 0) & (more_follow != 0)
         self._later[rows] = offset != 0
 

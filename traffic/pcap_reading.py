@@ -10,8 +10,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from traffic.batches import LINK_HEADERS, LONGEST, Interface, Records
 from traffic.chunks import Chunk, chunks
+from traffic.packet_batches import LINK_HEADERS, LONGEST, Interface, Records
 
 HEADER = 24
 TICKS = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}

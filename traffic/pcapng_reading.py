@@ -11,8 +11,8 @@ from typing import IO
 
 import numpy as np
 
-from traffic.batches import LINK_HEADERS, LONGEST, Interface, Records
 from traffic.chunks import Chunk, chunks
+from traffic.packet_batches import LINK_HEADERS, LONGEST, Interface, Records
 from traffic.pcap_reading import Damage, Unknown, unknown_link_type
 
 SECTION = 0x0A0D0D0A  # the same in both byte orders
@@ -34,12 +34,12 @@ def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
     Raises:
         Damage: after the last packet that can be read.
     """
-    reader = _Reader(interfaces)
+    reader = _SectionReader(interfaces)
     for chunk in chunks(file, 0):
         yield from reader.take(chunk)
 
 
-class _Reader:
+class _SectionReader:
     """The state between two chunks: the section's byte order and its first interface's number."""
 
     def __init__(self, interfaces: list[Interface]) -> None:

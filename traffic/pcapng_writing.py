@@ -11,7 +11,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from traffic.ring import Packets
+from traffic.packet_ring import Packets
 
 _SECTION = 0x0A0D0D0A
 _INTERFACE = 1

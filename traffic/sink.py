@@ -21,7 +21,7 @@ class Sink:
     """The datagrams from one address and port to another, in the current network namespace."""
 
     def __init__(self, here: tuple[str, int], there: tuple[str, int]) -> None:
-        """Begin to count; other sinks may have the same address and port, for other senders.
+        """Start to count; other sinks may have the same address and port, for other senders.
 
         Args:
             here: the IPv4 address and port at which datagrams arrive.

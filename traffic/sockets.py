@@ -187,7 +187,7 @@ class SocketLedger:
     """
 
     def __init__(self, receive_buffer: int = RECEIVE_BUFFER) -> None:
-        """Begin to note connections that end. Those that have ended before are not seen.
+        """Record the connections that end from now on, and not those that have ended before.
 
         Args:
             receive_buffer: bytes of kernel memory for the reports that are not yet taken. Without

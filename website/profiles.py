@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from testbed.experiment.profiles.figure import SURE, Figure
 from testbed.experiment.profiles.hardware import HARDWARE
 from testbed.experiment.profiles.links import LINKS, LinkProfile
-from testbed.experiment.profiles.sources import SOURCES
+from testbed.experiment.profiles.profile_value import SURE, ProfileValue
+from testbed.experiment.profiles.publications import SOURCES
 
 PAGE = Path(__file__).parents[1] / "docs" / "links.md"
 BEGIN, END = "<!-- profiles -->", "<!-- end of profiles -->"
@@ -61,7 +61,7 @@ def section() -> str:
     return "\n".join(lines)
 
 
-def _figures(one: LinkProfile) -> dict[str, Figure]:
+def _figures(one: LinkProfile) -> dict[str, ProfileValue]:
     known = {
         "uplink": one.uplink,
         "downlink": one.downlink,
@@ -71,11 +71,11 @@ def _figures(one: LinkProfile) -> dict[str, Figure]:
     return known if one.loss is None else known | {"loss": one.loss}
 
 
-def _cell(figure: Figure) -> str:
+def _cell(figure: ProfileValue) -> str:
     return MARKS[figure.sure] + figure.value
 
 
-def _note(name: str, figures: dict[str, Figure]) -> str:
+def _note(name: str, figures: dict[str, ProfileValue]) -> str:
     """Return an item of the list of notes; empty if there is nothing to say."""
     said = []
     for what, figure in figures.items():

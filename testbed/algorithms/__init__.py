@@ -25,8 +25,8 @@ from testbed.algorithms.gap_aware import Ga
 from testbed.algorithms.hierarchical import Hierarchical
 from testbed.algorithms.interface import Algorithm, Options
 from testbed.algorithms.momentum_asgd import MomentumAsgd, NagAsgd
-from testbed.algorithms.parts import Part
 from testbed.algorithms.ring import Ring
+from testbed.algorithms.roles import Part
 from testbed.algorithms.staleness_aware import Sa, SaGradient
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
 from testbed.errors import SpecError

@@ -83,7 +83,7 @@ class AggregatorHalf(CombiningHalf):
         wait_for: int,
         within: float | None,
     ) -> None:
-        """Begin without parameters: nothing is served before ``adopt``.
+        """Start without parameters: nothing is served before ``adopt``.
 
         Args:
             parameters: float32, (|Θ|,), memory that is the half's from now on.
@@ -239,7 +239,7 @@ class AggregatorHalf(CombiningHalf):
         return SparseUpdate(indices, self._sum[indices])
 
     def lose_server(self) -> None:
-        """Note that the server was killed: the next version may be an earlier one than this.
+        """Drop the combination: the server was killed, and its next version may be an earlier one.
 
         The combination is dropped, and so is what devices compute now.
         """
@@ -249,7 +249,7 @@ class AggregatorHalf(CombiningHalf):
         self._goes_back = True
 
     def lost(self, update: Update, received: Update) -> None:
-        """Note what the encoding rounded away of the last combination; see ``WorkerHalf.lost``."""
+        """Take back what the encoding rounded away of the last combination; see ``WorkerHalf.lost``."""
         if self._above is not None:
             self._above.lost(update, received)
 

@@ -108,7 +108,7 @@ class AkoPeer(ExchangingPeer):
         accumulation: bool = True,
         ratio: float | None = None,
     ) -> None:
-        """Begin at version 0 as peer ``number`` of ``peers``.
+        """Start at version 0 as peer ``number`` of ``peers``.
 
         Args:
             tau: τ, the staleness bound; None: none.

@@ -54,7 +54,7 @@ class ExchangingPeer(PeerHalf):
         peers: int,
         tau: int | None = None,
     ) -> None:
-        """Begin at version 0 as peer ``number`` of ``peers``.
+        """Start at version 0 as peer ``number`` of ``peers``.
 
         Args:
             tau: τ, the staleness bound; None: none.

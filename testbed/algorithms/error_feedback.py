@@ -37,7 +37,7 @@ class ErrorFeedback(WorkerHalf):
     def __init__(
         self, selection: WorkerHalf, layout: Layout, momentum: float = 0.0, decay: float = 1.0
     ) -> None:
-        """Begin with a residual of 0.
+        """Start with a residual of 0.
 
         Args:
             selection: returns some of the given entries with unchanged values; has no memory.

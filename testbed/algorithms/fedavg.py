@@ -88,7 +88,7 @@ class LocalTraining(WorkerHalf):
     not_saved = frozenset({"learning_rate"})
 
     def __init__(self, learning_rate: LearningRate, proximal: float) -> None:
-        """Begin before the first round.
+        """Start before the first round.
 
         Args:
             learning_rate: η.
@@ -137,7 +137,7 @@ class FedAvgServer(SynchronousServer):
         wait_for: int | None,
         within: float | None = None,
     ) -> None:
-        """Begin at version 0, with nobody drawn.
+        """Start at version 0, with no worker drawn.
 
         Args:
             parameters: w_0.
@@ -204,7 +204,7 @@ class FedAvgServer(SynchronousServer):
         self._begin_round()
 
     def _begin_round(self) -> None:
-        """Let the next worker that asks begin a round, of which nobody is drawn yet."""
+        """Start a round with no worker drawn; the next worker that asks has them drawn."""
         self._drawn, self.deadline, self._has_expired = set(), None, False
 
     def forget(self, worker: int) -> None:

@@ -14,7 +14,7 @@ LearningRate: TypeAlias = Callable[[int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantRate:
     """The same α at every version."""
 
     alpha: float
@@ -37,7 +37,7 @@ class Scaled:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class RateSchedule:
     """A linear warm-up, and then steps at milestones or a cosine.
 
     Attributes:
@@ -72,4 +72,4 @@ class Schedule:
 
 def as_rate(learning_rate: float | LearningRate) -> LearningRate:
     """Return a learning rate as a function of the version, whether it is one or a number."""
-    return learning_rate if callable(learning_rate) else Constant(learning_rate)
+    return learning_rate if callable(learning_rate) else ConstantRate(learning_rate)

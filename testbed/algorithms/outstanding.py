@@ -27,7 +27,7 @@ class Outstanding(Stateful, Generic[Vector]):
         return len(self._copies)
 
     def hold(self, worker: int, version: int, vector: Vector, *, shared: bool = True) -> None:
-        """Note that ``worker`` is sent ``vector`` at ``version``, in place of what it was sent before.
+        """Hold ``vector``, sent to ``worker`` at ``version``, in place of what it was sent before.
 
         Args:
             shared: True if all workers are sent the same at this version.

@@ -25,7 +25,7 @@ class Penalty(Stateful, ABC):
     """A rule for the divisor of each gradient."""
 
     def sent(self, worker: int, version: int, theta: FloatVector, *, shared: bool) -> None:
-        """Note the parameters that a worker is sent; ``shared`` as in ``Outstanding.hold``."""
+        """Hold the parameters that a worker is sent; ``shared`` as in ``Outstanding.hold``."""
 
     @abstractmethod
     def divisor(self, worker: int, version: int, tau: int, theta: "Tensor") -> Divisor:
@@ -38,7 +38,7 @@ class Penalty(Stateful, ABC):
         """
 
     def moved(self, v: "Tensor", scale: float) -> None:
-        """Note the vector scale·v of an update θ ← θ − η·scale·v; v is float32, (parameters,)."""
+        """Keep the vector scale·v of an update θ ← θ − η·scale·v; v is float32, (parameters,)."""
 
     def forget(self, worker: int) -> None:
         """Drop what is kept for a worker."""

@@ -25,8 +25,8 @@ import numpy as np
 
 from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm
 from testbed.algorithms.learning_rate import LearningRate, as_rate
-from testbed.algorithms.parts import Population, Role
 from testbed.algorithms.peer_half import Parcel, PeerHalf
+from testbed.algorithms.roles import Population, RoleInstance
 from testbed.updates import FloatVector, Layout, SparseUpdate, Update
 
 
@@ -46,7 +46,7 @@ class RingPeer(PeerHalf):
     def __init__(
         self, parameters: FloatVector, learning_rate: float | LearningRate, number: int, peers: int
     ) -> None:
-        """Begin at version 0 as peer ``number`` of ``peers``."""
+        """Start at version 0 as peer ``number`` of ``peers``."""
         super().__init__(parameters)
         self._rate = as_rate(learning_rate)
         self._i, self._n = number, peers
@@ -130,12 +130,12 @@ class Ring(PeerAlgorithm):
     @staticmethod
     def conversations(
         options: RingOptions, conditions: Conditions, population: Population
-    ) -> Iterable[tuple[Role, Role]]:
+    ) -> Iterable[tuple[RoleInstance, RoleInstance]]:
         n = population.devices
         pairs = {tuple(sorted((i, (i + 1) % n))) for i in range(n)}
         for one, other in sorted(pairs):
             if one != other:
-                yield Role("peer", one), Role("peer", other)
+                yield RoleInstance("peer", one), RoleInstance("peer", other)
 
     @staticmethod
     def peer(

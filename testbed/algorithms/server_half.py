@@ -46,7 +46,7 @@ class ServerHalf(Stateful, ABC):
 
     @abstractmethod
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
-        """Note that ``worker`` is now sent the parameters; return their version, its base version.
+        """Record a pull of ``worker``; return the version that it is sent, its base version.
 
         Return None if the worker may not have them yet; it asks again at the next version.
 
@@ -97,7 +97,7 @@ class ServerHalf(Stateful, ABC):
         )
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
-        """Note that a worker finished a gradient and did not send it, because it knew it was late.
+        """Account for a gradient that a worker finished and did not send, because it knew it was late.
 
         A report of an aggregator says that it has no devices: nothing comes until it asks again.
         """
@@ -155,10 +155,10 @@ class ServerHalf(Stateful, ABC):
         return SparseUpdate(indices, vector[indices])
 
     def expire(self) -> None:
-        """Note that the time limit is over. This may make an update; ``deadline`` is another then."""
+        """End the time limit, which may make an update; ``deadline`` is another one afterwards."""
 
     def joined(self, worker: int) -> None:
-        """Note that a worker is present, or present again after ``forget``."""
+        """Count in a worker that is present, or present again after ``forget``."""
 
     def forget(self, worker: int) -> None:
         """Drop all that is kept for a worker that is lost or has been silent for too long.

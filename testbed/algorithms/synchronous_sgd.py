@@ -77,7 +77,7 @@ class SynchronousServer(ServerHalf):
         wait_for: int,
         protocol: Protocol,
     ) -> None:
-        """Begin at version 0.
+        """Start at version 0.
 
         Args:
             parameters: w_0.
@@ -129,7 +129,7 @@ class SynchronousServer(ServerHalf):
         self._came_late(worker, base_version, time)
 
     def _came_late(self, worker: int, base_version: int, time: float) -> None:
-        """Note a gradient that was too late for its update, or the report of one."""
+        """Count a gradient that was too late for its update, or the report of one."""
         self._late += 1
 
     def diagnose(self) -> Mapping[str, float]:
@@ -181,10 +181,10 @@ class SynchronousServer(ServerHalf):
         self._stepped(time)
 
     def _stepping(self, mean: FloatVector, k: int, time: float) -> None:
-        """Note the mean of a version's k gradients, before the step is taken; for subclasses."""
+        """Use the mean of a version's k gradients, before the step is taken; for subclasses."""
 
     def _stepped(self, time: float) -> None:
-        """Note that the step was taken and ``version`` is the new one; for subclasses."""
+        """Do what follows a step, after which ``version`` is the new one; for subclasses."""
 
     def joined(self, worker: int) -> None:
         self._there = {worker} | (self._there or set())

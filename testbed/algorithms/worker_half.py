@@ -66,7 +66,7 @@ class WorkerHalf(Stateful, ABC):
         """
 
     def lost(self, update: Update, received: Update) -> None:
-        """Note what the encoding rounded away of the update that ``compress`` returned last.
+        """Take back what the encoding rounded away of the update that ``compress`` returned last.
 
         Called between two calls of ``compress``, and only when the encoding is lossy.
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from testbed.checkpoints.values import Array, decode, dtype_of, encode
+from testbed.checkpoints.state_encoding import Array, decode, dtype_of, encode
 from testbed.foreign import open_file
 
 MAGIC = b"testbed checkpoint 1\n"

@@ -21,7 +21,7 @@ DEFAULT_PORT = 9464
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class MetricsOptions:
     """The settings by which a command serves metrics.
 
     Attributes:
@@ -35,7 +35,7 @@ class Serving:
     workers: bool
 
     @classmethod
-    def from_options(cls, port: int | None, linger: str | None, workers: bool) -> "Serving":
+    def from_options(cls, port: int | None, linger: str | None, workers: bool) -> "MetricsOptions":
         """Make the settings from the options of a command.
 
         Raises:
@@ -112,7 +112,7 @@ def replay(
 
     linger = None if metrics_linger is None else _duration(metrics_linger)
     found = replayed(all_runs(run, runs))
-    with Serving(metrics_port, 0, metrics_workers).exporter() as exporter:
+    with MetricsOptions(metrics_port, 0, metrics_workers).exporter() as exporter:
         assert exporter is not None
         for replayed_run in found:
             exporter.add(replayed_run)

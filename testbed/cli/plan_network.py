@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.cli import plan_routes
-from testbed.drawing import text, words
+from testbed.drawing import link_labels, text_drawing
 from testbed.drawing.network import Picture, Way, Wire
 from testbed.drawing.svg import svg
 from testbed.errors import TestbedError
@@ -27,7 +27,7 @@ def describe(plan: Plan) -> list[str]:
     what = f"to the {server}" if plan.served else "between peers"
     return [
         f"network of {plan.label}:",
-        *(f"  {line}" for line in text.lines(picture(plan))),
+        *(f"  {line}" for line in text_drawing.lines(picture(plan))),
         f"routes {what}, the rate of each if all send at once, and (what limits it):",
         *(f"  {line}" for line in plan_routes.describe(plan)),
     ]
@@ -103,9 +103,9 @@ def _notes(plan: Plan, network: Network) -> Iterator[str]:
     if plan.spec.network.graph is not None:
         yield (
             f"{as_number(len(plan.workers), 'device')}, "
-            + words.asked([_way(plan, network, name, up=True) for name in plan.workers])
+            + link_labels.asked([_way(plan, network, name, up=True) for name in plan.workers])
             + " up, "
-            + words.asked([_way(plan, network, name, up=False) for name in plan.workers])
+            + link_labels.asked([_way(plan, network, name, up=False) for name in plan.workers])
             + " down."
         )
     yield from plan_routes.describe(plan, NOTES)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import DataError
-from testbed.planning.images import Shared, share_out
+from testbed.planning.images import ImageCounts, share_out
 from testbed.results.tables.comparison import plain_text
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MOST_ROWS = 20
 """The most workers for which the plan has a row each, and the most labels for which it has a column."""
 
 
-def partitioned(plan: "Plan") -> Shared | DataError:
+def partitioned(plan: "Plan") -> ImageCounts | DataError:
     """Return the partition, or without the dataset the error, so that the rest can be shown.
 
     Raises:
@@ -32,7 +32,7 @@ def partitioned(plan: "Plan") -> Shared | DataError:
         return error
 
 
-def describe(plan: "Plan", shared: Shared | DataError) -> list[str]:
+def describe(plan: "Plan", shared: ImageCounts | DataError) -> list[str]:
     """Return the lines about the partition."""
     section = plan.spec.partition.model_dump(mode="json")
     options = [f"{key} {value}" for key, value in section.items() if key != "kind"]
@@ -59,7 +59,7 @@ def describe(plan: "Plan", shared: Shared | DataError) -> list[str]:
     return lines
 
 
-def by_class(plan: "Plan", shared: Shared | DataError) -> list[str]:
+def by_class(plan: "Plan", shared: ImageCounts | DataError) -> list[str]:
     """Return each class's number of images per worker, as text; an empty list without the dataset."""
     if isinstance(shared, DataError):
         return []
@@ -68,7 +68,7 @@ def by_class(plan: "Plan", shared: Shared | DataError) -> list[str]:
     return [_range(own) if len(own) else "-" for own in members]
 
 
-def record(plan: "Plan", shared: Shared | DataError) -> dict[str, Any]:
+def record(plan: "Plan", shared: ImageCounts | DataError) -> dict[str, Any]:
     """Return the partition for ``--json``; ``images`` of each worker, null without the dataset."""
     section = plan.spec.partition.model_dump(mode="json")
     if isinstance(shared, DataError):

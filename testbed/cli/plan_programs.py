@@ -6,7 +6,7 @@ from testbed.cli import plan_faults, plan_links
 from testbed.device_names import SERVER_NAME
 from testbed.experiment.device_links import DeviceLink
 from testbed.network.links import CORE, Link
-from testbed.planning import background
+from testbed.planning import background_flows
 from testbed.planning.program_plan import ProgramPlan
 from testbed.quantities import as_duration, as_number
 
@@ -30,7 +30,7 @@ def as_json(plan: ProgramPlan) -> dict[str, Any]:
             }
             for name, section in plan.spec.programs.items()
         },
-        **background.record(plan.background),
+        **background_flows.record(plan.background),
         "sysctls": plan.sysctls,
         "memory_bytes": plan.memory,
         "open_files": plan.open_files,
@@ -61,7 +61,7 @@ def describe(plan: ProgramPlan) -> list[str]:
         ),
         f"  {count:<{width}}  {workers[0].address} to "
         f"{workers[-1].address}  {' or '.join(sorted(links))}",
-        *background.describe(plan.background),
+        *background_flows.describe(plan.background),
         *plan_faults.describe(plan),
         *_measure(plan),
         *(f"{name} = {value}" for name, value in plan.sysctls.items()),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from testbed.drawing import words
+from testbed.drawing import link_labels
 from testbed.planning.plan import Plan
 from testbed.planning.routes import Routes, Side, has_all_links, routes
 from testbed.quantities import as_milliseconds, as_number, as_rate
@@ -56,7 +56,7 @@ def _in_words(alike: Sequence[Routes]) -> str:
     between_peers = first.called == "peers"
     if not between_peers:  # a worker may have other ways to other servers
         callers = list(dict.fromkeys(callers))
-    who = as_number(len(callers), "conversation") if between_peers else words.several(callers)
+    who = as_number(len(callers), "conversation") if between_peers else link_labels.several(callers)
     if len(alike) > 1:
         who += f" on {len(alike):,} routes"
     if any(list(one.path_back) != list(reversed(one.path)) for one in alike):
@@ -85,4 +85,4 @@ def _side(sides: Sequence[Side]) -> str:
     else:
         text = "no limit" if math.isinf(rate) else f"{as_rate(rate)} ({sides[0].limit})"
     delays = [side.delay for side in sides]
-    return f"{text}, {words.span(delays, as_milliseconds)}" if any(delays) else text
+    return f"{text}, {link_labels.span(delays, as_milliseconds)}" if any(delays) else text

@@ -23,7 +23,7 @@ from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.spec import Spec
 from testbed.learning.data.catalogue import inputs_of
 from testbed.network.links import CORE
-from testbed.planning import background, memory
+from testbed.planning import background_flows, memory
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_number
@@ -58,7 +58,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "classes": plan_classes.records(plan),
         "partition": plan_partition.record(plan, plan_partition.partitioned(plan)),
         "durations": means(plan),
-        **background.record(plan.background),
+        **background_flows.record(plan.background),
     }
 
 
@@ -84,7 +84,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
             f"each run makes these devices, {_nodes(spec)}:",
             "  core          routes between the links below",
             *_devices(plans),
-            *background.describe(plans[0].background),
+            *background_flows.describe(plans[0].background),
         ]
     )
     return [

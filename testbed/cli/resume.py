@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from testbed.cli.metrics import Serving
+from testbed.cli.metrics import MetricsOptions
 from testbed.cli.options import (
     AnyRun,
     AsJson,
@@ -39,7 +39,7 @@ def resume(
     from testbed.results.reading.finding import resolve, without_runs
     from testbed.runs import resuming
 
-    serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)
+    serving = MetricsOptions.from_options(metrics_port, metrics_linger, metrics_workers)
     if (directory := without_runs(run, runs)) is not None:
         jobs = resuming.never_begun(directory)
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.metrics import Serving
+from testbed.cli.metrics import MetricsOptions
 from testbed.cli.options import AsJson, MetricsLinger, MetricsPort, MetricsWorkers, Report
 from testbed.quantities import as_number
 from testbed.telemetry.json_text import json_text
@@ -48,7 +48,7 @@ def run(
     does not lose), 1 if a run failed, and that of the signal if one has ended the runs.
     """
     began = time.monotonic()
-    serving = Serving.from_options(metrics_port, metrics_linger, metrics_workers)
+    serving = MetricsOptions.from_options(metrics_port, metrics_linger, metrics_workers)
     from testbed.display.displayed import displayed
     from testbed.execution import check, execute
     from testbed.experiment.load import load_any
@@ -94,7 +94,7 @@ def simulate(
 
 
 def show_results(
-    execution: "Execution", as_json: bool, serving: Serving, exporter: "Exporter | None"
+    execution: "Execution", as_json: bool, serving: MetricsOptions, exporter: "Exporter | None"
 ) -> None:
     """Print the results of an execution, and keep its final metrics available.
 

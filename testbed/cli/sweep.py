@@ -13,7 +13,7 @@ from testbed.quantities import as_bytes, as_decimal
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
-    from testbed.sweeps.sweep import Swept
+    from testbed.sweeps.sweep import SweepProgress
 
 _PRINTED = 40
 """Rows up to which the table is printed."""
@@ -86,7 +86,7 @@ def sweep(
         raise RunError(told + again, STATES[ended].status)
 
 
-def show(swept: "Swept", as_json: bool) -> None:
+def show(swept: "SweepProgress", as_json: bool) -> None:
     """Print the results of a sweep."""
     if as_json:
         content = {
@@ -114,7 +114,7 @@ def show(swept: "Swept", as_json: bool) -> None:
         typer.echo(f"figure: {path}")
 
 
-def _print_table(swept: "Swept") -> None:
+def _print_table(swept: "SweepProgress") -> None:
     import csv
 
     from testbed.results.tables.comparison import plain_text

@@ -56,7 +56,7 @@ def top(once: Once = False, every: Every = 1.0, as_json: AsJson = False) -> None
     Ingress is that of messages, without TCP's headers. A device is alive if it is neither frozen nor
     dead, and faulted while any fault strikes it.
     """
-    board = Board()
+    board = FollowedRuns()
     if as_json:
         statuses = board.look()
         typer.echo(json_text([_record(status) for status in statuses], indent=2))
@@ -69,7 +69,7 @@ def top(once: Once = False, every: Every = 1.0, as_json: AsJson = False) -> None
             _show(board, every)
 
 
-class Board:
+class FollowedRuns:
     """The runs that are running, and those that have ended a short while ago."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Board:
         return status
 
 
-def _show(board: Board, every: float) -> None:
+def _show(board: FollowedRuns, every: float) -> None:
     """Show the table in place until the person leaves."""
     from rich.console import Console
     from rich.live import Live
@@ -130,7 +130,7 @@ def _show(board: Board, every: float) -> None:
                 return
 
 
-def _print_left_out(board: Board) -> None:
+def _print_left_out(board: FollowedRuns) -> None:
     for line in board.left_out:
         typer.echo(line, err=True)
 

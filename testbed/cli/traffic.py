@@ -60,7 +60,7 @@ def traffic(
 def _count(run: Run) -> dict[str, Any]:
     """Return a run's bytes by direction and device, and the comparison of its ledgers."""
     from testbed.runs.ledgers.ledgers import Ledgers
-    from testbed.runs.ledgers.settling import examine
+    from testbed.runs.ledgers.traffic_account import examine
 
     directory = run.directory / "traffic"
     try:

@@ -3,7 +3,7 @@
 Events are in conservative discrete-event order: the earliest is handled next, and nothing earlier can
 follow it, because an event only causes events at its own time or later. The end of a transfer over
 shared links is an event as well; it comes before all others of its moment. Which of two others at one
-moment comes first is said by ``testbed.clock.events``.
+moment comes first is said by ``testbed.clock.event_queue``.
 
 What the events mean is for the clocks around servers (``testbed.clock.star``) and among peers
 (``testbed.clock.mesh``) to say.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock.events import FAULT, EventQueue
+from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
 from testbed.clock.use import ComputingTime, LineBytes
@@ -29,20 +29,20 @@ still tell a tenth of a millisecond apart there.
 """
 
 
-class Strikes(Protocol):
+class ClockFaults(Protocol):
     """The faults of a run: when they strike, and when they end."""
 
     def begin(self) -> None:
         """Remove devices that have not arrived yet, and add the first fault to the events."""
 
     def strike(self, number: int) -> None:
-        """Let the fault of an event begin or end."""
+        """Start or end the fault of an event."""
 
     def pushed(self, device: int) -> None:
-        """Let faults strike that are due after a push of a worker or aggregator, or a peer's step."""
+        """Start the faults due after a push of a worker or aggregator, or after a peer's step."""
 
     def strike_at_iteration(self) -> None:
-        """Let faults strike that are due at the version that was reached."""
+        """Start the faults that are due at the version just reached."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class EventClock(Stateful, ABC, Generic[Timed]):
     def __init__(self, transfers: SharedTransfers | None) -> None:
         self.now = 0.0
         self.devices: dict[int, Timed] = {}
-        self.strikes: Strikes | None = None
+        self.strikes: ClockFaults | None = None
         self.futile = ""
         self.computing = ComputingTime()
         self.line_bytes = LineBytes()
@@ -108,7 +108,7 @@ class EventClock(Stateful, ABC, Generic[Timed]):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Begin training; do nothing if the clock goes on from a checkpoint."""
+        """Start training; do nothing if the clock continues from a checkpoint."""
 
     @abstractmethod
     def _handle(self, time: float, rank: int, number: int, what: float) -> None:

@@ -75,7 +75,7 @@ class Flows(Stateful):
     """
 
     def __init__(self, rates: Sequence[float], shared: Collection[int]) -> None:
-        """Begin without flows.
+        """Set up links that carry no flow yet.
 
         Args:
             rates: of the links, by their numbers.
@@ -101,7 +101,7 @@ class Flows(Stateful):
     # -- what the caller does
 
     def begin(self, now: float, route: Sequence[int], bits: float) -> int:
-        """Begin a flow; return its number. Numbers increase from 0.
+        """Start a flow; return its number. Numbers increase from 0.
 
         Args:
             now: in seconds; never less than in an earlier call of any method.

@@ -17,7 +17,7 @@ class Jitter:
     """The jitter of one direction."""
 
     def __init__(self, seed: int, device: int, direction: str, widths: Sequence[float]) -> None:
-        """Begin with the first message.
+        """Set up the stream, from its first message on.
 
         Args:
             seed: the experiment's seed.

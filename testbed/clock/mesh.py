@@ -8,8 +8,8 @@ sends leaves at once, and shares its uplink. A message has left when its transfe
 has a link to itself, a message takes its sender's uplink and then its receiver's downlink, on each of
 which it waits for those before it.
 
-``events`` says which of two events at one moment comes first; messages of one sender come in the order
-in which it sent them. Where faults may strike, the clock consults two objects: the peers'
+``event_queue`` says which of two events at one moment comes first; messages of one sender come in the
+order in which it sent them. Where faults may strike, the clock consults two objects: the peers'
 ``conditions`` about each event, and the ``strikes`` after it.
 """
 
@@ -18,15 +18,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from testbed.clock.conditions import Conditions
 from testbed.clock.conversations import PeerConversations
+from testbed.clock.device_conditions import DeviceConditions
 from testbed.clock.event_clock import LATEST, EventClock, TimedDevice
-from testbed.clock.events import AT_CORE, BEGIN, FINISHED, FREE, SILENT, TAKEN, WAITED
+from testbed.clock.event_queue import AT_CORE, BEGIN, FINISHED, FREE, SILENT, TAKEN, WAITED
 from testbed.clock.lines import lines
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
 from testbed.engine.events import (
-    Arrived,
     At,
     Began,
     Closed,
@@ -38,10 +37,11 @@ from testbed.engine.events import (
     Tell,
     Token,
     ToPeer,
+    UpdateArrived,
     What,
     WhenLeft,
 )
-from testbed.engine.peer import Hands, Peer
+from testbed.engine.peer import Peer, PeerHands
 from testbed.training import computation
 from testbed.training.entries import Entry
 from testbed.training.exchange import Answered, ExchangeService, Message, Step, Told
@@ -57,7 +57,7 @@ _DUE = {rank: Due(Token(what)) for what, rank in _RANKS.items()}
 class MeshStage(Protocol):
     """The peers' processes, as the clock needs them."""
 
-    def hands(self, peer: int) -> Hands:
+    def hands(self, peer: int) -> PeerHands:
         """Return what carries out what the role of a peer's present process decides."""
 
     def host_time(self) -> float:
@@ -149,9 +149,9 @@ class MeshClock(EventClock[TimedPeer]):
         super().__init__(mesh.transfers)
         self._service, self._stage, self._mesh = service, stage, mesh
         self.conversations = PeerConversations(mesh.neighbours)
-        self.conditions: Conditions[TimedPeer] | None = None
+        self.conditions: DeviceConditions[TimedPeer] | None = None
         self._all = len(mesh.neighbours)
-        self._arrivals = [Arrived(sender) for sender in range(self._all)]
+        self._arrivals = [UpdateArrived(sender) for sender in range(self._all)]
         self.devices = {
             peer: TimedPeer.beginning(*mesh.lines(peer), self.new_role(peer))
             for peer in range(self._all)
@@ -227,7 +227,7 @@ class MeshClock(EventClock[TimedPeer]):
             self.leave(peer)
 
     def forget(self, peer: int) -> None:
-        """Let the others forget a peer that dies; they may have waited for it."""
+        """Tell the other peers that a peer dies; they may have waited for it."""
         self.stop(peer)
         for other, one in list(self.devices.items()):
             if other != peer:
@@ -242,7 +242,7 @@ class MeshClock(EventClock[TimedPeer]):
                 self.has_left(transfer)
 
     def stop(self, peer: int) -> None:
-        """Let a peer neither finish nor begin a computation any more."""
+        """End a peer's computation, and start no other one."""
         self.drop({peer * self._all}, (FINISHED, BEGIN))
         self.computing.cut(peer, self.now)
         self.tell(peer, self.devices[peer].role, End())
@@ -331,7 +331,7 @@ class MeshClock(EventClock[TimedPeer]):
             self.strikes.pushed(peer)
 
     def _send(self, peer: int, messages: Sequence[Message], step: int = 0) -> None:
-        """Let messages leave a peer.
+        """Put a peer's messages on its uplink.
 
         Args:
             step: the number of the step that they are a part of; 0 if they are answers.
@@ -358,7 +358,7 @@ class MeshClock(EventClock[TimedPeer]):
         self.has_left(transfer)
 
     def has_left(self, transfer: Transfer) -> None:
-        """Let the sender of a message begin to compute if it waited for that to leave."""
+        """Count a message that has left its sender, which may have waited for that to compute."""
         sender, _ = self.conversations.ends((transfer.conversation, transfer.up))
         one = self.devices.get(sender)
         if one is None or not transfer.version:

@@ -110,7 +110,7 @@ class SharedTransfers(Stateful):
     not_saved = frozenset({"_conversations", "_own_of"})
 
     def __init__(self, settings: Settings, talking: Conversations | PeerConversations) -> None:
-        """Begin without transfers.
+        """Set up the links and the queues of the conversations, without transfers.
 
         Args:
             settings: of a run whose conversations share links.
@@ -158,7 +158,7 @@ class SharedTransfers(Stateful):
         self._steps: list[tuple[float, int, bool, int]] = []
 
     def begin(self, now: float, transfer: Transfer) -> None:
-        """Let a message leave as soon as all earlier ones of its conversation and direction have."""
+        """Send a message as soon as all earlier ones of its conversation and direction have left."""
         queue = self._queues[transfer.conversation, transfer.up]
         queue.transfers.append(transfer)
         if len(queue.transfers) == 1:
@@ -190,7 +190,7 @@ class SharedTransfers(Stateful):
         self._flows.change(now, own.number, own.rate, among=self._flows_on(one))
 
     def _await_step(self, one: OwnLink) -> None:
-        """Note when the next step of a link's trace begins, if that matters to a flow."""
+        """Record when the next step of a link's trace begins, if that matters to a flow."""
         own = self._own_links[one]
         if own.trace is None or own.is_down or not self._flows_on(one):
             return
@@ -256,7 +256,7 @@ class SharedTransfers(Stateful):
         self._end_flow(now, self._queues[transfer.conversation, transfer.up])
 
     def resume(self, now: float, conversation: int) -> None:
-        """Begin the suspended transfer of a conversation anew."""
+        """Restart the suspended transfer of a conversation from its first byte."""
         queue = self._queues[conversation, True]
         if queue.flow is None:
             self._begin_next(now, queue)

@@ -58,7 +58,7 @@ class Stage(Protocol):
         """Send a worker the parameters that it is due; return the message's bytes."""
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Note that the parameters of ``version`` have arrived at the worker."""
+        """Deliver the parameters of ``version`` to the worker."""
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
         """Make the worker begin to compute at parameters that have arrived.
@@ -102,10 +102,10 @@ class AggregatorStage(Protocol):
         """
 
     def push(self, worker: int, combined: Combined | None) -> None:
-        """Let an aggregator push what it has combined, and ask, or with None send only a report."""
+        """Send what an aggregator has combined, and its question; with None, only a report."""
 
     def ask(self, worker: int) -> int:
-        """Let an aggregator that rested ask its server for parameters; return the message's bytes."""
+        """Send the question of an aggregator that rested, for parameters; return its bytes."""
 
 
 class FaultStage(Stage, Protocol):
@@ -137,10 +137,10 @@ class FaultStage(Stage, Protocol):
         """Drop what a worker was computing or had to send."""
 
     def killed(self, worker: int) -> None:
-        """Note that a worker was killed: its connection has ended, and what it had is lost."""
+        """Drop what a killed worker had, and its connections."""
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
-        """Let a killed worker greet and ask every server that it talks to.
+        """Restart a killed worker, which greets and asks every server that it talks to.
 
         Returns:
             The bytes of each message to one server; None if it does not come.

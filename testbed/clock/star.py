@@ -16,7 +16,7 @@ serve are told what happens, and then answer. An aggregator is one of the roles 
 the workers of the server above. It combines in place of computing, so the clock draws no duration for
 it.
 
-``events`` says which of two events at one moment comes first. Where faults may strike, the clock
+``event_queue`` says which of two events at one moment comes first. Where faults may strike, the clock
 consults two objects: the workers' ``conditions`` about each event, and the ``strikes`` after it.
 """
 
@@ -25,10 +25,10 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from testbed.clock.conditions import Conditions
 from testbed.clock.conversations import Conversations
+from testbed.clock.device_conditions import DeviceConditions
 from testbed.clock.event_clock import LATEST, EventClock
-from testbed.clock.events import (
+from testbed.clock.event_queue import (
     ASKED,
     EXACT,
     EXPIRED,
@@ -40,7 +40,7 @@ from testbed.clock.events import (
     TAKEN,
     WAITED,
 )
-from testbed.clock.serving import ServingRoles
+from testbed.clock.serving_roles import ServingRoles
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.timed_workers import Devices, TimedWorker
@@ -93,7 +93,7 @@ class StarClock(EventClock[TimedWorker]):
         """
         super().__init__(devices.transfers)
         self.conversations = devices.conversations or Conversations(len(services))
-        self.conditions: Conditions[TimedWorker] | None = None
+        self.conditions: DeviceConditions[TimedWorker] | None = None
         self.serving = ServingRoles(self, services, stage)
         self._services = services
         self._stage = stage
@@ -219,7 +219,7 @@ class StarClock(EventClock[TimedWorker]):
             self.serving.settle()
 
     def _receive(self, number: int, state: TimedWorker, what: float) -> None:
-        """Let parameters arrive at a worker or an aggregator, or word that none will come any more."""
+        """Deliver parameters to a worker or an aggregator, or word that none will come any more."""
         (worker, place), version = self._place(number), int(what)
         if what != STOPPED:
             self._stage.arrived(number, version)
@@ -235,7 +235,7 @@ class StarClock(EventClock[TimedWorker]):
                 self._compute(worker, state, action.job)
 
     def _expire(self, time: float, server: int) -> None:
-        """Let the time limit of a server, or of an aggregator's combination, be over."""
+        """End the time limit of a server, or of an aggregator's combination."""
         above = self.conversations.above(server)
         if above is None or above in self.devices:
             self.now = time
@@ -267,7 +267,7 @@ class StarClock(EventClock[TimedWorker]):
                 self._stage.finish(worker, ())
 
     def _finish(self, worker: int, state: TimedWorker) -> None:
-        """Let a worker send what it has computed."""
+        """End a worker's computation, and send its result."""
         assert state.role.job is not None
         reports, following = [], None
         for action in state.role.handle(Computed(state.role.job)):
@@ -285,7 +285,7 @@ class StarClock(EventClock[TimedWorker]):
             self._compute(worker, state, following)
 
     def send_up(self, worker: int) -> None:
-        """Let what a worker has sent to its servers leave it; its size is known when it arrives."""
+        """Put what a worker has sent on its uplink; its size is known when it arrives."""
         if self.transfers is not None:
             for number in self.conversations.of_worker(worker):
                 self.transfers.begin(self.now, Transfer(number, up=True, size=None))
@@ -374,7 +374,7 @@ class StarClock(EventClock[TimedWorker]):
                 self.events.add(self.now, TAKEN, number, STOPPED)
 
     def clear_ahead(self, state: TimedWorker) -> None:
-        """Note that the end which a worker was told ahead has come, or never will."""
+        """Forget that a worker was told its computation's end ahead: that has come, or never will."""
         state.ahead = False
         self._ahead -= 1
 
@@ -413,7 +413,7 @@ class StarClock(EventClock[TimedWorker]):
         self.announce_room(worker, state)
 
     def stop(self, server: int) -> None:
-        """Let no worker wait any more for a server whose updates are complete."""
+        """Tell every worker that a server's updates are complete, so that none waits for it."""
         if not self.finished:
             for worker in self.devices:
                 number = self.conversations.between(worker, server)

@@ -46,24 +46,24 @@ class ComputingTime(Stateful):
         self._under_way: dict[int, _Computation] = {}
 
     def begin(self, device: int, now: float, seconds: float) -> None:
-        """Note that a computation of ``seconds`` begins, and interrupts one that is under way."""
+        """Start a computation of ``seconds``; it interrupts one that is under way."""
         self.cut(device, now)
         self._under_way[device] = _Computation(now, seconds, 0.0, now)
 
     def freeze(self, device: int, begin: float, until: float) -> None:
-        """Note that a device is frozen from one time until another."""
+        """Stop a device's computation from one time until another, as the device is frozen."""
         if device in self._under_way:
             self._under_way[device].frozen += until - begin
             self._under_way[device].until = until
 
     def finish(self, device: int) -> None:
-        """Note that a device's computation is over."""
+        """Add the device's computation, which is over, to its computing time."""
         done = self._under_way.pop(device, None)
         if done is not None:
             self._over[device] = self._over.get(device, 0.0) + done.seconds
 
     def cut(self, device: int, now: float) -> None:
-        """Note that the computation under way, if there is one, will never be over."""
+        """Interrupt the computation under way, if there is one: only its past counts."""
         if device in self._under_way:
             self._over[device] = self.at(device, now)
             del self._under_way[device]

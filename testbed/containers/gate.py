@@ -47,7 +47,7 @@ _EARLY = 64
 """Connections beyond those of devices that wait for the engine to name the first processes."""
 
 
-class Shared(Protocol):
+class SharedDescriptors(Protocol):
     """Resources that the roles of a run share by descriptor."""
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
@@ -61,8 +61,8 @@ class Gate:
         path: path of the socket.
     """
 
-    def __init__(self, folder: Path, load: Mapping[str, Any], shared: Shared) -> None:
-        """Begin to listen.
+    def __init__(self, folder: Path, load: Mapping[str, Any], shared: SharedDescriptors) -> None:
+        """Listen on a socket in the run's folder.
 
         Args:
             folder: the run's folder, which containers see.

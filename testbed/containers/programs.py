@@ -169,7 +169,7 @@ def _remove(api: docker.APIClient, container: str) -> None:
 
 
 def _open_to_its_user(api: docker.APIClient, image: str, home: Path) -> None:
-    """Let an image's user, if it is not root, write to a home, which root has made."""
+    """Open a home, which root has made, to an image's user, if that is not root."""
     content = api.inspect_image(image)  # type: ignore[no-untyped-call]
     user = str(content["Config"].get("User") or "")
     if user.partition(":")[0] in ("", "0", "root"):

@@ -27,7 +27,7 @@ def in_notebook() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ProgressLine:
     """A run at a moment: what a notebook draws as a line with a bar, and a pipe as text."""
 
     title: str
@@ -74,7 +74,7 @@ class NotebookDisplay:
     def __init__(self, plan: LinkedPlan, number: int, count: int) -> None:
         self._title = title(plan, number, count)
         self._output = _Output()
-        self._last: Picture | None = None
+        self._last: ProgressLine | None = None
 
     def close(self) -> None:
         """Show the last progress, which stays in the notebook."""
@@ -82,7 +82,7 @@ class NotebookDisplay:
 
     def progress(self, progress: AnyProgress) -> None:
         """Show the progress of the run, if the last picture was long enough ago."""
-        self._last = Picture(self._title, share_done(progress), describe(progress))
+        self._last = ProgressLine(self._title, share_done(progress), describe(progress))
         if self._output.due:
             self._show()
 
@@ -100,7 +100,7 @@ class NotebookDisplay:
 class Pictures:
     """Several pictures, one below the other."""
 
-    pictures: tuple[Picture, ...]
+    pictures: tuple[ProgressLine, ...]
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.pictures))
@@ -121,15 +121,17 @@ class NotebookRuns(Counted):
 
     def __exit__(self, *_: object) -> None:
         """Show how far all came, which stays in the notebook."""
-        self._output.put(Pictures((Picture(self.title, self.share(()), self.words(None)),)))
+        self._output.put(Pictures((ProgressLine(self.title, self.share(()), self.words(None)),)))
 
     def show(self, running: Sequence[tuple[str, AnyProgress | None]], left: float | None) -> None:
         """Show how far all runs are, if the last picture was long enough ago."""
         if not self._output.due:
             return
-        of_all = Picture(self.title, self.share(running), self.words(left))
+        of_all = ProgressLine(self.title, self.share(running), self.words(left))
         each = (
-            Picture(name, share_done(at), describe(at)) if at else Picture(name, 0.0, "starting")
+            ProgressLine(name, share_done(at), describe(at))
+            if at
+            else ProgressLine(name, 0.0, "starting")
             for name, at in running
         )
         self._output.put(Pictures((of_all, *each)))

@@ -45,10 +45,10 @@ def make_namespaces() -> None:
 def open_capture() -> None:
     """Open a capture as a run does; this leaves the calling process in namespaces of its own."""
     from traffic import filters
-    from traffic.ring import Ring
+    from traffic.packet_ring import PacketRing
 
     make_namespaces()
-    Ring("lo", filters.everything(96), 96).close()
+    PacketRing("lo", filters.everything(96), 96).close()
 
 
 def refused_sysctl(settings: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from testbed.device_names import SERVER_NAME
-from testbed.drawing import words
+from testbed.drawing import link_labels
 from testbed.drawing.elements import Canvas, heat, room
 from testbed.drawing.layout import places
 from testbed.drawing.network import ROOT, Picture, Wire, is_special
@@ -76,12 +76,12 @@ def _both(wire: Wire, *, whole: bool) -> str:
     texts = []
     for arrow, way in (("→", wire.up), ("←", wire.down)):
         if way.bytes is not None:
-            used = words.counted([way])
-            texts.append(f"{arrow} {used} of {words.asked([way])}" if whole else used)
+            used = link_labels.counted([way])
+            texts.append(f"{arrow} {used} of {link_labels.asked([way])}" if whole else used)
         elif way.conversations is not None:
-            texts.append(f"{arrow} {way.conversations} conversations, {words.asked([way])}")
+            texts.append(f"{arrow} {way.conversations} conversations, {link_labels.asked([way])}")
         else:
-            texts.append(f"{arrow} {words.asked([way])}")
+            texts.append(f"{arrow} {link_labels.asked([way])}")
     return "; ".join(dict.fromkeys(texts))
 
 
@@ -89,8 +89,8 @@ def _label(wire: Wire) -> str:
     """Return the number at a link: its greater use in percent, or else the conversations over it."""
     used = [way.utilisation for way in (wire.up, wire.down) if way.utilisation is not None]
     if used:
-        return words.as_percent(max(used))
-    return words.counted([max((wire.up, wire.down), key=lambda way: way.bytes or 0)]) or (
+        return link_labels.as_percent(max(used))
+    return link_labels.counted([max((wire.up, wire.down), key=lambda way: way.bytes or 0)]) or (
         f"{wire.up.conversations}" if wire.up.conversations else ""
     )
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
-from testbed.drawing import words
+from testbed.drawing import link_labels
 from testbed.drawing.elements import Canvas, heat, room
 from testbed.drawing.network import Picture, Way
 from testbed.drawing.tree import Branch, grown
@@ -100,14 +100,14 @@ def _labels(branch: Branch) -> list[tuple[str, float, Sequence[Way]]]:
         return []
     each = "each " if len(branch.up) > 1 else ""
     return [
-        (f"↑ {each}{words.in_short(branch.up)}", -6.0, branch.up),
-        (f"↓ {each}{words.in_short(branch.down)}", 15.0, branch.down),
+        (f"↑ {each}{link_labels.in_short(branch.up)}", -6.0, branch.up),
+        (f"↓ {each}{link_labels.in_short(branch.down)}", 15.0, branch.down),
     ]
 
 
 def _whole(ways: Sequence[Way]) -> str:
-    counted = words.counted(ways)
-    return f"{counted} of {words.asked(ways)}" if counted else words.asked(ways)
+    counted = link_labels.counted(ways)
+    return f"{counted} of {link_labels.asked(ways)}" if counted else link_labels.asked(ways)
 
 
 def _longest(branches: Sequence[Branch]) -> float:

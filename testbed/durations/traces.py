@@ -43,7 +43,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn(QuantileLaw):
+class DrawnRows(QuantileLaw):
     """The law of a trace's rows, drawn with replacement."""
 
     rows: Rows
@@ -93,7 +93,7 @@ class Trace:
     devices: tuple[Rows, ...]
     names: tuple[str, ...]
 
-    def of_device(self, device: int, devices: int, order: Order) -> Drawn | Replayed:
+    def of_device(self, device: int, devices: int, order: Order) -> DrawnRows | Replayed:
         """Return a device's source: the rows of the (device mod traced)-th traced device.
 
         Devices that share rows in sequence start evenly spread over them: from the same row, they would
@@ -102,7 +102,7 @@ class Trace:
         count = len(self.devices)
         rows = self.devices[device % count]
         if order == "random":
-            return Drawn(rows.mean, rows)
+            return DrawnRows(rows.mean, rows)
         sharing = (devices - device % count + count - 1) // count
         return Replayed(rows, device // count * len(rows.seconds) // sharing)
 

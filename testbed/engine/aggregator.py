@@ -60,7 +60,7 @@ class Aggregator(Stateful):
     not_saved = frozenset({"_half", "_service"})
 
     def __init__(self, below: Server, half: CombiningHalf) -> None:
-        """Begin without devices, and without parameters.
+        """Set up the aggregator, without devices and without parameters.
 
         Args:
             half: decides about the combinations.
@@ -124,7 +124,7 @@ class Aggregator(Stateful):
             yield Send(ABOVE, Pull())
 
     def _give_up(self) -> None:
-        """Let nothing come of the combination."""
+        """Drop the combination: nothing comes of it."""
         job = self._above.job
         if job is not None and self._above.state is State.COMPUTING:
             list(self._above.handle(Lost(job)))

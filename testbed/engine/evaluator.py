@@ -35,7 +35,7 @@ class Evaluator:
     """The evaluator of one run."""
 
     def __init__(self, sources: int) -> None:
-        """Begin without parameters.
+        """Set up the evaluator, without parameters.
 
         Args:
             sources: the number of servers, or 1 for the evaluated peer.

@@ -182,7 +182,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class UpdateArrived:
     """The next update of another peer has arrived."""
 
     conversation: int
@@ -198,7 +198,7 @@ class Taken:
 ToCaller: TypeAlias = Opened | Coming | Received | Stopped | Computed | Lost
 ToServed: TypeAlias = Opened | Heard | Closed | Settled | Due | Began | Restored | End
 Event: TypeAlias = ToCaller | ToServed
-ToPeer: TypeAlias = Began | Opened | Arrived | Taken | Computed | Closed | Due | End
+ToPeer: TypeAlias = Began | Opened | UpdateArrived | Taken | Computed | Closed | Due | End
 
 # -- messages and actions
 
@@ -252,7 +252,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Begin a job; its time begins now. An earlier one that is not over is dropped."""
+    """Start a job; its time begins now. An earlier one that is not over is dropped."""
 
     job: Job
 

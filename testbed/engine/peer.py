@@ -18,9 +18,10 @@ any         Opened: it was killed and is back  the same    Tell(Hears) if it was
 any         End                                SERVING     none; it computes no more
 ==========  =================================  ==========  =========================================
 
-What happens to a half, a model and messages is up to ``Hands``, which may be elsewhere. A peer computes
-while it sends, but no more than one step's messages wait to leave it. Those that it waits for must not
-be silent for too long: it suspects them, and waits for them again as soon as something of them comes.
+What happens to a half, a model and messages is up to ``PeerHands``, which may be elsewhere. A peer
+computes while it sends, but no more than one step's messages wait to leave it. Those that it waits
+for must not be silent for too long: it suspects them, and waits for them again as soon as something of
+them comes.
 """
 
 import math
@@ -29,7 +30,6 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from testbed.engine.events import (
-    Arrived,
     At,
     Began,
     Closed,
@@ -45,6 +45,7 @@ from testbed.engine.events import (
     Tell,
     Token,
     ToPeer,
+    UpdateArrived,
     What,
     WhenLeft,
 )
@@ -66,7 +67,7 @@ class PeerState(Enum):
     COMPUTING = auto()
 
 
-class Hands(Protocol):
+class PeerHands(Protocol):
     """The half of the algorithm, the model and the messages of a peer: they obey its role."""
 
     @property
@@ -78,7 +79,7 @@ class Hands(Protocol):
         """The peers of which any has to do something before ``ready`` is true again."""
 
     def compute(self) -> None:
-        """Begin to compute at the model as it is now; drivers call it, roles do not."""
+        """Start to compute at the model as it is now; drivers call it, roles do not."""
 
     def step(self) -> Step | None:
         """Take the step of what was computed, and send; return it, or None if the peer is gone."""
@@ -108,9 +109,9 @@ class Peer:
     """
 
     def __init__(
-        self, hands: Hands, *, computes: bool = True, patience: float | None = None
+        self, hands: PeerHands, *, computes: bool = True, patience: float | None = None
     ) -> None:
-        """Begin with conversations that are open.
+        """Set up the peer, whose conversations are open.
 
         Args:
             computes: False if it only answers.
@@ -138,7 +139,7 @@ class Peer:
         Args:
             now: seconds since training began, by the run's clock.
         """
-        if isinstance(event, Arrived):
+        if isinstance(event, UpdateArrived):
             return self._arrived(event.conversation, now)
         if isinstance(event, Computed):
             return self._computed(event.job)
@@ -223,7 +224,7 @@ class Peer:
         yield from self._time(now)
 
     def _ask_again(self, now: float) -> Iterator[OfPeer]:
-        """Begin if those that it waits for need not do anything any more."""
+        """Start the step if those that the peer waits for need not do anything any more."""
         if self.hands.ready:
             self._silence.only((), now)
             self.state = PeerState.HELD

@@ -94,7 +94,7 @@ class Server(Stateful):
         absence: float = 0.0,
         others: bool = False,
     ) -> None:
-        """Begin without callers.
+        """Set up the server, without callers.
 
         Args:
             callers: how many of them there will be; None: the clock knows.

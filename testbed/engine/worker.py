@@ -73,7 +73,7 @@ class Worker:
         servers: int,
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
-        """Begin without connections.
+        """Set up the worker, without connections.
 
         Args:
             servers: the number of conversations, which are numbered from 0.
@@ -152,7 +152,7 @@ class Worker:
         yield from self._begin(versions)
 
     def _begin(self, versions: Sequence[int] | None) -> Iterator[Action]:
-        """Begin to compute at versions, by conversation; None: not now."""
+        """Start to compute at versions, by conversation; None: not now."""
         if versions is None:
             return
         self._based_on = list(self._sessions)

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from testbed.algorithms import ALGORITHMS, algorithm_named, has, plugin_options
 from testbed.algorithms.interface import Conditions, Options
-from testbed.algorithms.learning_rate import Constant
+from testbed.algorithms.learning_rate import ConstantRate
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
@@ -208,7 +208,7 @@ class Contents(Section):
             self.link_of(None).up.rate,
             self.gradient_time,
             # A schedule in epochs needs the number of images, which the file does not have.
-            Constant(learning_rate) if self.training.schedule is None else None,
+            ConstantRate(learning_rate) if self.training.schedule is None else None,
             self.clock == "wall",
             self.seed,
         )

@@ -86,7 +86,7 @@ def parse(text: str, where: str) -> Document:
         root = yaml.compose(text, Loader=_Loader)
         document = Document(None, root)
         if root is not None:
-            document.data = _Builder(document, where).build(root, ())
+            document.data = _DataBuilder(document, where).build(root, ())
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise SpecError(
@@ -103,7 +103,7 @@ def parse(text: str, where: str) -> Document:
     return document
 
 
-class _Builder:
+class _DataBuilder:
     """Turns nodes into data; builds an anchored node once, however many aliases refer to it."""
 
     def __init__(self, document: Document, where: str) -> None:

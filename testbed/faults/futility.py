@@ -21,7 +21,7 @@ class Futility(Stateful):
     """The absences and faults of one run since its last update."""
 
     def __init__(self, push: str = "push") -> None:
-        """Begin with none.
+        """Start with no fault counted.
 
         Args:
             push: what devices do for an update, in one word.
@@ -32,7 +32,7 @@ class Futility(Stateful):
         self._since = 0.0
 
     def reached(self, version: int, now: float) -> None:
-        """Note the number of updates that were made by a time of the run's clock, in seconds."""
+        """Record the number of updates that were made by a time of the run's clock, in seconds."""
         if version <= self._version:
             return
         self._version, self._strikes = version, 0

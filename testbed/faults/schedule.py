@@ -153,7 +153,7 @@ class Schedule:
         return next((one for one in self._sorted if one > version), None)
 
 
-class _Draw(NamedTuple):
+class _DrawnPush(NamedTuple):
     """The next push after which a rule's fault strikes a device; the first in order comes first."""
 
     push: int
@@ -167,12 +167,12 @@ class _AfterPushes:
     """The faults that strike one device after its pushes."""
 
     def __init__(self) -> None:
-        self._draws: list[_Draw] = []
+        self._draws: list[_DrawnPush] = []
         self._known: dict[int, list[Fault]] = {}
 
     def add(self, probability: float, fault: Fault, generator: np.random.Generator) -> None:
         first = int(generator.geometric(probability))
-        heapq.heappush(self._draws, _Draw(first, fault.rule, probability, fault, generator))
+        heapq.heappush(self._draws, _DrawnPush(first, fault.rule, probability, fault, generator))
 
     def at(self, pushes: int) -> Sequence[Fault]:
         while (draw := self._draws[0]).push <= pushes:

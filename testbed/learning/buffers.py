@@ -46,7 +46,7 @@ def prepare(module: nn.Module, buffers: Buffers) -> None:
 
 
 def by_batch(module: nn.Module) -> None:
-    """Let BatchNorm normalise by the statistics of what it is given, in an evaluation too."""
+    """Have BatchNorm normalise by the statistics of its input, in an evaluation too."""
     for part in module.modules():
         if isinstance(part, _NormBase):
             part.train()

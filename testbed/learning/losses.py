@@ -98,7 +98,7 @@ class Loss:
         return self.name == CLASSIFICATION
 
     def total(self) -> "Totals":
-        """Begin an evaluation."""
+        """Return the totals of a new evaluation."""
         return Totals(self)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from testbed.errors import SpecError
-from testbed.library.frames import frame
+from testbed.library.data_frames import frame
 from testbed.results.reading import finding
 from testbed.results.reading.journals import NoRunError, read_evaluations
 from testbed.results.reading.records import Event, Summary

@@ -12,15 +12,15 @@ from testbed.display.streams import tell
 from testbed.errors import RunError, SpecError
 from testbed.experiment.overrides import of_value
 from testbed.experiment.sweep import describe, load_sweep, parse_sweep
+from testbed.library.data_frames import frame
 from testbed.library.experiment import Experiment
-from testbed.library.frames import frame
 from testbed.library.results import Run, Runs
 from testbed.library.running import in_main_thread, warn_of_ends
 from testbed.results.reading.run import Run as Recorded
-from testbed.sweeps import results as tables
 from testbed.sweeps import sweep as sweeping
+from testbed.sweeps import sweep_table as tables
 from testbed.sweeps.missing import Means
-from testbed.sweeps.results import Row
+from testbed.sweeps.sweep_table import SweepRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ class Swept:
         figures: the paths of its figures; empty if none were drawn.
     """
 
-    def __init__(self, swept: sweeping.Swept, keys: Mapping[str, tuple[Any, ...]]) -> None:
+    def __init__(self, swept: sweeping.SweepProgress, keys: Mapping[str, tuple[Any, ...]]) -> None:
         self.directory = swept.folder
         self.keys = dict(keys)
         self.figures = swept.figures
@@ -100,7 +100,7 @@ class Swept:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[SweepRow]:
         return iter(self._rows)
 
     def __repr__(self) -> str:

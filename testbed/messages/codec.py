@@ -71,7 +71,7 @@ def send(channel: Channel, message: Any, descriptors: Sequence[int] = ()) -> Non
     channel.send(*encode(message), descriptors)
 
 
-class Codec(Generic[M]):
+class MessageCodec(Generic[M]):
     """Decodes the messages of a channel; ``M`` is the union of their types."""
 
     def __init__(self, types: Sequence[Any], *, checked: bool = False) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Received(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pull(Request[bool]):
-    """Note that a worker is to be sent parameters; the outcome's value is False if it may not yet."""
+    """Pull parameters for a worker; the value is False if it may not have them yet."""
 
     worker: int
     time: float
@@ -104,7 +104,7 @@ class Apply(Request[int | None]):
 
 @dataclass(frozen=True, slots=True)
 class Reported(Request[None]):
-    """Note that a worker has finished a gradient and did not send it."""
+    """Report that a worker has finished a gradient and did not send it."""
 
     worker: int
     base_version: int
@@ -113,7 +113,7 @@ class Reported(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Join(Request[None]):
-    """Note that a worker takes part."""
+    """Add a worker that takes part."""
 
     worker: int
 
@@ -132,7 +132,7 @@ class Diagnose(Request[Mapping[str, float]]):
 
 @dataclass(frozen=True, slots=True)
 class Adopt(Request[None]):
-    """Let an aggregator serve what its server sent."""
+    """Have an aggregator serve what its server sent."""
 
     version: int
     time: float
@@ -140,7 +140,7 @@ class Adopt(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Expire(Request[None]):
-    """Note that the half's time limit is over."""
+    """End the half's time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Combine(Request[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Ask(Request[int]):
-    """Let an aggregator that had no devices ask for parameters; the value is the message's bytes."""
+    """Have an aggregator that had no devices ask for parameters; the value is the message's bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class LookAtEvaluator(Request[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Killed(Request[None]):
-    """Note that a worker was killed."""
+    """Ignore from now on what a killed worker has sent."""
 
     worker: int
 
@@ -331,5 +331,5 @@ AnyRequest: TypeAlias = (
     | End
 )
 FromServer: TypeAlias = Gathered | Outcome | Saved
-REQUESTS: Codec[AnyRequest] = Codec(get_args(AnyRequest))
-FROM_SERVER: Codec[FromServer] = Codec(get_args(FromServer))
+REQUESTS: MessageCodec[AnyRequest] = MessageCodec(get_args(AnyRequest))
+FROM_SERVER: MessageCodec[FromServer] = MessageCodec(get_args(FromServer))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,5 +259,5 @@ Event: TypeAlias = (
 )
 NodeEvent: TypeAlias = LibrariesLoaded | RunFailed | ProcessStarted | ProcessExited | WarningRaised
 """An event of the nodes; the agent passes it on."""
-EVENTS: Codec[Event] = Codec(get_args(Event))
-NODE_EVENTS: Codec[NodeEvent] = Codec(get_args(NodeEvent))
+EVENTS: MessageCodec[Event] = MessageCodec(get_args(Event))
+NODE_EVENTS: MessageCodec[NodeEvent] = MessageCodec(get_args(NodeEvent))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 from testbed.messages.events import LibrariesLoaded, ProcessExited, RunFailed
 
 
@@ -40,11 +40,13 @@ class SignalRole:
 
 
 ForkRequest: TypeAlias = ForkRole | SignalRole
-FORK_REQUESTS: Codec[ForkRequest] = Codec(get_args(ForkRequest))
+FORK_REQUESTS: MessageCodec[ForkRequest] = MessageCodec(get_args(ForkRequest))
 
 
 ContainerEvent: TypeAlias = LibrariesLoaded | RunFailed | ProcessExited
-CONTAINER_EVENTS: Codec[ContainerEvent] = Codec(get_args(ContainerEvent), checked=True)
+CONTAINER_EVENTS: MessageCodec[ContainerEvent] = MessageCodec(
+    get_args(ContainerEvent), checked=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +70,4 @@ class RunRole:
 
 
 ContainerRequest: TypeAlias = LoadRole | ShareDescriptors | RunRole
-CONTAINER_REQUESTS: Codec[ContainerRequest] = Codec(get_args(ContainerRequest))
+CONTAINER_REQUESTS: MessageCodec[ContainerRequest] = MessageCodec(get_args(ContainerRequest))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class EndPrograms:
 
 
 KeeperRequest: TypeAlias = StartProgram | EndPrograms
-KEEPER_REQUESTS: Codec[KeeperRequest] = Codec(get_args(KeeperRequest))
+KEEPER_REQUESTS: MessageCodec[KeeperRequest] = MessageCodec(get_args(KeeperRequest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +107,4 @@ class PortsOpened:
 KeeperReport: TypeAlias = (
     ProgramReady | ProgramUnready | ProgramEnded | Measured | ProgramWarned | PortsOpened
 )
-KEEPER_REPORTS: Codec[KeeperReport] = Codec(get_args(KeeperReport), checked=True)
+KEEPER_REPORTS: MessageCodec[KeeperReport] = MessageCodec(get_args(KeeperReport), checked=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,4 +344,4 @@ RoleReport: TypeAlias = (
     | FinalParameters
     | ServerFinished
 )
-REPORTS: Codec[RoleReport] = Codec(get_args(RoleReport), checked=True)
+REPORTS: MessageCodec[RoleReport] = MessageCodec(get_args(RoleReport), checked=True)

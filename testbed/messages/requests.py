@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
-from testbed.messages.codec import Codec
+from testbed.messages.codec import MessageCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FreezeDevice:
 
 @dataclass(frozen=True, slots=True)
 class ThawDevice:
-    """Let a frozen device go on."""
+    """Thaw a frozen device."""
 
     device: str
 
@@ -113,7 +113,7 @@ class LimitProcessors:
 
 @dataclass(frozen=True, slots=True)
 class SendBackground:
-    """Let the background traffic begin or, when it has begun, end for good."""
+    """Start the background traffic or, when it has started, end it for good."""
 
     begin: bool
 
@@ -150,4 +150,4 @@ Request: TypeAlias = (
     | ReadProcessors
     | StopTraffic
 )
-REQUESTS: Codec[Request] = Codec(get_args(Request))
+REQUESTS: MessageCodec[Request] = MessageCodec(get_args(Request))

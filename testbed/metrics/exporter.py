@@ -38,7 +38,7 @@ METRICS = TRAINING + DEVICES
 """All metrics but those of ``WORKERS``, which are exported on request and have a series per device."""
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """One run, live or replayed.
 
     Attributes:
@@ -54,7 +54,7 @@ class Source(Protocol):
 
 
 @dataclass(eq=False)
-class Runs(Collector):
+class RunsCollector(Collector):
     """Collects the metrics of all runs of an execution.
 
     Attributes:
@@ -63,7 +63,7 @@ class Runs(Collector):
     """
 
     workers: bool = False
-    sources: list[Source] = field(default_factory=list)
+    sources: list[MetricsSource] = field(default_factory=list)
 
     def collect(self) -> Iterable[Family]:
         """Return the present metrics; a metric without a sample is left out."""
@@ -115,7 +115,7 @@ class Exporter:
     """
 
     def __init__(self, port: int, workers: bool = False) -> None:
-        """Begin to serve.
+        """Serve the metrics from now on.
 
         Args:
             port: 0 for any free port.
@@ -124,7 +124,7 @@ class Exporter:
         Raises:
             SpecError: the port is taken, or may not be used.
         """
-        self._runs = Runs(workers)
+        self._runs = RunsCollector(workers)
         registry = CollectorRegistry()
         registry.register(self._runs)
         try:
@@ -138,7 +138,7 @@ class Exporter:
         """The address for Prometheus or a browser."""
         return f"http://{ADDRESS}:{self.port}/metrics"
 
-    def add(self, source: Source) -> None:
+    def add(self, source: MetricsSource) -> None:
         """Export a run from now on."""
         self._runs.sources.append(source)
 

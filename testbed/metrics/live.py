@@ -34,7 +34,7 @@ from testbed.planning.plan import Plan
 from testbed.runs.watching import Progress
 from testbed.telemetry.board import (
     Board,
-    State,
+    DeviceState,
     evaluator_line,
     further_lines,
     hub_line,
@@ -48,7 +48,7 @@ MEMORY_PERIOD = 5.0
 
 
 class LiveRun:
-    """One run under way; a ``testbed.metrics.exporter.Source``.
+    """One run under way; a ``testbed.metrics.exporter.MetricsSource``.
 
     Attributes:
         lock: of the state.
@@ -162,7 +162,7 @@ class LiveRun:
             self._state.raise_to_ledger(ledger)
 
     def ended(self, summary: Mapping[str, Any]) -> None:
-        """Note that the run is over: take its final values and close its board."""
+        """Take the final values of a run that is over, and close its board."""
         with self.lock:
             state = self.read()
             self._ended = self._over = True
@@ -238,7 +238,7 @@ class LiveRun:
         if self.board is not None and self.board.shared:
             return self.board.states()[:workers].astype(np.int64)
         begun = self._training is not None
-        return np.full(workers, State.TRAINING if begun else State.STARTING, np.int64)
+        return np.full(workers, DeviceState.TRAINING if begun else DeviceState.STARTING, np.int64)
 
     def _mirror_ingress(self) -> None:
         """Set the egress of peers, which is their ingress: each byte that one gets, another sent."""

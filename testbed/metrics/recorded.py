@@ -28,7 +28,7 @@ from testbed.results.reading.records import Event, Summary
 from testbed.results.reading.run import Run
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.telemetry.entries import EvaluationMade, FaultChanged, Noted, RunEntry
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE
 from traffic import TrafficError
 from traffic.counters import COUNTS
@@ -245,7 +245,7 @@ class Recorded:
         """Every event with its moment; each session of the run has its own set-up."""
         sessions: list[list[Event]] = [[]]
         for event in self.run.events:
-            if event.kind == Kind.RESUMED:
+            if event.kind == EventKind.RESUMED:
                 sessions.append([])
             sessions[-1].append(event)
         trained = [0.0, *(session.host_seconds for session in self.run.manifest.resumed)]
@@ -253,7 +253,7 @@ class Recorded:
         ended = 0.0
         for session, before in zip(sessions, trained, strict=False):
             # A simulation has no such event: it trains from the session's beginning.
-            began = next((e.time for e in session if e.kind == Kind.TRAINING_BEGAN), ended)
+            began = next((e.time for e in session if e.kind == EventKind.TRAINING_BEGAN), ended)
             found += [(before + event.time - began, event) for event in session]
             ended = session[-1].time if session else ended
         return found
@@ -274,12 +274,12 @@ class Recorded:
 
 def _entry(event: Event) -> RunEntry:
     """Return the entry that an event is of; what only a person reads stays a sentence."""
-    if event.kind in (Kind.SUSPECTED, Kind.WELCOMED) and event.device:
+    if event.kind in (EventKind.SUSPECTED, EventKind.WELCOMED) and event.device:
         number, unknown = _number(event.device), math.nan
-        if event.kind == Kind.SUSPECTED:
+        if event.kind == EventKind.SUSPECTED:
             return Suspected(number, unknown, unknown, 0)
         return Welcomed(number, unknown, 0)
-    kind = Kind(event.kind) if event.kind in set(Kind) else Kind.REMARK
+    kind = EventKind(event.kind) if event.kind in set(EventKind) else EventKind.REMARK
     return Noted(event.level, event.event, event.device, kind)
 
 

@@ -27,7 +27,7 @@ TICK = 0.1
 
 
 class ReplayedRun:
-    """One run directory; a ``testbed.metrics.exporter.Source``.
+    """One run directory; a ``testbed.metrics.exporter.MetricsSource``.
 
     Attributes:
         lock: of the state.

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.results.reading.faults import KINDS
 from testbed.runs.device_classes import DeviceClasses
-from testbed.telemetry.board import State
+from testbed.telemetry.board import DeviceState
 from testbed.telemetry.entries import FaultChanged, Noted, RunEntry
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 STATES = ("starting", "training", "waiting", "frozen", "dead", "done")
 CUTS = ("stop-network", "partition")
@@ -38,7 +38,7 @@ class Workers:
     """
 
     def __init__(self, names: Sequence[str], classes: DeviceClasses) -> None:
-        """Begin with all workers alive, given by their names in the order of their numbers."""
+        """Start with all workers alive, given by their names in the order of their numbers."""
         workers = len(names)
         self.struck = dict.fromkeys(KINDS, 0)
         self.lost: PerClass = np.zeros(len(classes.names), np.int64)
@@ -59,9 +59,9 @@ class Workers:
                 self._suspected[number] = True
             case Welcomed(number) if 0 <= number < len(self._dead):
                 self._suspected[number] = False
-            case Noted(device=str(name), kind=Kind.DIED) if name in self._numbers:
+            case Noted(device=str(name), kind=EventKind.DIED) if name in self._numbers:
                 self._lose(np.array([self._numbers[name]]))
-            case Noted(kind=Kind.WENT_BACK):
+            case Noted(kind=EventKind.WENT_BACK):
                 self._suspected[:] = False
 
     def _change(self, record: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ class Workers:
         """Count the workers of each class by state.
 
         Args:
-            states: each worker's ``board.State`` as it says itself; None if that is not known: then
+            states: each worker's ``board.DeviceState`` as it says itself; None if unknown: then
                 only the dead and the frozen are counted, unless the run has ended.
         """
         dead = self._dead | self._under("kill")
@@ -116,7 +116,7 @@ class Workers:
         if states is None and not ended:
             return {"dead": self._count(dead), "frozen": self._count(frozen)}
         known = np.zeros(len(dead), np.int64) if states is None else states
-        places = np.array([STATES.index(state.name.lower()) for state in State])[known]
+        places = np.array([STATES.index(state.name.lower()) for state in DeviceState])[known]
         places[self.exited | ended] = STATES.index("done")
         places[frozen], places[dead] = STATES.index("frozen"), STATES.index("dead")
         return {name: self._count(places == place) for place, name in enumerate(STATES)}

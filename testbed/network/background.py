@@ -108,7 +108,7 @@ def _in_periods(flow: BackgroundFlow, draw: np.random.Generator) -> Iterator[flo
         begun += length + draw.exponential(flow.off)
 
 
-class Sending(Protocol):
+class DatagramSocket(Protocol):
     """A connected socket that does not block."""
 
     def send(self, data: bytes, /) -> int:
@@ -125,7 +125,7 @@ class Sender:
     """
 
     def __init__(
-        self, flows: Sequence[BackgroundFlow], seed: int, sockets: Sequence[Sending]
+        self, flows: Sequence[BackgroundFlow], seed: int, sockets: Sequence[DatagramSocket]
     ) -> None:
         """Make the schedules; nothing is sent before ``begin``."""
         self._sockets = sockets
@@ -142,7 +142,7 @@ class Sender:
         self.tried = self.late = 0
 
     def begin(self, now: float) -> None:
-        """Let the schedules begin now, in seconds of CLOCK_MONOTONIC."""
+        """Start the schedules now, in seconds of CLOCK_MONOTONIC."""
         self._began = now
 
     @property

@@ -286,7 +286,7 @@ def _set_up_stack(sysctls: Mapping[str, str]) -> None:
 
 
 def _keep_order() -> None:
-    """Let one processor, chosen by its hash, handle all packets of a connection (Linux 6.3 or later).
+    """Have one processor, chosen by its hash, handle all packets of a connection (Linux 6.3 or later).
 
     Otherwise the packets that one processor sends on an acknowledgement may overtake those that another
     one has begun to send for the process, by some microseconds. No link would do that; TCP takes it for

@@ -71,7 +71,7 @@ class Requests:
         self._add("an interface", _NEW_LINK, 0, _LINK.pack(0, 0, interface, _UP, _UP))
 
     def limit_super_frames(self, interface: int, size: int) -> None:
-        """Let an interface be handed at most this many bytes at once by segmentation offload."""
+        """Limit the bytes that segmentation offload hands to an interface at once."""
         limit = _attribute(_LINK_SUPER_FRAME, struct.pack("=I", size))
         self._add("an interface", _NEW_LINK, 0, _LINK.pack(0, 0, interface, 0, 0) + limit)
 

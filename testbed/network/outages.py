@@ -41,7 +41,7 @@ def set_link(link: Link, *, up: bool) -> None:
 
 
 def set_cut(device: str, server: str, *, cut: bool) -> None:
-    """Begin or stop dropping all packets between two addresses; to be called inside a router."""
+    """Start or stop dropping all packets between two addresses; to be called inside a router."""
     with IPRoute() as router:
         for source, destination in ((device, server), (server, device)):
             router.rule(
@@ -56,7 +56,7 @@ def set_cut(device: str, server: str, *, cut: bool) -> None:
 
 
 def set_silent(device: str, *, up: bool, silent: bool) -> None:
-    """Begin or stop dropping all packets from a device (``up``) or to it; call it inside its router."""
+    """Start or stop dropping all packets from a device (``up``) or to it; call it inside its router."""
     end = {"src": device, "src_len": 32} if up else {"dst": device, "dst_len": 32}
     with IPRoute() as router:
         router.rule(

@@ -1,9 +1,9 @@
 """Measure links by sending trains of packets over them.
 
-Every direction that shapes something gets a train (``testbed.network.trains``): the uplink's is sent
-inside the node's namespace, the downlink's in the router's. Both are seen on the router's end of the
-link, where an uplink's packets arrive and a downlink's packets have just left the queue. The kernel
-takes the times: once a train is in the queue, this process need not run until it has passed. The
+Every direction that shapes something gets a train (``packet_trains``): the uplink's is sent inside the
+node's namespace, the downlink's in the router's. Both are seen on the router's end of the link,
+where an uplink's packets arrive and a downlink's packets have just left the queue. The kernel takes
+the times: once a train is in the queue, this process need not run until it has passed. The
 datagrams go from one end of the link to the other and no further. A socket receives them there, and
 nothing reads it: without a socket the kernel would answer with ICMP.
 
@@ -22,9 +22,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from testbed.network import trains
+from testbed.network import packet_trains
 from testbed.network.links import Link, Shape
-from testbed.network.sightings import Sightings
+from testbed.network.packet_times import PacketTimes
 from testbed.nodes.linux import inside_network
 
 Direction: TypeAlias = Literal["uplink", "downlink"]
@@ -52,7 +52,7 @@ _ZEROS = memoryview(bytes(1 << 16))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbedDirection:
     """One direction of one link, as asked and as measured.
 
     Attributes:
@@ -69,7 +69,7 @@ class Finding:
     device: str
     direction: Direction
     asked: Shape
-    measured: trains.Measured | None = None
+    measured: packet_trains.LinkMeasurement | None = None
     tries: int = 0
     unmeasured: str | None = None
     failed: str | None = None
@@ -88,13 +88,13 @@ class _Way:
     """Descriptor of the node's network namespace."""
     router: int
     """Descriptor of the router's network namespace."""
-    train: trains.Train
-    measured: trains.Measured | None = None
+    train: packet_trains.Train
+    measured: packet_trains.LinkMeasurement | None = None
     tries: int = 0
     drained: bool = True
     refused: str | None = None
     number: int = 0
-    passage: trains.Passage = field(init=False)
+    passage: packet_trains.Passage = field(init=False)
 
     @property
     def ends(self) -> tuple[tuple[str, int], tuple[str, int]]:
@@ -105,17 +105,17 @@ class _Way:
 
     @property
     def off(self) -> list[str]:
-        return trains.off(self.shape, self.measured) if self.measured else []
+        return packet_trains.off(self.shape, self.measured) if self.measured else []
 
     @property
     def doubtful(self) -> bool:
         """True if another try may give a better result."""
         if self.measured is None or not self.drained or self.refused:
             return False
-        return bool(self.off) or trains.is_open(self.measured, self.shape)
+        return bool(self.off) or packet_trains.is_open(self.measured, self.shape)
 
-    def found(self) -> Finding:
-        return Finding(
+    def found(self) -> ProbedDirection:
+        return ProbedDirection(
             self.link.node,
             self.direction,
             self.shape,
@@ -148,14 +148,14 @@ class _Way:
             sender.setblocking(False)
             with contextlib.suppress(PermissionError):  # an ordinary user has 208 KiB
                 sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER)
-            if self.shape.by_frame or max(self.train.payloads) > trains.SEGMENT:
-                sender.setsockopt(_UDP, _UDP_SEGMENT, trains.SEGMENT)
+            if self.shape.by_frame or max(self.train.payloads) > packet_trains.SEGMENT:
+                sender.setsockopt(_UDP, _UDP_SEGMENT, packet_trains.SEGMENT)
             return sender
 
         self.number = number
         sent = np.empty(len(self.train.payloads), np.int64)
         sender = connected()
-        for first, last in trains.handed_over(self.train, self.shape):
+        for first, last in packet_trains.handed_over(self.train, self.shape):
             parts: list[bytes | memoryview] = []
             for i in range(first, last):
                 zeros = self.train.payloads[i] - _NUMBERS.size
@@ -169,7 +169,7 @@ class _Way:
                 sender.sendmsg(parts)
         expected = round((1.5 * self.train.seconds + PATIENCE) * 1e9)
         until = time.time_ns() + expected
-        self.passage = trains.Passage(sent, np.full(len(sent), -1, np.int64), until)
+        self.passage = packet_trains.Passage(sent, np.full(len(sent), -1, np.int64), until)
 
     def note(self, packets: npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> None:
         """Record the times at which packets of the train were seen."""
@@ -180,7 +180,7 @@ class _Way:
     @property
     def over(self) -> bool:
         """True if no more of the train can arrive."""
-        return trains.is_over(self.passage)
+        return packet_trains.is_over(self.passage)
 
     def conclude(self) -> None:
         """Compute the measurement; packets that came too late count as lost."""
@@ -188,8 +188,8 @@ class _Way:
         self.drained = self.over
         late = passage.arrived > passage.until
         in_time = np.where(late, -1, passage.arrived)
-        measured = trains.measure(
-            self.train, self.shape, trains.Passage(passage.sent, in_time, passage.until)
+        measured = packet_trains.measure(
+            self.train, self.shape, packet_trains.Passage(passage.sent, in_time, passage.until)
         )
         self.tries += 1
         self.measured = (
@@ -199,7 +199,7 @@ class _Way:
 
 def probe(
     links: Sequence[Link], namespaces: Mapping[str, int], given_up: Callable[[], bool]
-) -> list[Finding]:
+) -> list[ProbedDirection]:
     """Measure rate, delay and loss of links.
 
     Args:
@@ -214,10 +214,10 @@ def probe(
     ways = [
         _Way(
             *(link, direction, shape, namespaces[link.node], namespaces[link.router]),
-            trains.compose(shape),
+            packet_trains.compose(shape),
         )
         for link, direction, shape in shaped
-        if trains.unmeasurable(shape) is None
+        if packet_trains.unmeasurable(shape) is None
     ]
     with contextlib.ExitStack() as opened:
         seen = _watch(ways, opened)
@@ -232,9 +232,9 @@ def probe(
             if not left or given_up() or time.monotonic() - began > LONGEST:
                 break
     return [way.found() for way in ways] + [
-        Finding(link.node, direction, shape, unmeasured=why)
+        ProbedDirection(link.node, direction, shape, unmeasured=why)
         for link, direction, shape in shaped
-        if (why := trains.unmeasurable(shape))
+        if (why := packet_trains.unmeasurable(shape))
     ]
 
 
@@ -242,8 +242,8 @@ def _directions(link: Link) -> tuple[tuple[Link, Direction, Shape], ...]:
     return (link, "uplink", link.uplink), (link, "downlink", link.downlink)
 
 
-def _watch(ways: Sequence[_Way], opened: contextlib.ExitStack) -> dict[str, Sightings]:
-    """Begin to capture at the router's end of each link, with room for all packets that will pass."""
+def _watch(ways: Sequence[_Way], opened: contextlib.ExitStack) -> dict[str, PacketTimes]:
+    """Start to capture at the router's end of each link, with room for all packets that will pass."""
     packets: dict[str, int] = {}
     routers = {way.link.interface: way.router for way in ways}
     for way in ways:
@@ -252,7 +252,7 @@ def _watch(ways: Sequence[_Way], opened: contextlib.ExitStack) -> dict[str, Sigh
     seen = {}
     for interface, count in packets.items():
         with inside_network(routers[interface]):
-            seen[interface] = Sightings(interface, count)
+            seen[interface] = PacketTimes(interface, count)
         opened.callback(seen[interface].close)
     return seen
 
@@ -273,7 +273,7 @@ def _batches(ways: Sequence[_Way]) -> Iterator[list[_Way]]:
 
 
 def _pass(
-    ways: Sequence[_Way], seen: Mapping[str, Sightings], first: int, given_up: Callable[[], bool]
+    ways: Sequence[_Way], seen: Mapping[str, PacketTimes], first: int, given_up: Callable[[], bool]
 ) -> None:
     """Send the trains of some directions, see them pass, and wait until the buckets are full."""
     with contextlib.ExitStack() as sockets:
@@ -296,7 +296,7 @@ def _pass(
     time.sleep(max((way.train.refill for way in ways), default=0.0))
 
 
-def _sort(seen: Sightings, ways: Mapping[int, _Way]) -> None:
+def _sort(seen: PacketTimes, ways: Mapping[int, _Way]) -> None:
     """Record, for each direction, which of its packets were seen on its link."""
     times, data = seen.take()
     times, data = times[data[:, _PROTOCOL_AT] == _UDP], data[data[:, _PROTOCOL_AT] == _UDP]

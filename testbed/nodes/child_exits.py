@@ -18,7 +18,7 @@ class ChildExits:
     """
 
     def __init__(self) -> None:
-        """Begin to watch; the first ``read`` reports children that have ended already."""
+        """Watch from now on; the first ``read`` reports children that have ended already."""
         self._reading, self._writing = socket.socketpair()
         self._reading.setblocking(False)
         self._writing.setblocking(False)

@@ -100,7 +100,7 @@ def confine(device: str, shown: Collection[Path], written: Path | None = None) -
 
 
 def _show_own(written: Path, device: str) -> None:
-    """Let a device see its own folder and home of a folder of all, and write to these only."""
+    """Show a device its own folder and home of a folder of all; it can write to these only."""
     own, home = written / device, written / HOME
     with _built(written) as building:
         for source, place in ((own, building / device), (own / HOME, building / HOME)):

@@ -48,7 +48,7 @@ class ControlGroup:
         self._set_frozen(frozen=True)
 
     def thaw(self) -> None:
-        """Let the processes of a frozen group go on."""
+        """Thaw the processes of a frozen group."""
         self._set_frozen(frozen=False)
 
     def _set_frozen(self, *, frozen: bool) -> None:

@@ -63,7 +63,7 @@ def write(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
 
 
 def cover(files: Mapping[str, str], folder: Path | None = None) -> None:
-    """Let files take the place of those in /etc, in this process's mount namespace.
+    """Mount files over those in /etc, in this process's mount namespace.
 
     A file that /etc does not have stays away: without it the C library takes what these files say.
 

@@ -65,7 +65,7 @@ class Nodes(Protocol):
         """Freeze every process of a node."""
 
     def thaw(self, device: str) -> None:
-        """Let the processes of a frozen node go on."""
+        """Thaw the processes of a frozen node."""
 
     def kill(self, device: str) -> None:
         """Kill every process of a node's role, frozen or not; the node can be started again.

@@ -175,7 +175,7 @@ def close_all_but(kept: Iterable[int]) -> None:
 
 
 def show_own_proc() -> None:
-    """Let other processes of this user read this process's /proc, as it is before a change of user.
+    """Show this process's /proc to other processes of this user, as before a change of user.
 
     The kernel hides that of a process that has gained capabilities, as one does that makes a user
     namespace. Children inherit the setting.

@@ -35,17 +35,17 @@ from testbed.messages.events import (
 from testbed.messages.requests import KillDevice
 from testbed.metrics.live import LiveRun
 from testbed.network.building import DEVICE_INTERFACE
-from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.planning.plan import Plan
 from testbed.runs import link_records
 from testbed.runs.ending import EndError
 from testbed.runs.link_bytes import LinkCounts
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import LINK
 from traffic.counters import COUNTS
 
@@ -79,9 +79,9 @@ class AgentEvents:
         self,
         plan: Plan,
         *,
-        records: Records,
+        records: TrainingRecords,
         evaluations: Evaluations,
-        devices: Devices,
+        devices: DeviceProcesses,
         injection: Injection,
         restoration: Restoration,
         setup: SetupProgress,
@@ -119,7 +119,7 @@ class AgentEvents:
             WarningRaised: lambda warning: event("warning", warning.text, None),
             LibrariesLoaded: self._loaded,
             NodesCounted: self._nodes_counted,
-            NodesMade: lambda _: self._records.moment(Kind.NODES_MADE),
+            NodesMade: lambda _: self._records.moment(EventKind.NODES_MADE),
             LinksCounted: self._links_counted,
             LinksProbed: self._links_probed,
             NetworkBuilt: self._network_built,
@@ -168,7 +168,7 @@ class AgentEvents:
 
     def _network_built(self, _: NetworkBuilt) -> None:
         self._setup.built = True
-        self._records.moment(Kind.NETWORK_BUILT)
+        self._records.moment(EventKind.NETWORK_BUILT)
         self._start_hub()
 
     def _start_hub(self) -> None:
@@ -211,7 +211,7 @@ class AgentEvents:
         else:
             records.lose_device(how)
             records.disturb(device)
-        records.event("warning", f"{device} died: {how}", device, Kind.DIED)
+        records.event("warning", f"{device} died: {how}", device, EventKind.DIED)
 
     def misreported(self, device: str, error: Exception) -> None:
         """End a role that has sent something else than a report of its own.

@@ -16,7 +16,7 @@ from typing import Any
 
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import Mark, Marks
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.roles.sharing import CHECKPOINTS, EVERY
 from testbed.runs.resuming import FOLDER, Resumption, folders
 
@@ -75,7 +75,7 @@ class CheckpointStore:
         return self._files.descriptors if self._files else ()
 
     def begin(self, mark: Mark, when: float) -> None:
-        """Note that the server is about to write a checkpoint; its wire bytes are not known yet.
+        """Expect a checkpoint that the server is about to write; its wire bytes are not known yet.
 
         Args:
             mark: the checkpoint's, whose ``wire_bytes`` are set later.
@@ -83,7 +83,7 @@ class CheckpointStore:
         """
         self._unwritten.append(_Unwritten(when, mark))
 
-    def write_marks(self, ingress: Sequence[Ingress]) -> None:
+    def write_marks(self, ingress: Sequence[ServerIngress]) -> None:
         """Write the marks whose wire bytes are known by now.
 
         Args:
@@ -181,7 +181,7 @@ class CheckpointStores:
         found = list(self.descriptors)
         return {CHECKPOINTS: found, EVERY: self._every} if found else {}
 
-    def write_marks(self, ingress: Sequence[Ingress]) -> None:
+    def write_marks(self, ingress: Sequence[ServerIngress]) -> None:
         """Write the marks whose wire bytes are known by now.
 
         Args:

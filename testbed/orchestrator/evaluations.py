@@ -7,10 +7,10 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
 from testbed.ended import is_complete
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
-from testbed.orchestrator.records import Records
-from testbed.runs.left_out import LeftOut
+from testbed.orchestrator.records import TrainingRecords
+from testbed.runs.left_out import LeftOutEvaluations
 from testbed.telemetry.entries import EvaluationMade
 
 FIRST_WARNING = 50
@@ -44,8 +44,8 @@ class Evaluations:
         missing: the versions whose results the evaluator owes, once it has ended.
     """
 
-    def __init__(self, records: Records, marks: Sequence[Mark], servers: int = 1) -> None:
-        """Begin without evaluations, or as they were at the checkpoints of marks.
+    def __init__(self, records: TrainingRecords, marks: Sequence[Mark], servers: int = 1) -> None:
+        """Start without evaluations, or with those of the checkpoints that marks belong to.
 
         Args:
             marks: of each server or of all, if the run is resumed.
@@ -53,21 +53,21 @@ class Evaluations:
         """
         self._records = records
         each = [
-            Ingress(wire_bytes, forgotten)
+            ServerIngress(wire_bytes, forgotten)
             for mark in marks
             for wire_bytes, forgotten in zip(mark.wire_bytes, mark.forgotten, strict=True)
         ]
-        self.ingress = IngressOfServers(each or [Ingress() for _ in range(servers)])
-        self.left_out = LeftOut(latest(marks).left_out if marks else ())
+        self.ingress = IngressOfServers(each or [ServerIngress() for _ in range(servers)])
+        self.left_out = LeftOutEvaluations(latest(marks).left_out if marks else ())
         self.missing: list[int] = []
         self._backlog = Backlog()
 
     def resume(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Note the evaluations of an interrupted run, in order."""
+        """Record the evaluations of an interrupted run, in order."""
         self.ingress.has(rows)
 
     def expect(self, report: EvaluationDue) -> None:
-        """Note that a version is to be evaluated."""
+        """Expect the evaluation of a version, which is due."""
         ledger: dict[str, Any] = {
             "run_time": report.run_time + self._records.servers.lateness(report.server),
             "payload_bytes": report.payload_bytes,
@@ -79,11 +79,11 @@ class Evaluations:
         )
 
     def take(self, report: VersionEvaluated) -> None:
-        """Note the evaluator's result."""
+        """Record the evaluator's result."""
         self.ingress.evaluated(report)
 
     def leave_out(self, report: EvaluationLeftOut) -> None:
-        """Note that an evaluation that was due is left out."""
+        """Record that an evaluation that was due is left out."""
         expected = self.ingress.left_out(report.version)
         if expected and (warning := self.left_out.add(report.version, report.reason)):
             self._records.event("warning", warning, EVALUATOR_NAME)
@@ -101,7 +101,7 @@ class Evaluations:
     def go_back(
         self, server: int, version: int, since: float, forgotten: Mapping[str, int]
     ) -> None:
-        """Go back to a server's checkpoint; see ``Ingress.go_back`` for the arguments."""
+        """Go back to a server's checkpoint; see ``ServerIngress.go_back`` for the arguments."""
         if len(self.ingress.each) == 1:
             self.left_out.go_back(version)
         self.ingress.go_back(server, version, since, forgotten)

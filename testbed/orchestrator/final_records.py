@@ -8,11 +8,11 @@ from testbed.ended import is_complete
 from testbed.errors import RunError
 from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.evaluations import Evaluations
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import explain
-from testbed.runs.ledgers.settling import settle
+from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.utilisation import Passed
 from testbed.telemetry import link_table, utilisation_table
 from testbed.telemetry.utilisation_table import DeviceUtilisation
@@ -21,7 +21,7 @@ from testbed.telemetry.utilisation_table import DeviceUtilisation
 def write_end(
     plan: Plan,
     directory: Path,
-    records: Records,
+    records: TrainingRecords,
     evaluations: Evaluations,
     store: CheckpointStores,
 ) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def write_end(
     return summary
 
 
-def _measured(plan: Plan, records: Records) -> list[DeviceUtilisation]:
+def _measured(plan: Plan, records: TrainingRecords) -> list[DeviceUtilisation]:
     """Return how busy each device of a run under the wall clock was; nothing if it did not train."""
     if records.training is None:
         return []
@@ -92,7 +92,7 @@ def _measured(plan: Plan, records: Records) -> list[DeviceUtilisation]:
     return utilisation.rows(plan, records.processors.used, passed)
 
 
-def _of_aggregators(plan: Plan, records: Records) -> dict[str, dict[str, int]]:
+def _of_aggregators(plan: Plan, records: TrainingRecords) -> dict[str, dict[str, int]]:
     """Return what each aggregator received of its devices, with the wire bytes where they are known."""
     found = {}
     of_each = zip(plan.aggregators, records.servers.of_aggregators(), strict=False)
@@ -102,7 +102,7 @@ def _of_aggregators(plan: Plan, records: Records) -> dict[str, dict[str, int]]:
     return found
 
 
-def _settle(records: Records) -> dict[str, Any]:
+def _settle(records: TrainingRecords) -> dict[str, Any]:
     """Account for the traffic; an error in this must not cost the run its summary."""
     ledgers, log = records.ledgers, records.log
     try:

@@ -26,14 +26,14 @@ LOCAL = "local_payload_bytes", "local_message_bytes"
 _NOTHING = {"payload_bytes": 0, "message_bytes": 0}
 
 
-class Reading(NamedTuple):
+class CounterReading(NamedTuple):
     """A reading of the kernel's counter; ``time`` is CLOCK_MONOTONIC in seconds."""
 
     time: float
     wire_bytes: int
 
 
-class Ingress:
+class ServerIngress:
     """Ingress of one run, as it grows.
 
     Attributes:
@@ -42,7 +42,7 @@ class Ingress:
     """
 
     def __init__(self, wire_bytes: int = 0, forgotten: Mapping[str, int] = _NOTHING) -> None:
-        """Begin to count.
+        """Start to count.
 
         Args:
             wire_bytes: bytes that reached the server in earlier sessions, if the run is resumed.
@@ -54,7 +54,7 @@ class Ingress:
         self.forgotten = dict(forgotten)
         # Results of later versions are stale if the evaluator connected before that moment.
         self._restored_version, self._restored_after = 0, -math.inf
-        self._readings: list[Reading] = []
+        self._readings: list[CounterReading] = []
         self._pending: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._last: dict[str, Any] | None = None
         # Of this session, by version; one of several servers may be ahead of the others.
@@ -78,18 +78,18 @@ class Ingress:
         return missing
 
     def has(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Note evaluations that are on record already, in order."""
+        """Record evaluations that are on record already, in order."""
         for row in rows:
             self._complete.add(row["iteration"])
             self._last = row
 
     def has_version(self, version: int) -> None:
-        """Note that the evaluation of a version is on record already, as one of several servers."""
+        """Mark the evaluation of a version as recorded already, as one of several servers."""
         self._complete.add(version)
 
     def counted(self, time: float, wire_bytes: int) -> None:
         """Record a reading of the kernel's counter, at a time of CLOCK_MONOTONIC in seconds."""
-        self._readings.append(Reading(time, wire_bytes))
+        self._readings.append(CounterReading(time, wire_bytes))
 
     def evaluation_due(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
         """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds."""

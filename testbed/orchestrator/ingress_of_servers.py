@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.messages.reports import VersionEvaluated
-from testbed.orchestrator.ingress import LOCAL, Ingress
+from testbed.orchestrator.ingress import LOCAL, ServerIngress
 
 BYTES = ("payload_bytes", "message_bytes", "wire_bytes")
 """The bytes in a row that are summed; with co-located servers, those of ``ingress.LOCAL``, too."""
@@ -22,7 +22,7 @@ class IngressOfServers:
         each: that of each server, by its index; one for all peers.
     """
 
-    def __init__(self, each: Sequence[Ingress]) -> None:
+    def __init__(self, each: Sequence[ServerIngress]) -> None:
         self.each = each
         self._complete: dict[float, list[dict[str, Any]]] = {}
         self._left_out: set[int] = set()
@@ -42,7 +42,7 @@ class IngressOfServers:
         return sorted({version for one in self.each for version in one.give_up()})
 
     def has(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Note evaluations that are on record already, in order."""
+        """Record evaluations that are on record already, in order."""
         if len(self.each) == 1:
             self.each[0].has(rows)
             return
@@ -69,7 +69,7 @@ class IngressOfServers:
             one.left_out(version)
 
     def evaluated(self, report: VersionEvaluated) -> None:
-        """Record the evaluator's result for a version; see ``Ingress.evaluated``."""
+        """Record the evaluator's result for a version; see ``ServerIngress.evaluated``."""
         for one in self.each:
             one.evaluated(report)
 
@@ -86,7 +86,7 @@ class IngressOfServers:
     def go_back(
         self, server: int, version: int, since: float, forgotten: Mapping[str, int]
     ) -> None:
-        """Go back to a version to which a server was restored; see ``Ingress.go_back``.
+        """Go back to a version to which a server was restored; see ``ServerIngress.go_back``.
 
         One of several servers goes back alone, and no evaluation is dropped: what the others had of it
         still is theirs. A version that the server has a second time is evaluated if it was not before.

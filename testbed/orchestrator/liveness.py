@@ -25,7 +25,7 @@ class Liveness:
     """The processes of one run's devices; all times are CLOCK_MONOTONIC in seconds."""
 
     def __init__(self, workers: Collection[str]) -> None:
-        """Begin without any process.
+        """Start with no process running.
 
         Args:
             workers: the devices that have to end by themselves (the evaluator, too).
@@ -46,22 +46,22 @@ class Liveness:
         return bool(self._alive)
 
     def started(self, device: str) -> None:
-        """Note that a device's process was started."""
+        """Add a device whose process was started."""
         self._alive.add(device)
 
     def exited(self, device: str) -> None:
-        """Note that a device's process has ended; a next process of the device is not suspected."""
+        """Remove a device whose process has ended; its next process is not suspected."""
         self._alive.discard(device)
         self._processes.pop(device, None)
         self._paused.pop(device, None)
         self._suspected.discard(device)
 
     def suspect(self, device: str) -> None:
-        """Note that the server suspects a worker, or has waited for it in vain."""
+        """Mark a worker that the server suspects, or has waited for in vain."""
         self._suspected.add(device)
 
     def welcome(self, device: str) -> None:
-        """Note that the server has heard from a suspected worker again."""
+        """Clear the mark of a suspected worker, from which the server has heard again."""
         self._suspected.discard(device)
 
     def clear_suspicions(self) -> None:
@@ -69,7 +69,7 @@ class Liveness:
         self._suspected.clear()
 
     def stopping(self, moment: float, processes: Mapping[str, int]) -> None:
-        """Note that training is over, and that the server says so to all devices.
+        """Record that training is over, which the server tells all devices.
 
         Args:
             moment: when.
@@ -79,7 +79,7 @@ class Liveness:
         self._processes = dict(processes)
 
     def over(self, moment: float, spared: Collection[str] = ()) -> None:
-        """Note that the server has ended, or that all of several servers have said STOP.
+        """Record that the server has ended, or that all of several servers have said STOP.
 
         Args:
             spared: devices that may go on all the same, until the next call.

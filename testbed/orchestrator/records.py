@@ -22,12 +22,12 @@ from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
-from testbed.runs.outcome import Outcome, manifest
+from testbed.runs.outcome import RunOutcome, manifest
 from testbed.runs.resuming import Resumption
 from testbed.runs.utilisation import Processor
 from testbed.runs.watching import Progress, Watcher, progress_of
 from testbed.telemetry.entries import EvaluationMade, Updates
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.slices import slices_of
@@ -46,7 +46,7 @@ class ProcessorWindow:
         self._last_update: float | None = None
 
     def begin(self) -> None:
-        """Note that training begins, or goes on in a resumed run."""
+        """Open the window, as training begins or goes on in a resumed run."""
         self._begun = True
 
     def take(self, reading: ProcessorTimesRead, last_update: float) -> None:
@@ -76,7 +76,7 @@ class ProcessorWindow:
         }
 
 
-class Records(RunNotes[Progress]):
+class TrainingRecords(RunNotes[Progress]):
     """The records of one run, which everything that handles a message adds to.
 
     Attributes:
@@ -121,7 +121,7 @@ class Records(RunNotes[Progress]):
         self._metrics = metrics
         if resumption is not None:
             resumption.put_traffic_aside(directory)
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
         self._names = plan.names
         log = RunLog(
             directory,
@@ -162,7 +162,7 @@ class Records(RunNotes[Progress]):
         self.earlier_seconds = 0.0
         self._just_restored: int | None = None
         if resumption is not None:
-            self.event("info", resumption.told, None, Kind.RESUMED)
+            self.event("info", resumption.told, None, EventKind.RESUMED)
 
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
@@ -171,18 +171,18 @@ class Records(RunNotes[Progress]):
             self._metrics.progress(self.progress)
 
     def fail(self, error: Exception) -> None:
-        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
+        """Record that an error of the testbed itself ended the run, and keep its traceback."""
         self.outcome.ended, self.outcome.reason = "failed", self.failure(error)
 
     def begin_training(self, when: float, hub: str) -> None:
-        """Note that training has begun, at a moment of CLOCK_MONOTONIC, as ``hub`` has reported."""
+        """Record the moment of CLOCK_MONOTONIC at which training began, as ``hub`` has reported."""
         self.training = when
         for ledgers in self.ledgers:
             ledgers.began = when + time.time() - time.monotonic()
             ledgers.began_monotonic = when
         self.save_ledgers()
         self.processors.begin()
-        self.moment(Kind.TRAINING_BEGAN, hub)
+        self.moment(EventKind.TRAINING_BEGAN, hub)
         self.progress.phase = "training"
 
     def save_ledgers(self) -> None:
@@ -225,7 +225,7 @@ class Records(RunNotes[Progress]):
         self.last_loss = reason
 
     def disturb(self, device: str) -> None:
-        """Note that a device was lost otherwise than by a fault, while it mattered to the result."""
+        """Record that a device was lost otherwise than by a fault, while it mattered to the result."""
         outcome = self.outcome
         over = self.training_over or self.finished
         if self._virtual and not over and outcome.disturbed is None:

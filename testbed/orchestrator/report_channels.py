@@ -44,7 +44,7 @@ _LEVELS = ("info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class ReportingProcess:
     """The process at the other end of a channel, as it was started.
 
     Attributes:
@@ -87,16 +87,16 @@ class _Source:
     """A channel, its sender, and when the last report of it was sent."""
 
     channel: Channel
-    sender: Sender
+    sender: ReportingProcess
     newest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TimedReport:
     """A report, or why what came is none; ``when`` is in nanoseconds of CLOCK_REALTIME."""
 
     when: int
-    sender: Sender
+    sender: ReportingProcess
     report: RoleReport | InvalidMessageError
 
 
@@ -109,7 +109,7 @@ class ReportChannels:
     """
 
     _selector: selectors.EpollSelector = field(default_factory=selectors.EpollSelector)
-    late: list[Taken] = field(default_factory=list)
+    late: list[TimedReport] = field(default_factory=list)
 
     def open(self, device: str, role: Mapping[str, Any]) -> Channel:
         """Make the channel of a process that is to be started; return its end, for the caller to close.
@@ -120,7 +120,7 @@ class ReportChannels:
         ours, theirs = Channel.pair()
         ours.note_times()
         os.set_blocking(ours.fileno(), False)
-        sender = Sender(device, role["role"], int(role["number"]))
+        sender = ReportingProcess(device, role["role"], int(role["number"]))
         self._selector.register(ours, selectors.EVENT_READ, _Source(ours, sender))
         return theirs
 
@@ -132,7 +132,7 @@ class ReportChannels:
         """Return True if there are reports to take, or ends of channels."""
         return bool(self.late or self._selector.select(0))
 
-    def take(self) -> Iterator[Taken]:
+    def take(self) -> Iterator[TimedReport]:
         """Yield what has arrived, in the order in which it was sent.
 
         All that was sent before the call is among it, if it had arrived. What was sent during the call
@@ -146,7 +146,7 @@ class ReportChannels:
         # Stable, as each channel's own order is.
         yield from sorted(found, key=lambda one: one.when)
 
-    def _read(self, source: _Source, began: int) -> Iterator[Taken]:
+    def _read(self, source: _Source, began: int) -> Iterator[TimedReport]:
         """Yield the reports in a channel up to the first that was sent after ``began``."""
         while source.newest <= began:
             try:
@@ -160,9 +160,9 @@ class ReportChannels:
             except BlockingIOError:
                 return
             except InvalidMessageError as error:
-                yield Taken(source.newest, source.sender, error)
+                yield TimedReport(source.newest, source.sender, error)
                 break
-            yield Taken(source.newest, source.sender, report)
+            yield TimedReport(source.newest, source.sender, report)
         else:
             return
         self._close(source)

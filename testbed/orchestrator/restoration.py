@@ -14,13 +14,13 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.messages.reports import CheckpointBegun, ServerRestored
 from testbed.messages.requests import ReadIngress
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 
 class Restoration:
@@ -30,9 +30,9 @@ class Restoration:
         self,
         store: CheckpointStores,
         *,
-        records: Records,
+        records: TrainingRecords,
         evaluations: Evaluations,
-        devices: Devices,
+        devices: DeviceProcesses,
         injection: Injection,
     ) -> None:
         self._store = store
@@ -80,7 +80,7 @@ class Restoration:
         }
 
     def checkpoint_begun(self, report: CheckpointBegun) -> None:
-        """Note what belongs to a checkpoint that a server is about to write."""
+        """Record what belongs to a checkpoint that a server is about to write."""
         now, records = time.monotonic(), self._records
         elapsed = 0.0 if records.training is None else now - records.training
         self._injection.turn(now)  # all faults due before the checkpoint have begun, no later one
@@ -125,7 +125,7 @@ class Restoration:
         mark = store.of(version)
         lost = self._records.go_back(server, mark)
         text += f"; {np.count_nonzero(lost['applied']):,} later updates are lost"
-        self._records.event("info", text, self._devices.hubs[server], Kind.WENT_BACK)
+        self._records.event("info", text, self._devices.hubs[server], EventKind.WENT_BACK)
         (before,) = mark.forgotten
         forgotten = {name: known + int(lost[name].sum()) for name, known in before.items()}
         since = self._injection.server_exited(server)

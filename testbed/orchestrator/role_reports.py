@@ -39,18 +39,18 @@ from testbed.messages.reports import (
 )
 from testbed.messages.requests import ReadIngress, ReadProcessors, SendBackground
 from testbed.metrics.live import LiveRun
-from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.planning.plan import Plan
 from testbed.runs import utilisation
-from testbed.runs.ledgers.ledgers import Connection
+from testbed.runs.ledgers.ledgers import ConnectionLedger
 from testbed.runs.outcome import goes_on_with
 from testbed.telemetry.entries import Diagnoses
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE
 
 GRACE = 5.0
@@ -75,9 +75,9 @@ class RoleReports:
         self,
         plan: Plan,
         *,
-        records: Records,
+        records: TrainingRecords,
         evaluations: Evaluations,
-        devices: Devices,
+        devices: DeviceProcesses,
         injection: Injection,
         restoration: Restoration,
         setup: SetupProgress,
@@ -152,7 +152,7 @@ class RoleReports:
     def _training_begun(self, report: TrainingBegun) -> None:
         hub = self._devices.hubs[report.server]
         if not self._records.servers.begins(report):
-            self._records.moment(Kind.TRAINING_BEGAN, hub)
+            self._records.moment(EventKind.TRAINING_BEGAN, hub)
             return
         self._records.begin_training(report.host_time, hub)
         self._devices.ask(ReadProcessors())
@@ -198,7 +198,7 @@ class RoleReports:
     def _peer_returned(self, report: PeerReturned) -> None:
         self._injection.connected(report.peer)
         device = self._devices.name(report.peer)
-        self._records.event("info", goes_on_with(report.version), device, Kind.RETURNED)
+        self._records.event("info", goes_on_with(report.version), device, EventKind.RETURNED)
 
     def _devices_used(self, report: DevicesUsed) -> None:
         used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, 3))
@@ -213,7 +213,7 @@ class RoleReports:
             self._injection.closed(report.worker, pushes if of_aggregator else 0)
         number = ledger.pop("worker")
         device = None if number is None else self._devices.name(number)
-        self._records.ledgers[server].connections.append(Connection(device, **ledger))
+        self._records.ledgers[server].connections.append(ConnectionLedger(device, **ledger))
 
     # -- the end
 

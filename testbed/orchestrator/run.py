@@ -21,17 +21,17 @@ from testbed.metrics.live import LiveRun
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.agent_events import AgentEvents
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.traced_rates import TracedRates
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
+from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.orchestrator.setup_progress import SetupProgress
-from testbed.orchestrator.turns import removed_at_end, turns
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
 from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL
@@ -88,7 +88,7 @@ class Run:
             RunError: the run directory could not be made, or the end not be written to it.
         """
         try:
-            self._records = Records(
+            self._records = TrainingRecords(
                 self._plan,
                 self._directory,
                 self._watcher,
@@ -114,7 +114,7 @@ class Run:
         plan, records = self._plan, self._records
         servers = plan.settings.servers
         self._evaluations = Evaluations(records, self._store.marks, servers)
-        self._devices = Devices(plan, records)
+        self._devices = DeviceProcesses(plan, records)
         self._injection = Injection(
             plan.settings,
             {number: name for name, number in plan.workers.items()},

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from testbed.errors import TestbedError
 from testbed.runs.watching import ProgramProgress, Progress, Watcher
 from testbed.telemetry.entries import Noted
-from testbed.telemetry.event_kinds import SENTENCES, Kind
+from testbed.telemetry.event_kinds import SENTENCES, EventKind
 from testbed.telemetry.run_log import RunLog
 
 P = TypeVar("P", Progress, ProgramProgress)
@@ -29,7 +29,7 @@ class RunNotes(ABC, Generic[P]):
     def __init__(
         self, log: RunLog, directory: Path, watcher: Watcher, command_began: float
     ) -> None:
-        """Begin without an event.
+        """Start without events.
 
         Args:
             command_began: when the command began, in seconds of CLOCK_MONOTONIC.
@@ -43,16 +43,18 @@ class RunNotes(ABC, Generic[P]):
         """Show the progress to watchers and metrics."""
 
     def note(
-        self, level: str, text: str, device: str | None = None, kind: Kind = Kind.REMARK
+        self, level: str, text: str, device: str | None = None, kind: EventKind = EventKind.REMARK
     ) -> None:
         """Log an event."""
         self.log.take(Noted(level, text, device, kind))
 
-    def moment(self, kind: Kind, device: str | None = None) -> None:
+    def moment(self, kind: EventKind, device: str | None = None) -> None:
         """Log an event that has always the same sentence."""
         self.note("info", SENTENCES[kind], device, kind)
 
-    def event(self, level: str, text: str, device: str | None, kind: Kind = Kind.REMARK) -> None:
+    def event(
+        self, level: str, text: str, device: str | None, kind: EventKind = EventKind.REMARK
+    ) -> None:
         """Log an event, and show it to watchers unless its level is info."""
         self.note(level, text, device, kind)
         if level != "info":

@@ -24,7 +24,7 @@ class Servers:
     """
 
     def __init__(self, cut: Sequence[Slice], aggregators: int = 0) -> None:
-        """Begin without reports.
+        """Start without reports.
 
         Args:
             cut: what each server holds of the parameters; of peers the evaluated one holds all.
@@ -42,19 +42,19 @@ class Servers:
         self._finished: dict[int, ServerFinished] = {}
 
     def listens(self, server: int) -> bool:
-        """Note that a server listens; return True if all do."""
+        """Record that a server listens; return True if all do."""
         self._listening.add(server)
         return len(self._listening) == self._serving
 
     def connected(self, server: int, devices: int) -> int:
-        """Note the number of a server's devices; return how many are connected to all their servers."""
+        """Record a server's number of devices; return how many are connected to all their servers."""
         self._connected[server] = devices
         if self._serving > self.count:
             return sum(self._connected[self.count :])
         return min(self._connected)
 
     def begins(self, report: TrainingBegun) -> bool:
-        """Note when training began at a server; return True unless another one began before."""
+        """Record when training began at a server; return True unless another one began before."""
         self._began[report.server] = report.host_time
         return next(iter(self._began)) == report.server
 
@@ -65,7 +65,7 @@ class Servers:
         )
 
     def restored(self, server: int) -> None:
-        """Note that a server was restored: it reports times since the run began to train."""
+        """Set a restored server's start of training: it reports times since the run's."""
         self._began[server] = next(iter(self._began.values()))
 
     def take(self, rows: npt.NDArray[np.void], server: int) -> npt.NDArray[np.void]:
@@ -81,12 +81,12 @@ class Servers:
         return rows
 
     def reached(self, server: int, version: int) -> int:
-        """Note a server's version; return the run's."""
+        """Record a server's version; return the run's."""
         self._versions[server] = version
         return min(self._versions)
 
     def ends(self, server: int) -> bool:
-        """Note that training has ended at a server; return True if it has at all."""
+        """Record that training has ended at a server; return True if it has at all."""
         self._ended.add(server)
         return len(self._ended) == self._serving
 
@@ -100,7 +100,7 @@ class Servers:
         return whole([np.frombuffer(one, np.float32) for one in self._parameters], self._cut)
 
     def finishes(self, report: ServerFinished) -> bool:
-        """Note that a server has finished; return True if all have."""
+        """Record a server's last report; return True if all have finished."""
         self._finished[report.server] = report
         return len(self._finished) == self._serving
 

@@ -38,7 +38,7 @@ class SetupProgress:
         self.moved = self.began
 
     def step(self) -> None:
-        """Note that set-up makes progress now."""
+        """Record that set-up makes progress now."""
         self.moved = time.monotonic()
 
     def overdue(self, now: float) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.network.background import BackgroundFlow
-from testbed.planning import background, probed_links
+from testbed.planning import background_flows, probed_links
 from testbed.planning.linked_plan import LinkedPlan
 
 
@@ -44,5 +44,5 @@ def links(plan: LinkedPlan, flows: tuple[BackgroundFlow, ...], directory: Path) 
         "delays": plan.network.delays,
         "links": [link.to_json() for link in plan.links],
         "probe": [link.to_json() for link in probed_links.sample(plan)],
-        **background.for_agent(plan.spec, flows),
+        **background_flows.for_agent(plan.spec, flows),
     }

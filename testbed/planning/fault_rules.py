@@ -26,7 +26,7 @@ from testbed.experiment.sections.faults import (
     WhoByShare,
 )
 from testbed.faults.fault import Fault
-from testbed.faults.traces import load_trace
+from testbed.faults.fault_traces import load_trace
 from testbed.streams import stream
 
 

@@ -57,7 +57,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class RouterGraph:
     """Routers by their names, and the links between them.
 
     Attributes:
@@ -69,7 +69,7 @@ class Graph:
     positions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def read(section: GraphSpec) -> Graph:
+def read(section: GraphSpec) -> RouterGraph:
     """Read the graph of an experiment.
 
     Raises:
@@ -86,7 +86,7 @@ def read(section: GraphSpec) -> Graph:
         raise SpecError(shown) from error
 
 
-def _checked(content: Described, section: GraphSpec) -> Graph:
+def _checked(content: Described, section: GraphSpec) -> RouterGraph:
     """Return the graph that a file describes.
 
     Raises:
@@ -100,7 +100,7 @@ def _checked(content: Described, section: GraphSpec) -> Graph:
         )
     ids = [_id_of(node, i, "node", "id") for i, node in enumerate(content.nodes)]
     names = _names(content.nodes, ids)
-    found = Graph(
+    found = RouterGraph(
         tuple(names[one] for one in ids),
         tuple(_links(content, names, section)),
         _positions(content.nodes, ids, names),
@@ -392,7 +392,7 @@ def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _check_that_it_is_connected(graph: Graph) -> None:
+def _check_that_it_is_connected(graph: RouterGraph) -> None:
     beside: dict[str, list[str]] = {router: [] for router in graph.routers}
     for edge in graph.edges:
         beside[edge.one].append(edge.other)

@@ -18,7 +18,7 @@ LABELS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ImageCounts:
     """The number of images of each device.
 
     Attributes:
@@ -30,7 +30,7 @@ class Shared:
     by_label: npt.NDArray[np.int64] | None
 
 
-def share_out(plan: Plan) -> Shared:
+def share_out(plan: Plan) -> ImageCounts:
     """Partition a run's training images and count each part.
 
     Raises:
@@ -52,10 +52,10 @@ def share_out(plan: Plan) -> Shared:
     )
     images = np.array([len(part) for part in parts])
     if not looks or labels.ndim != 1 or labels.dtype.kind == "f":
-        return Shared(images, None)
+        return ImageCounts(images, None)
     count = max(LABELS, int(labels.max()) + 1)
     by_label = np.array([np.bincount(labels[part], minlength=count) for part in parts])
-    return Shared(images, by_label)
+    return ImageCounts(images, by_label)
 
 
 def check(plan: Plan) -> None:

@@ -60,7 +60,7 @@ def _kept(spec: Spec) -> int:
     (algorithm,) = spec.algorithms
     if getattr(algorithm, "error_feedback", False):
         by_worker = isinstance(algorithm, CompressionOptions) and algorithm.momentum is not None
-        # On several processors also those before its last computation (testbed/simulation/pool.py).
+        # On several processors also those before its last computation (simulation/process_pool.py).
         return (1 + by_worker) * (1 if spec.simulation.processors == 1 else 2)
     # A dense gradient is kept until it has arrived; a compressed one is only a part of a vector.
     return int(getattr(algorithm, "ratio", None) is None)

@@ -190,7 +190,7 @@ def _attached(
     return Network((*others, *attached, *between, to_core), graph.routers)
 
 
-def _centre(graph: graph_source.Graph) -> str:
+def _centre(graph: graph_source.RouterGraph) -> str:
     """Return the router with the shortest ways to all others, by delay, and of several the first."""
     links = [Link(e.one, i, e.there, e.back, e.other) for i, e in enumerate(graph.edges)]
     # Any router may be beside the core here: that link has no length.

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from testbed.algorithms import algorithm_named, has
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.parts import Part, Population
+from testbed.algorithms.roles import Part, Population
 from testbed.device_names import (
     EVALUATOR_NAME,
     aggregator_name,
@@ -27,7 +27,7 @@ from testbed.learning.data import catalogue, datasets
 from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, Link
-from testbed.planning import background, capacity, memory
+from testbed.planning import background_flows, capacity, memory
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import (
     aggregator_of,
@@ -115,7 +115,7 @@ class Plan:
         """The flows of background traffic."""
         workers = dict(enumerate(self.workers))
         peers = {} if self.served else {worker_name(i): name for i, name in workers.items()}
-        return background.flows_of(self.spec, lambda device: peers.get(device, device))
+        return background_flows.flows_of(self.spec, lambda device: peers.get(device, device))
 
     @property
     def served(self) -> bool:
@@ -216,7 +216,7 @@ class Plan:
         devices = self.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
         each = capacity.FILES_PER_STARTED_DEVICE if alone else capacity.FILES_PER_DEVICE
-        of_flows = background.FILES_PER_FLOW * len(self.background)
+        of_flows = background_flows.FILES_PER_FLOW * len(self.background)
         return capacity.FILES_PER_RUN + each * len(self.links) + of_flows
 
 

@@ -22,7 +22,7 @@ from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Network
 from testbed.network.links import MOST_LINKS, Link
 from testbed.network.sysctls import OF_PROGRAMS
-from testbed.planning import background, capacity
+from testbed.planning import background_flows, capacity
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import machines_of
 from testbed.planning.presence_rules import presence_rules
@@ -131,13 +131,13 @@ class ProgramPlan:
     @property
     def open_files(self) -> int:
         """The most descriptors that any of the run's processes will hold."""
-        of_flows = background.FILES_PER_FLOW * len(self.background)
+        of_flows = background_flows.FILES_PER_FLOW * len(self.background)
         return capacity.FILES_PER_RUN + capacity.FILES_PER_DEVICE * len(self.links) + of_flows
 
     @property
     def background(self) -> tuple[BackgroundFlow, ...]:
         """The flows of background traffic."""
-        return background.flows_of(self.spec)
+        return background_flows.flows_of(self.spec)
 
     def address(self, device: str) -> str:
         """Return the address of a device."""

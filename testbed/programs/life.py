@@ -43,7 +43,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndRun:
     """End the run."""
 
     ended: Ended
@@ -51,7 +51,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class LogMessage:
     """Record an event of the run."""
 
     level: str
@@ -59,7 +59,7 @@ class Tell:
     device: str | None
 
 
-Action: TypeAlias = Start | End | Tell
+Action: TypeAlias = Start | EndRun | LogMessage
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Life:
     def __init__(
         self, rules: Mapping[str, Rules], instances: Sequence[Instance], limit: float
     ) -> None:
-        """Begin with no device there.
+        """Start with no device there.
 
         Args:
             rules: by program.
@@ -128,7 +128,7 @@ class Life:
         return sum(one.ready or one.status == 0 for one in own), len(own)
 
     def begin(self, there: Iterable[str], now: float) -> Iterator[Action]:
-        """Begin.
+        """Start the programs that nothing holds back.
 
         Args:
             there: the devices that are there; the others may come.
@@ -138,13 +138,13 @@ class Life:
         yield from self._start_what_may(now)
 
     def device_there(self, device: str, now: float) -> Iterator[Action]:
-        """Note that a device is there, for the first time or after a kill."""
+        """Start what may start on a device that is there, for the first time or after a kill."""
         self._there.add(device)
         self._gone.discard(device)
         yield from self._start_what_may(now)
 
     def device_gone(self, device: str, *, for_good: bool) -> Iterator[Action]:
-        """Note that a device, and with it all its programs, was killed, or has left.
+        """End the programs of a device that was killed, or has left.
 
         Args:
             for_good: True if it does not come back.
@@ -159,20 +159,20 @@ class Life:
         yield from self._look_for_end()
 
     def ready(self, program: str, device: str, now: float) -> Iterator[Action]:
-        """Note that an instance is ready."""
+        """Start what waited for an instance, which is ready."""
         state = self._states[program, device]
         if state.running:
             state.ready = True
             yield from self._start_what_may(now)
 
     def unready(self, program: str, device: str, why: str) -> Iterator[Action]:
-        """Note that an instance is not ready in time, and why: without it the run cannot go on."""
+        """Fail the run, which needs an instance that is not ready in time."""
         yield from self._end("failed", f"{program} on {device} {why}")
 
     def ended(  # noqa: PLR0917 - what is told of an end
         self, program: str, device: str, status: int, lines: Sequence[str], left: int, now: float
     ) -> Iterator[Action]:
-        """Note that an instance has ended.
+        """Restart an instance that has ended, if its rules say so; start what waited for its end.
 
         Args:
             status: its exit status; −n for a signal n.
@@ -200,7 +200,7 @@ class Life:
                 )
                 return
             state.again = now + RESTART_DELAY
-            yield Tell("info", f"{program} {state.why}, and is started again", device)
+            yield LogMessage("info", f"{program} {state.why}, and is started again", device)
             return
         if status == 0:
             yield from self._start_what_may(now)
@@ -210,7 +210,7 @@ class Life:
                     "failed", f"{program} on {device} {state.why} before it was ready"
                 )
                 return
-            yield Tell("warning", f"{program} on {device} {state.why}", device)
+            yield LogMessage("warning", f"{program} on {device} {state.why}", device)
         yield from self._look_for_end()
 
     def turn(self, now: float) -> Iterator[Action]:
@@ -227,7 +227,7 @@ class Life:
                 way_out = "`testbed logs` shows what it waited for; or raise limits.time"
                 yield from self._end("failed", f"{reason}: {way_out}")
             else:
-                yield Tell("info", f"the limit of {after} is reached", None)
+                yield LogMessage("info", f"the limit of {after} is reached", None)
                 yield from self._end("completed", None)
 
     # -- what follows
@@ -269,7 +269,7 @@ class Life:
         if self._has_followers(program) and not was_ready:
             yield from self._end("failed", text)
         else:
-            yield Tell("warning", text, device)
+            yield LogMessage("warning", text, device)
 
     def _look_for_end(self) -> Iterator[Action]:
         """End the run if it is over."""
@@ -297,7 +297,7 @@ class Life:
     def _end(self, ended: Ended, reason: str | None) -> Iterator[Action]:
         if not self._over:
             self._over = True
-            yield End(ended, reason)
+            yield EndRun(ended, reason)
 
 
 def _all_before(program: str, rules: Mapping[str, Rules]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from testbed.roles.evaluation.evaluator_link import EvaluatorLink
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
@@ -40,7 +40,7 @@ class Driver(Protocol):
         """Return True if a connection is to be read from now."""
 
     def sent(self, connection: Connection) -> None:
-        """Note that the kernel has taken pending bytes of a connection."""
+        """Act on pending bytes of a connection that the kernel has taken."""
 
 
 class Connections(ABC):
@@ -60,7 +60,7 @@ class Connections(ABC):
         self,
         settings: Settings,
         parameters: int,
-        report: Report,
+        report: RoleReporter,
         driver: Driver,
         queued: Callable[[int], None] | None = None,
     ) -> None:
@@ -87,7 +87,7 @@ class Connections(ABC):
     # -- accepting and greeting
 
     def listen(self) -> None:
-        """Begin to accept connections."""
+        """Start to accept connections."""
         self._listener = socket.create_server(("", PORT), backlog=4096)
         warn = partial(self.report.event, "warning")
         self._accepting = Accepting(self._listener, self._selector, warn)
@@ -129,7 +129,7 @@ class Connections(ABC):
     # -- receiving and sending
 
     def also(self, descriptor: int) -> None:
-        """Let ``poll`` return when a channel has something to receive, too."""
+        """Have ``poll`` return when a channel has something to receive, too."""
         self._selector.register(descriptor, selectors.EVENT_READ)
 
     def poll(self, patience: float | None) -> bool:
@@ -197,7 +197,7 @@ class Connections(ABC):
         connection.watch(self._selector, self._driver.reads(connection))
 
     def broke(self, connection: Connection, error: BrokenConnectionError) -> None:
-        """Note that nothing more can be sent; what arrived before is still read, up to the end."""
+        """Stop sending over a broken connection; what arrived before is still read, up to the end."""
         connection.drop_pending()
         connection.broken = f"{error}"
         self.watch(connection)
@@ -220,7 +220,7 @@ class Connections(ABC):
                 self._said_stop(connection)
 
     def _said_stop(self, connection: Connection) -> None:  # noqa: B027 - only servers note it
-        """Note that STOP was said over a connection."""
+        """Act on a STOP that was sent over a connection."""
 
     # -- closing
 
@@ -229,7 +229,7 @@ class Connections(ABC):
         return connection.device is not None and self.workers.get(connection.device) is connection
 
     def _ended(self, connection: Connection) -> None:
-        """Note that the other side sends nothing more."""
+        """Close a connection over which the other side sends nothing more."""
         self.close(connection, connection.broken)
 
     @abstractmethod

@@ -36,19 +36,19 @@ from testbed.roles.pace import PacedTimes
 from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.model_file import ModelFile
-from testbed.roles.peer.peer import OrderedPeer, Peer
+from testbed.roles.peer.peer_process import OrderedPeer, PeerProcess
 from testbed.roles.peer.wall_peer import WallPeer
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.clock_of_servers import ClockOfServers, run_clock
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import DrivenServer, serve_driven
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.remote_servers import remote_servers
-from testbed.roles.server.restoration import STORED, Restart
+from testbed.roles.server.restart import STORED, Restart
 from testbed.roles.server.server_with_clock import ServerWithClock
-from testbed.roles.server.serving import Serving
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer
-from testbed.roles.sharing import ADDRESSES, EVERY, SETTINGS, Shared
+from testbed.roles.sharing import ADDRESSES, EVERY, SETTINGS, SharedResources
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -83,7 +83,7 @@ class Loaded:
     """
 
     settings: Settings
-    data: datasets.Dataset | datasets.Contents
+    data: datasets.Dataset | datasets.RawDataset
     parts: Sequence[npt.NDArray[np.int64]]
     learner: Learner
     pushed: PushedParts
@@ -111,7 +111,7 @@ class Loaded:
 
     def run_forked(
         self,
-        shared: Shared,
+        shared: SharedResources,
         of_run: Mapping[str, Any],
         arguments: Mapping[str, Any],
         report: Channel,
@@ -124,9 +124,11 @@ class Loaded:
         """
         own = shared.descriptors(arguments)
         close_all_but((*range(3), report.fileno(), *own))
-        return self.run(Shared.handed(self.settings, of_run, arguments, own), arguments, report)
+        return self.run(
+            SharedResources.handed(self.settings, of_run, arguments, own), arguments, report
+        )
 
-    def run(self, shared: Shared, arguments: Mapping[str, Any], report: Channel) -> int:
+    def run(self, shared: SharedResources, arguments: Mapping[str, Any], report: Channel) -> int:
         """Run a role in a node, and return the node's exit status."""
         return _Role(self._reaching(arguments.get(ADDRESSES)), shared, report).run(arguments)
 
@@ -143,7 +145,7 @@ class _Role:
     """A role in its own process."""
 
     loaded: Loaded
-    shared: Shared
+    shared: SharedResources
     report: Channel
 
     def run(self, arguments: Mapping[str, Any]) -> int:
@@ -174,9 +176,9 @@ class _Role:
         index = server_index(number)
         own = self.loaded.pushed.cut[index]
 
-        def serving(restart: Restart | None) -> Serving:
+        def serving(restart: Restart | None) -> ServerInputs:
             initial = own.take(self.loaded.learner.parameters).copy()
-            return Serving(
+            return ServerInputs(
                 settings,
                 computation.server_half(settings, own.layout, initial),
                 own.layout,
@@ -205,8 +207,8 @@ class _Role:
         index = server_index(int(arguments["number"]))
         devices = len(settings.callers(index))
 
-        def serving(restart: Restart | None) -> Serving:
-            return Serving(
+        def serving(restart: Restart | None) -> ServerInputs:
+            return ServerInputs(
                 settings,
                 computation.aggregator_half(settings, layout, devices),
                 layout,
@@ -317,14 +319,14 @@ class _Role:
         longest = max(codec.longest for codec in both)
         evaluated = number == settings.network.evaluated_peer
         spill = self.shared.spill(number) if evaluated else None
-        report = Report(self.report)
+        report = RoleReporter(self.report)
         meeting = PeerConnections(
             *(settings, number, neighbours, layout.total, longest), report, spill, incarnation
         )
         line = self.shared.board.device(number)
         parts = settings, number, mine, self._learners(), leave, meeting, line
         at_wall = settings.timing.clock == "wall"
-        peer: Peer = WallPeer(*parts, times=times) if at_wall else OrderedPeer(*parts)
+        peer: PeerProcess = WallPeer(*parts, times=times) if at_wall else OrderedPeer(*parts)
         peer.run(dict(arguments["others"]) if incarnation else None)
 
     def _evaluate(self) -> None:
@@ -350,7 +352,7 @@ class _Role:
         identity = Identity(
             number, *(int(arguments.get(key, 0)) for key in ("incarnation", "kills"))
         )
-        report = Report(self.report)
+        report = RoleReporter(self.report)
         parking = FaultsAfterPushes(schedule, number, self.shared.paces, report.send, pushes)
         both = loaded.pushed, loaded.times
         work(settings, identity, dataset, part, self._learners(), *both, leave, line, parking)
@@ -365,7 +367,7 @@ def load(arguments: Mapping[str, Any]) -> Role:
     Args:
         arguments: the run's, with the keys of ``testbed.roles.sharing``.
     """
-    shared = Shared.make(arguments)
+    shared = SharedResources.make(arguments)
     turns = 0 if shared.turns is None else shared.turns.count
     return functools.partial(_load(arguments, turns).run_forked, shared, arguments)
 
@@ -379,7 +381,7 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
     loaded = _load(arguments, 0, alone=True)
 
     def run(role: Mapping[str, Any], report: Channel, descriptors: Sequence[int]) -> int:
-        shared = Shared.handed(loaded.settings, arguments, role, descriptors)
+        shared = SharedResources.handed(loaded.settings, arguments, role, descriptors)
         return loaded.run(shared, role, report)
 
     return run

@@ -51,7 +51,7 @@ class Paces:
         self._excess[device] = factor - 1.0
 
     def end(self, device: int) -> None:
-        """Note that a device's process was killed after training, and has ended."""
+        """Mark a device whose process was killed after training, and has ended."""
         self[device] = math.inf
 
     def has_ended(self, device: int) -> bool:

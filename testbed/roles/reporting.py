@@ -28,7 +28,7 @@ CHUNK = 100_000
 """The most bytes of the final parameters in one report."""
 
 
-class Report:
+class RoleReporter:
     """Sends the reports of a server, a coordinator or a peer to the orchestrator.
 
     Rows are gathered; ``flush``, ``evaluation_due`` or a full buffer sends them, other reports do not.
@@ -38,7 +38,7 @@ class Report:
     """
 
     def __init__(self, channel: Channel, server: int = 0) -> None:
-        """Begin with nothing reported.
+        """Start with nothing reported.
 
         Args:
             server: the index of the server that reports, of several.

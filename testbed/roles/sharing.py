@@ -48,7 +48,7 @@ _DRIVEN = ("server", "aggregator")
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedResources:
     """The resources that a run's roles share.
 
     Attributes:

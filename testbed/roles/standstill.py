@@ -28,7 +28,7 @@ class Standstill:
     """
 
     def __init__(self, is_idle: Callable[[], bool], orders: OrderChannel) -> None:
-        """Begin with a worker that waits for parameters.
+        """Start with a worker that waits for parameters.
 
         Args:
             is_idle: returns True if nothing is to be read, and all that was sent has been received.

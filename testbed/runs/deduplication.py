@@ -23,7 +23,7 @@ class Deduplication:
     """Drops a run's repeated update rows, evaluations, suspicions and fault records, by counting."""
 
     def __init__(self, had: Mapping[str, int] | None = None) -> None:
-        """Begin to count.
+        """Start to count.
 
         Args:
             had: the number of records of each kind so far, if the run is resumed.
@@ -32,7 +32,7 @@ class Deduplication:
         self._expected_again: Counter[str] = Counter()
 
     def back_to(self, counts: Mapping[str, int]) -> None:
-        """Note that the server was restored to a checkpoint with ``counts`` records of each kind."""
+        """Expect records again: the server went back to a checkpoint with ``counts`` of each kind."""
         self._expected_again = Counter(
             {name: self._recorded[name] - count for name, count in counts.items()}
         )

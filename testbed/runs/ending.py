@@ -68,7 +68,7 @@ def signals() -> Iterator[int]:
     came: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
-        """Note a signal, which the wake-up descriptor has already."""
+        """Record a signal, which the wake-up descriptor has already."""
         came.append(number)
 
     before = {number: signal.signal(number, note) for number in caught}

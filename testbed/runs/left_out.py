@@ -7,11 +7,11 @@ MOST = 20
 """The most versions, or ranges of versions, that a text names."""
 
 
-class LeftOut:
+class LeftOutEvaluations:
     """The versions of one run whose evaluation was due and is left out."""
 
     def __init__(self, versions: Iterable[int] = ()) -> None:
-        """Begin.
+        """Start with the evaluations left out in earlier sessions.
 
         Args:
             versions: those that the run had left out before, if it is resumed.

@@ -17,15 +17,15 @@ from testbed.results.reading.growing import GrowingJournal
 from testbed.results.reading.journals import NoRunError, whole
 from testbed.results.reading.quality import Quality
 from testbed.results.reading.run import Run
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 WINDOW = 5.0
 """Seconds of the host's clock over which rates are taken, at least."""
 _PHASES: dict[str, str] = {
-    Kind.NODES_MADE: "linking",
-    Kind.NETWORK_BUILT: "connecting",
-    Kind.TRAINING_BEGAN: "training",
-    Kind.PROGRAMS_BEGAN: "running",
+    EventKind.NODES_MADE: "linking",
+    EventKind.NETWORK_BUILT: "connecting",
+    EventKind.TRAINING_BEGAN: "training",
+    EventKind.PROGRAMS_BEGAN: "running",
 }
 """The phase of a run from an event on."""
 _MAKING = "making nodes"
@@ -90,7 +90,7 @@ class LiveStatus:
     """Follows one run; reads only what was added since the last look."""
 
     def __init__(self, run: Run) -> None:
-        """Begin to follow a run; raise NoRunError if what it has written cannot be read."""
+        """Follow a run; raise NoRunError if what it has written cannot be read."""
         self._run = run
         self._updates = run.directory / "updates.arrows"
         self._journal = GrowingJournal(self._updates)
@@ -205,7 +205,7 @@ def _facts(directory: Path) -> _Facts:
     run = Run.load(directory)
     for event in run.events:
         phase = _PHASES.get(event.kind or "", phase)
-        if event.kind == Kind.DIED and event.device:
+        if event.kind == EventKind.DIED and event.device:
             crashed.add(event.device)
     for one in run.faults:
         if one.ended is None:

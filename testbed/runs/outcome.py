@@ -26,7 +26,7 @@ from testbed.training.settings import MeasureSettings
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunOutcome:
     """The end of a run, and the figures of ``summary.json``.
 
     Attributes:
@@ -103,14 +103,14 @@ class Outcome:
             del kept[evaluations:]
 
     def takes(self, parameters: npt.NDArray[np.float32]) -> None:
-        """Note the final parameters: their SHA-256, as little-endian float32, and if all are finite."""
+        """Record the final parameters: SHA-256, as little-endian float32, and if all are finite."""
         self.parameters_sha256 = hashlib.sha256(
             parameters.astype("<f4", copy=False).tobytes()
         ).hexdigest()
         self.finite = bool(np.isfinite(parameters).all())
 
     def complete(self) -> None:
-        """Note the end of a run that has made all its updates, once its parameters are known."""
+        """Record the end of a run that has made all its updates, once its parameters are known."""
         self.ended, self.reason = "completed", None
         if (iteration := diverged_at(self.iterations, self.losses)) is not None:
             self.ended, self.reason = "diverged", not_finite_from(iteration)

@@ -18,7 +18,7 @@ class Repetition:
         self._times = 0
 
     def back_to(self, version: int) -> str | None:
-        """Note that the run goes back to the checkpoint of a version; return a warning if it is due."""
+        """Count a return to the checkpoint of a version; return a warning if it is due."""
         self._times = self._times + 1 if version == self._version else 1
         self._version = version
         if self._times != MANY:

@@ -34,7 +34,7 @@ from testbed.quantities import as_number
 from testbed.results.reading.journals import read_columns, whole
 from testbed.results.reading.run import Run
 from testbed.runs.versions import host, versions
-from testbed.telemetry.evaluations import CURVE_COLUMNS
+from testbed.telemetry.evaluation_log import CURVE_COLUMNS
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept
 
@@ -111,7 +111,7 @@ def folders(folder: Path, servers: Sequence[str]) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RunJob:
     """A run to begin or to resume.
 
     Attributes:
@@ -123,7 +123,7 @@ class Job:
     ended: Run | None = None
 
 
-def left(found: Sequence[Run], whole: bool) -> list[Job]:
+def left(found: Sequence[Run], whole: bool) -> list[RunJob]:
     """Return the runs of an execution that are still to be carried out.
 
     Args:
@@ -136,7 +136,7 @@ def left(found: Sequence[Run], whole: bool) -> list[Job]:
     directory = found[0].directory.parent
     for run in found:
         _check_owner(run.directory)
-    jobs = [Job(_check(run), run) for run in found if not is_complete(run.ended)]
+    jobs = [RunJob(_check(run), run) for run in found if not is_complete(run.ended)]
     if whole:
         if not (directory / "experiment.yaml").exists():
             raise SpecError(
@@ -150,7 +150,7 @@ def left(found: Sequence[Run], whole: bool) -> list[Job]:
     return jobs
 
 
-def never_begun(directory: Path) -> list[Job]:
+def never_begun(directory: Path) -> list[RunJob]:
     """Return the runs of an execution that have no manifest, with which a run begins.
 
     Raises:
@@ -159,7 +159,7 @@ def never_begun(directory: Path) -> list[Job]:
     _check_owner(directory)
     spec = load_any_resolved(directory / "experiment.yaml")
     return [
-        Job(one)
+        RunJob(one)
         for one in plans_of(spec)
         if not os.path.lexists(directory / one.label / "manifest.json")
     ]

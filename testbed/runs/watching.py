@@ -48,7 +48,7 @@ class Progress:
     _recent: list[tuple[float, int]] = field(default_factory=list)
 
     def moved(self, when: float, updates: int) -> None:
-        """Note the number of updates at a moment of the host's clock, in seconds."""
+        """Record the number of updates at a moment of the host's clock, in seconds."""
         self.updates = updates
         self._recent = [*self._recent[-25:], (when, updates)]
         (then, before), (now, after) = self._recent[0], self._recent[-1]
@@ -56,7 +56,7 @@ class Progress:
             self.rate = (after - before) / (now - then)
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
-        """Note the results of an evaluation: ``accuracy``, ``loss``, ``measured``."""
+        """Record the results of an evaluation: ``accuracy``, ``loss``, ``measured``."""
         self.accuracy, self.loss, self.measured = row["accuracy"], row["loss"], row["measured"]
 
     @property

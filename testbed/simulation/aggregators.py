@@ -19,7 +19,7 @@ class SimulatedAggregators:
     def __init__(
         self, services: Sequence[AggregatorService], conversations: Conversations, codec: Codec
     ) -> None:
-        """Begin with nothing combined.
+        """Set up the aggregators, with nothing combined.
 
         Args:
             services: in the aggregators' order.

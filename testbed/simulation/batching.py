@@ -16,7 +16,7 @@ from testbed.clock.stage import Arrived
 from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import workers_gradients
-from testbed.simulation.versions import Part, SentVersions
+from testbed.simulation.sent_versions import Part, SentVersions
 from testbed.training import computation
 from testbed.training.computation import Drawn
 from testbed.training.objective import objective

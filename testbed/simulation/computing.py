@@ -10,9 +10,9 @@ from testbed.clock.stage import Arrived
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
-from testbed.simulation.pool import Pool, processors
 from testbed.simulation.pool_process import SharedMemory, Work
-from testbed.simulation.versions import Part, SentVersions
+from testbed.simulation.process_pool import ProcessPool, processors
+from testbed.simulation.sent_versions import Part, SentVersions
 from testbed.training import computation
 from testbed.training.computation import Computation, Drawn
 from testbed.training.parameter_service import Pushed, as_loss
@@ -26,7 +26,7 @@ ENOUGH_UPDATES = 10
 """Updates per worker from which gradients are computed immediately: up to one per worker is wasted."""
 
 
-class Computing(Stateful):
+class Computations(Stateful):
     """The computations of all workers of a run.
 
     Where a worker of one server is certain to send what it computes, and has its parameters as soon as
@@ -67,7 +67,7 @@ class Computing(Stateful):
         dataset: Dataset,
         new_incarnation: Callable[[int, int], Computation],
     ) -> None:
-        """Begin with nothing to compute.
+        """Set up the workers' computations, none of them under way.
 
         Args:
             computations: by the workers' numbers.
@@ -96,12 +96,12 @@ class Computing(Stateful):
             and worthwhile
             and not (local or batched or number > 1)
         )
-        self._pool: Pool | None = None
+        self._pool: ProcessPool | None = None
         if number > 1:
             memory = SharedMemory()
             self.versions = SentVersions(cut, memory.like)
             work = Work(self._computations, cut, learner, local, new_incarnation, memory)
-            self._pool = Pool(number, work, self.versions)
+            self._pool = ProcessPool(number, work, self.versions)
         else:
             self.versions = SentVersions(cut)
         self._batching: Batching | None = None
@@ -126,7 +126,7 @@ class Computing(Stateful):
         self._loaded = ()
 
     def begin_anew(self, worker: int, incarnation: int) -> None:
-        """Let a worker that was killed compute from the beginning."""
+        """Restart the computations of a worker that was killed, from the beginning."""
         self._computations[worker] = self._new_incarnation(worker, incarnation)
         if self._pool is not None:
             self._pool.begin_anew(worker, incarnation)
@@ -148,7 +148,7 @@ class Computing(Stateful):
         return message
 
     def begin(self, worker: int, begun: Begun) -> Begun:
-        """Begin a computation at parameters that are held for it; return it."""
+        """Start a computation at parameters that are held for it; return it."""
         if self._batching is not None:
             self._batching.begin(begun)
         if self._pool is not None:

@@ -13,15 +13,15 @@ from typing import Any
 
 from testbed.algorithms.aggregator_half import Combined
 from testbed.checkpoints.stateful import Stateful
-from testbed.clock import struck_peers, struck_workers
+from testbed.clock import peer_faults, worker_faults
 from testbed.clock.conversations import conversations
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.learning.data.batches import Draw
 from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.batching import Begun
-from testbed.simulation.computing import Computing
+from testbed.simulation.computing import Computations
+from testbed.simulation.sent_versions import Part
 from testbed.simulation.system import Evaluated
-from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
 from testbed.training.computation import Drawn
 from testbed.training.entries import Entry
@@ -31,7 +31,7 @@ from testbed.training.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 STORED = (
-    *{*struck_workers.STORED, *struck_peers.STORED},
+    *{*worker_faults.STORED, *peer_faults.STORED},
     Begun,
     Draw,
     Drawn,
@@ -70,7 +70,7 @@ class SimulatedDevices(Stateful):
     def __init__(
         self,
         services: Sequence[ParameterService],
-        computing: Computing,
+        computing: Computations,
         aggregators: SimulatedAggregators,
         *,
         protocol: type[WorkerProtocol],
@@ -171,7 +171,7 @@ class SimulatedDevices(Stateful):
         self._connected.clear()
 
     def resume_after(self, host_seconds: float) -> None:
-        """Note that ``host_seconds`` of the host's clock have passed already."""
+        """Set the host's clock to ``host_seconds`` since the simulation began."""
         self._began = time.monotonic() - host_seconds
 
     # -- the clock's stage
@@ -195,7 +195,7 @@ class SimulatedDevices(Stateful):
         return size
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Note that parameters have arrived; a worker of one server needs no older ones any more."""
+        """Release what is older than parameters that have arrived, where a worker needs it no more."""
         if self._deals:
             dealt = self._dealt[conversation].items()
             self._dealt[conversation] = {one: batch for one, batch in dealt if one >= version}
@@ -208,7 +208,7 @@ class SimulatedDevices(Stateful):
             self._compute.versions.release(sent.popleft()[0])
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
-        """Begin the worker's computation; what it was computing is dropped."""
+        """Start the worker's computation; what it was computing is dropped."""
         before = self._computing[worker]
         if before is not None:
             self._compute.drop(before)
@@ -292,7 +292,7 @@ class SimulatedDevices(Stateful):
         self._outbox[self._numbers.of_worker(worker)[0]].append(message)
 
     def ask(self, worker: int) -> int:
-        """Let an aggregator ask for parameters; return the message's bytes."""
+        """Count an aggregator's question for parameters; return the message's bytes."""
         self._wire[self._numbers.of_worker(worker)[0]].pushed(HEADER.size)
         return HEADER.size
 

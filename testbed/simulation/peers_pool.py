@@ -9,9 +9,9 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Begun
-from testbed.simulation.pool import Pool
 from testbed.simulation.pool_process import SharedMemory, Work
-from testbed.simulation.versions import SentVersions
+from testbed.simulation.process_pool import ProcessPool
+from testbed.simulation.sent_versions import SentVersions
 from testbed.training.computation import Computation, Drawn
 from testbed.training.objective import Objective
 from testbed.training.peer_computation import PeerComputation
@@ -33,7 +33,7 @@ class PeersPool:
         learner: Learner,
         goal: Objective,
     ) -> None:
-        """Begin with nothing to compute.
+        """Set up the pool's work; its processes start with the first gradient.
 
         Args:
             processors: the number of processes.
@@ -49,7 +49,7 @@ class PeersPool:
         self._versions = SentVersions(cut, memory.like)
         computations = list(map(computation, range(len(batches))))
         work = Work(computations, cut, learner, True, computation, memory)
-        self._pool = Pool(processors, work, self._versions)
+        self._pool = ProcessPool(processors, work, self._versions)
         self._begun: dict[int, Begun] = {}
 
     def computes(self, peer: int) -> bool:
@@ -57,7 +57,7 @@ class PeersPool:
         return peer in self._begun
 
     def begin(self, peer: int, own: PeerComputation) -> None:
-        """Begin the gradient of a peer at its model as it is now."""
+        """Start the gradient of a peer at its model as it is now."""
         part = (0, peer)
         self._versions.hold(part, own.half.parameters)
         begun = self._begun[peer] = Begun((part,), (own.half.version,), Drawn([own.draw()]))

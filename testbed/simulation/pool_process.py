@@ -113,7 +113,7 @@ class Anew(NamedTuple):
     incarnation: int
 
 
-class Ask(NamedTuple):
+class StatesRequest(NamedTuple):
     """A request for the states of the workers that have one here.
 
     Attributes:
@@ -123,7 +123,7 @@ class Ask(NamedTuple):
     oldest: Mapping[int, int]
 
 
-class Answer(NamedTuple):
+class TaskResult(NamedTuple):
     """The result of a task.
 
     Attributes:
@@ -140,7 +140,7 @@ class Answer(NamedTuple):
     error: BaseException | None = None
 
 
-Request: TypeAlias = Task | Drop | Hurry | Anew | Ask
+Request: TypeAlias = Task | Drop | Hurry | Anew | StatesRequest
 
 
 def write(updates: Sequence[Update], out: FloatVector) -> None:
@@ -220,7 +220,7 @@ class _Calculator:
                 self._work.computations[worker] = self._work.new_incarnation(worker, incarnation)
                 self._before.pop(worker, None)
                 self._keeping.discard(worker)
-            case Ask(oldest):
+            case StatesRequest(oldest):
                 self._tell({one: self._state(one, oldest.get(one)) for one in self._keeping})
 
     def _hurry(self, number: int) -> None:
@@ -239,7 +239,7 @@ class _Calculator:
         for task in self._tasks:
             if task.number == number:
                 self._tasks.remove(task)
-                self._tell(Answer(number))
+                self._tell(TaskResult(number))
                 return
         before = self._before.get(worker, {})
         if number in before:
@@ -253,7 +253,7 @@ class _Calculator:
             return kept
         return self._work.computations[worker].kept()
 
-    def _answer(self, task: Task) -> Answer:
+    def _answer(self, task: Task) -> TaskResult:
         own = self._work.computations[task.worker]
         before = copy.deepcopy(own.kept())
         earlier = self._before.get(task.worker, {})
@@ -263,10 +263,10 @@ class _Calculator:
             loss, parts = self._compute(own, task)
         except Exception as error:  # a plug-in may raise anything
             own.restore_kept(before)
-            return Answer(task.number, error=_sendable(error))
+            return TaskResult(task.number, error=_sendable(error))
         if keeps := own.keeps:
             self._keeping.add(task.worker)
-        return Answer(task.number, loss, parts, keeps)
+        return TaskResult(task.number, loss, parts, keeps)
 
     def _compute(self, own: Computation, task: Task) -> tuple[float, list[tuple[int, int, bool]]]:
         work = self._work

@@ -20,17 +20,17 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.runs.deduplication import Deduplication
-from testbed.runs.outcome import Outcome, goes_on_with, manifest
+from testbed.runs.outcome import RunOutcome, goes_on_with, manifest
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.runs.strikes import Strikes
 from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
 from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
+from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.updates import FloatVector
 
 _ROWS = 1500
@@ -73,7 +73,7 @@ class Recording:
             OSError: the run directory could not be made.
         """
         counts = resumption.counts if resumption else {}
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
         self._name = worker_name if plan.served else peer_name
         self.log = RunLog(
             directory,
@@ -121,7 +121,7 @@ class Recording:
         self._version = self.system.version
 
     def back_to(self, state: Mapping[str, Any] | None, server: str) -> None:
-        """Note that a server is back, and the run at a checkpoint or, with None, at the beginning.
+        """Record that a server is back, with the run at a checkpoint or, with None, at its start.
 
         All that is on record stays.
         """
@@ -153,7 +153,7 @@ class Recording:
         return time.monotonic() - self._training
 
     def event(
-        self, level: str, text: str, device: str | None = None, kind: Kind = Kind.REMARK
+        self, level: str, text: str, device: str | None = None, kind: EventKind = EventKind.REMARK
     ) -> None:
         """Write an event to the log."""
         self.log.take(Noted(level, text, device, kind))
@@ -164,11 +164,11 @@ class Recording:
         """Record entries of the run, in their order."""
         for entry in entries:
             match entry:
-                case Row(row, version):
+                case UpdateEntry(row, version):
                     self._row(row, version)
                 case Diagnosed(values, version):
                     self._diagnosed(values, version)
-                case EvaluationDue():
+                case EvaluationPoint():
                     self._evaluate_now()
                 case Suspected() | Welcomed():
                     self._suspicion(entry)
@@ -198,7 +198,7 @@ class Recording:
 
     def returned(self, peer: int, version: int) -> None:
         """Record that a killed peer is back, with parameters of a version of its own."""
-        self.event("info", goes_on_with(version), self._name(peer), Kind.RETURNED)
+        self.event("info", goes_on_with(version), self._name(peer), EventKind.RETURNED)
 
     def _evaluate_now(self) -> None:
         """Evaluate the current version."""

@@ -14,7 +14,7 @@ from testbed.clock.conversations import conversations
 from testbed.clock.device_use import DeviceUse, of_served
 from testbed.clock.devices import devices
 from testbed.clock.star import StarClock
-from testbed.clock.struck_workers import star_clock
+from testbed.clock.worker_faults import star_clock
 from testbed.device_names import aggregator_name, server_names, worker_name
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
@@ -22,7 +22,7 @@ from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.aggregators import SimulatedAggregators
-from testbed.simulation.computing import Computing
+from testbed.simulation.computing import Computations
 from testbed.simulation.devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
 from testbed.simulation.system import Evaluated, System, Witness, batches_of_all
@@ -102,7 +102,7 @@ class ServedSystem(System):
         protocol = WORKER_PROTOCOLS[self._halves[0].protocol]
         self._devices = SimulatedDevices(
             [*self._services, *self._aggregators],
-            Computing(
+            Computations(
                 computations,
                 self._cut,
                 (learner, learner.twin()),

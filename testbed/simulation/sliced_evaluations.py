@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.simulation.system import Evaluated
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
+from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.slices import Slice, whole
 
 
@@ -26,7 +26,7 @@ class SlicedEvaluations(Stateful):
         cut: Sequence[Slice],
         ledger: Callable[[int], dict[str, int]],
     ) -> None:
-        """Begin with no version reached.
+        """Start with no version reached.
 
         Args:
             cut: the servers' slices.
@@ -45,12 +45,12 @@ class SlicedEvaluations(Stateful):
         found: list[Entry] = []
         for entry in entries:
             match entry:
-                case Row(row):
+                case UpdateEntry(row):
                     pushed = self.pushed[index]
                     pushed["payload_bytes"] += row.payload_bytes
                     pushed["message_bytes"] += row.message_bytes
-                    found.append(Row(row, min(half.version for half in self._halves)))
-                case EvaluationDue():
+                    found.append(UpdateEntry(row, min(half.version for half in self._halves)))
+                case EvaluationPoint():
                     if self._is_complete(index):
                         found.append(entry)
                 case Diagnosed():

@@ -75,7 +75,7 @@ class System(ABC):
 
     @property
     def evaluated(self) -> Evaluated:
-        """The version to evaluate; valid while an ``EvaluationDue`` is recorded."""
+        """The version to evaluate; valid while an ``EvaluationPoint`` is recorded."""
         return Evaluated(self.version, self.parameters, self.ledger())
 
     @abstractmethod
@@ -92,7 +92,7 @@ class System(ABC):
 
     @abstractmethod
     def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
-        """Note the host's seconds that have passed already, and how often the server was killed."""
+        """Set the host's seconds that have passed already, and how often the server was killed."""
 
     @abstractmethod
     def end(self) -> None:

@@ -12,12 +12,12 @@ import numpy as np
 from testbed.algorithms import has
 from testbed.clock.device_use import DeviceUse, of_peers
 from testbed.clock.mesh import MeshClock
-from testbed.clock.struck_peers import mesh_clock
+from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.simulation.peers_pool import PeersPool
-from testbed.simulation.pool import processors
+from testbed.simulation.process_pool import processors
 from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System, Witness, batches_of_all
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
@@ -49,7 +49,7 @@ class SimulatedPeer(LocalPeer):
         send: Callable[[Sequence[Sending]], None],
         pool: PeersPool | None,
     ) -> None:
-        """Begin at the computation's model.
+        """Set up the peer, with the computation's model.
 
         Args:
             learner: computes its gradients.

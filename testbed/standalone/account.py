@@ -50,10 +50,10 @@ from testbed.messages.reports import (
 from testbed.orchestrator.servers import Servers
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
-from testbed.runs.outcome import Outcome
-from testbed.standalone.evaluations import LEDGER, Evaluations
+from testbed.runs.outcome import RunOutcome
+from testbed.standalone.evaluations import LEDGER, StandaloneEvaluations
 from testbed.telemetry.entries import EvaluationMade, Updates
-from testbed.telemetry.evaluations import MEASURED
+from testbed.telemetry.evaluation_log import MEASURED
 from testbed.telemetry.json_text import json_text
 from testbed.telemetry.records import UPDATE
 from testbed.training.slices import slices_of
@@ -86,7 +86,7 @@ def _unwritable(directory: Path, error: OSError) -> RunError:
     )
 
 
-class Account:
+class RunAccount:
     """The account of one run, made from the roles' reports.
 
     Attributes:
@@ -108,11 +108,11 @@ class Account:
         self.directory = directory
         self._workers = plan.settings.workers
         self._greeted = 0
-        self._outcome = Outcome()
+        self._outcome = RunOutcome()
         measure = plan.settings.training.measure
         self._columns = COLUMNS if measure is None else (*COLUMNS, MEASURED)
         self._servers = Servers(slices_of(plan.settings, layout_of(plan.spec)))
-        self._evaluations = Evaluations(self._servers)
+        self._evaluations = StandaloneEvaluations(self._servers)
         self._lost: Counter[int] = Counter()  # workers, by server
         self._complaint: str | None = None
         self._lost_server: str | None = None

@@ -46,7 +46,7 @@ _REPORT = 8192
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """Let the kernel notice within a minute that the other host is gone."""
+    """Have the kernel find within a minute that the other host is gone."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -211,7 +211,7 @@ class _Ending:
     def __init__(
         self, connection: socket.socket, give_up: Callable[[str], None], *, needed: bool
     ) -> None:
-        """Begin to wait.
+        """Start to wait, in a thread.
 
         Args:
             needed: True for a role without which the server cannot have completed the run.

@@ -15,16 +15,16 @@ from testbed.messages.reports import (
     ServerFinished,
     VersionEvaluated,
 )
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.servers import Servers
-from testbed.runs.left_out import LeftOut
+from testbed.runs.left_out import LeftOutEvaluations
 
 LEDGER = ("payload_bytes", "message_bytes")
 """The bytes of a server's ledger; there are no wire bytes, because nothing is captured."""
 
 
-class Evaluations:
+class StandaloneEvaluations:
     """The evaluations of one run.
 
     Attributes:
@@ -33,18 +33,18 @@ class Evaluations:
     """
 
     def __init__(self, servers: Servers) -> None:
-        """Begin without evaluations."""
-        self.left_out = LeftOut()
+        """Start without evaluations."""
+        self.left_out = LeftOutEvaluations()
         self.missing = 0
         self._servers = servers
-        self._ingress = IngressOfServers([Ingress() for _ in range(servers.count)])
+        self._ingress = IngressOfServers([ServerIngress() for _ in range(servers.count)])
         # What the kernel's counters say of any moment is known from the beginning: nothing is counted.
         self._ingress.counted(math.inf, [0] * servers.count)
         self._awaited: set[int] = set()
         self._results: dict[int, VersionEvaluated] = {}
 
     def due(self, report: EvaluationDue) -> None:
-        """Note that a server has reached a version that is to be evaluated."""
+        """Expect the result of a version that a server has reached."""
         server, version = report.server, report.version
         ledger: dict[str, Any] = {key: getattr(report, key) for key in LEDGER}
         ledger["run_time"] = report.run_time + self._servers.lateness(server)
@@ -55,13 +55,13 @@ class Evaluations:
             self.evaluated(self._results[version])
 
     def evaluated(self, report: VersionEvaluated) -> None:
-        """Note the evaluator's result; ignore one that is not due."""
+        """Record the evaluator's result; ignore one that is not due."""
         if report.version in self._awaited:
             self._results[report.version] = report
             self._ingress.evaluated(report)
 
     def leave_out(self, report: EvaluationLeftOut) -> str | None:
-        """Note that an evaluation will not be made; return the text of a warning if it is the first."""
+        """Drop an evaluation that will not be made; return a warning's text if it is the first."""
         self._awaited.discard(report.version)
         self._ingress.left_out(report.version)
         return self.left_out.add(report.version, report.reason)
@@ -81,7 +81,7 @@ class Evaluations:
             yield row | {"time": row["run_time"]}
 
     def finish(self, report: ServerFinished) -> None:
-        """Note the ledger of a server whose connections are all closed."""
+        """Record the ledger of a server whose connections are all closed."""
         self._ingress.each[report.server].total = {key: getattr(report, key) for key in LEDGER}
 
     @property

@@ -17,7 +17,7 @@ from testbed.planning.data_check import check_data
 from testbed.roles.server.wall_server import OTHERS_TIMEOUT
 from testbed.roles.sharing import SETTINGS, SPILL
 from testbed.standalone import messages
-from testbed.standalone.account import Account, make_directory
+from testbed.standalone.account import RunAccount, make_directory
 from testbed.standalone.admission import Admission
 from testbed.standalone.experiment import read
 from testbed.training.settings import Settings
@@ -56,7 +56,7 @@ def serve(
     plan = read(experiment, messages.greeting_secret(secret, session))
     check_data(plan)
     directory = make_directory(results, plan)
-    account = Account(plan, directory, say)
+    account = RunAccount(plan, directory, say)
     reports, writers = Channel.pair()
     server = threading.get_ident()
 
@@ -98,7 +98,7 @@ def serve(
 
 
 def _carry_out(
-    settings: Settings, admission: Admission, writers: Channel, account: Account
+    settings: Settings, admission: Admission, writers: Channel, account: RunAccount
 ) -> tuple[Ended | None, int]:
     """Run the parameter server; return how the run ended, if that is known, and an exit status."""
     try:
@@ -128,7 +128,7 @@ def _carry_out(
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Let SIGINT, SIGTERM and a failure of the results end the body; afterwards ignore them."""
+    """Have SIGINT, SIGTERM and a failure of the results end the body; afterwards ignore them."""
 
     def stop(number: int, _: object) -> None:
         _ignore()

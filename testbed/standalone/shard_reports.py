@@ -17,7 +17,7 @@ import numpy as np
 
 from testbed.channel import InvalidMessageError, ReceivedMessage
 from testbed.device_names import server_number
-from testbed.messages.codec import Codec, kind
+from testbed.messages.codec import MessageCodec, kind
 from testbed.messages.reports import (
     ConnectionClosed,
     DevicesConnected,
@@ -58,7 +58,7 @@ ShardReport: TypeAlias = (
 )
 """The reports of which the account of the run is made; a further server sends no others."""
 KINDS = get_args(ShardReport)
-_CODEC: Codec[ShardReport] = Codec(KINDS)
+_CODEC: MessageCodec[ShardReport] = MessageCodec(KINDS)
 
 
 class ShardReports:
@@ -69,7 +69,7 @@ class ShardReports:
     """
 
     def __init__(self, index: int, settings: Settings, size: int) -> None:
-        """Begin without reports.
+        """Start without reports.
 
         Args:
             index: the server's, from 1.

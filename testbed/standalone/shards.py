@@ -22,7 +22,7 @@ class Shards:
     """
 
     def __init__(self, settings: Settings, sizes: Sequence[int]) -> None:
-        """Begin without connections.
+        """Start without connections.
 
         Args:
             sizes: the number of parameters of each server's slice; of use only if there are several.
@@ -43,7 +43,7 @@ class Shards:
         return ShardReports(index, self._settings, self._sizes[index])
 
     def enter(self, number: int, address: str, own: str) -> None:
-        """Note the address of a further server.
+        """Keep the address of a further server.
 
         Args:
             own: the first server's address on the same connection.
@@ -59,7 +59,7 @@ class Shards:
         self._addresses[number] = address
 
     def leave(self, number: int, reason: str) -> bool:
-        """Note that a connection ended; return True if the run is lost by that."""
+        """Record the end of a connection; return True if the run is lost by that."""
         if not self.begun:
             self._addresses.pop(number, None)
         elif number in self.numbers and number not in self._finished and self.lost is None:
@@ -73,7 +73,7 @@ class Shards:
         return self.begun and number in self.numbers
 
     def finish(self, number: int) -> None:
-        """Note that a server has reported all it had to report."""
+        """Record that a server has reported all it had to report."""
         self._finished.add(number)
 
     @property

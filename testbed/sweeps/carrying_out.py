@@ -14,7 +14,7 @@ from testbed.planning.plans import plans_of
 from testbed.results.reading.records import State, Summary
 from testbed.results.reading.run import Run
 from testbed.runs.ending import LateSignalError
-from testbed.runs.resuming import Job, left
+from testbed.runs.resuming import RunJob, left
 from testbed.runs.watching import Watcher
 
 
@@ -49,12 +49,12 @@ def carry_out(spec_text: str, directory: Path, watcher: Watcher, share: int = 1)
     """
     try:
         job = _job(spec_text, directory)
-        if not isinstance(job, Job):
+        if not isinstance(job, RunJob):
             return Result(job.ended, job.reason)
         if isinstance(job.plan, Plan) and job.plan.spec.engine == "simulation":
             job = replace(job, plan=job.plan.with_share(share))
             # A process loads torch only once: these seconds are not the run's.
-            from testbed.simulation import run as _  # noqa: F401
+            from testbed.simulation import simulated_run as _  # noqa: F401
         began = time.monotonic()
         summary = execution.carry_out(job, directory, watcher, began)
     except LateSignalError as late:
@@ -70,7 +70,7 @@ def carry_out(spec_text: str, directory: Path, watcher: Watcher, share: int = 1)
     )
 
 
-def _job(spec_text: str, directory: Path) -> Job | Summary:
+def _job(spec_text: str, directory: Path) -> RunJob | Summary:
     """Return what is left of a run, or its summary if that is kept."""
     if (directory / "manifest.json").exists():
         run = Run.load(directory)
@@ -81,4 +81,4 @@ def _job(spec_text: str, directory: Path) -> Job | Summary:
     if directory.exists():  # it was disturbed, is of programs, or was killed before it had written
         shutil.rmtree(directory)
     (one,) = plans_of(load.parse_any(spec_text, directory / "spec.yaml"))
-    return Job(one)
+    return RunJob(one)

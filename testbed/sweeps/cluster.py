@@ -30,7 +30,7 @@ from testbed.runs.versions import host, versions
 from testbed.sweeps import on_node
 from testbed.sweeps.carrying_out import Result
 from testbed.sweeps.on_node import Travelling
-from testbed.sweeps.pool import PERIOD, Display, Job, Pool
+from testbed.sweeps.pool import PERIOD, Display, SweepJob, SweepPool
 from testbed.sweeps.travelling import digest, packed, unpack
 
 RETRIES = 10
@@ -40,7 +40,7 @@ _GRACE = 20.0
 
 
 class Cluster:
-    """A Ray cluster that carries out runs; a context manager, like ``testbed.sweeps.pool.Pool``.
+    """A Ray cluster that carries out runs; a context manager, like ``testbed.sweeps.pool.SweepPool``.
 
     Attributes:
         size: the number of its processors, each of which carries out one run at a time.
@@ -84,7 +84,7 @@ class Cluster:
         self._ray.shutdown()
         self._redirection.__exit__(kind, error, traceback)
 
-    def check(self, job: Job, display: Display, say: Callable[[str], None]) -> None:
+    def check(self, job: SweepJob, display: Display, say: Callable[[str], None]) -> None:
         """Compare the nodes with this host, and a run on each kind of processor with the same run here.
 
         Args:
@@ -115,13 +115,13 @@ class Cluster:
         own = host()["cpu"]
         say(f"{len(self._nodes)} nodes with {self.size} processors, {', '.join(map(str, kinds))}")
         with tempfile.TemporaryDirectory(prefix="testbed-compare-") as folder:
-            at_home = Job(job.title, job.spec, Path(folder) / "here")
-            with Pool(1) as pool:
+            at_home = SweepJob(job.title, job.spec, Path(folder) / "here")
+            with SweepPool(1) as pool:
                 if pool.carry_out([at_home], display) is not None:
                     raise KeyboardInterrupt
             parameters = _parameters(at_home)
             for kind, nodes in kinds.items():
-                there = Job(job.title, job.spec, Path(folder) / "there")
+                there = SweepJob(job.title, job.spec, Path(folder) / "there")
                 ref = self._on(nodes[0], on_node.run_there, *self._arguments(there))
                 self._end(there, ref)
                 if _parameters(there) == parameters:
@@ -137,7 +137,7 @@ class Cluster:
                         "compare only runs of one kind of processor to the bit"
                     )
 
-    def carry_out(self, jobs: Sequence[Job], display: Display) -> int | None:
+    def carry_out(self, jobs: Sequence[SweepJob], display: Display) -> int | None:
         """Carry out jobs on all nodes.
 
         Returns:
@@ -160,7 +160,7 @@ class Cluster:
                 display.show([])
         return None
 
-    def _arguments(self, job: Job) -> tuple[str, str, list[Travelling], str]:
+    def _arguments(self, job: SweepJob) -> tuple[str, str, list[Travelling], str]:
         (one,) = plan(load.parse(job.spec, job.directory / "spec.yaml"))
         data = [self._travelling(path, dataset) for path, dataset in files_read(one)]
         return job.spec, job.directory.name, data, self._name
@@ -173,7 +173,7 @@ class Cluster:
         return known
 
     def _on(self, node: Any, function: Callable[..., Any], *arguments: object) -> Any:
-        """Begin a function on a node."""
+        """Start a function on a node; return Ray's reference to its result."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -184,7 +184,7 @@ class Cluster:
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
         return (node for node in self._nodes if node["NodeID"] in alive)
 
-    def _end(self, job: Job, ref: Any) -> None:
+    def _end(self, job: SweepJob, ref: Any) -> None:
         """Take a finished run home, and set the job's result."""
         try:
             fields, directory = self._ray.get(ref)
@@ -245,7 +245,7 @@ def _signal(wake_up: int) -> int | None:
     return None
 
 
-def _parameters(job: Job) -> str | None:
+def _parameters(job: SweepJob) -> str | None:
     """Return the digest of a run's parameters."""
     from testbed.results.reading.run import Run
 

@@ -18,7 +18,7 @@ from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
 from testbed.results.reading.run import Run
 from testbed.sweeps.carrying_out import Result
-from testbed.sweeps.pool import Job
+from testbed.sweeps.pool import SweepJob
 
 LEAST, MOST = 100, 300
 """Updates of a run that measures a kind; within these limits, as many as between two evaluations."""
@@ -58,7 +58,9 @@ def of_runs(runs: Iterable[tuple[Spec, Run]]) -> dict[Kind, Speed]:
     return found
 
 
-def measuring(specs: Sequence[Spec], folder: Path, known: Mapping[Kind, Speed]) -> dict[Kind, Job]:
+def measuring(
+    specs: Sequence[Spec], folder: Path, known: Mapping[Kind, Speed]
+) -> dict[Kind, SweepJob]:
     """Return a short run of each kind, to be carried out in a folder that is then removed.
 
     Args:
@@ -67,13 +69,13 @@ def measuring(specs: Sequence[Spec], folder: Path, known: Mapping[Kind, Speed]) 
     of_kind: dict[Kind, list[Spec]] = defaultdict(list)
     for spec in specs:
         of_kind[kind(spec)].append(spec)
-    jobs: dict[Kind, Job] = {}
+    jobs: dict[Kind, SweepJob] = {}
     for key, alike in of_kind.items():
         first = short(alike[0])
         together = sum(spec.training.updates for spec in alike)
         if key not in known and together >= WORTH * first.training.updates:
             words = " ".join(str(part) for part in (*key[1:4], f"{key[4]} workers"))
-            jobs[key] = Job(f"measuring {words}", dump(first), folder / str(len(jobs)))
+            jobs[key] = SweepJob(f"measuring {words}", dump(first), folder / str(len(jobs)))
     return jobs
 
 
@@ -84,7 +86,7 @@ def short(spec: Spec) -> Spec:
     return spec.model_copy(update={"training": training})
 
 
-def speeds(jobs: Mapping[Kind, Job]) -> dict[Kind, Speed]:
+def speeds(jobs: Mapping[Kind, SweepJob]) -> dict[Kind, Speed]:
     """Return the speeds that measuring runs have had, without those that did not end well."""
     return {key: speed for key, job in jobs.items() if (speed := _speed(job.result))}
 

@@ -20,7 +20,7 @@ from testbed.results.figures import style
 from testbed.results.reading.curves import Curve, quality_of
 from testbed.results.reading.quality import ACCURACY, Quality
 from testbed.results.reading.run import Run
-from testbed.sweeps.results import Row
+from testbed.sweeps.sweep_table import SweepRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ MOST_LINES = 10
 
 
 def write_figures(
-    rows: Sequence[Row], keys: Mapping[str, Sequence[Any]], folder: Path
+    rows: Sequence[SweepRow], keys: Mapping[str, Sequence[Any]], folder: Path
 ) -> list[Path]:
     """Write the figures of the complete runs, each as SVG and PNG; return the paths.
 
@@ -60,18 +60,18 @@ def write_figures(
     return written
 
 
-def _others(row: Row, *but: str) -> dict[str, Any]:
+def _others(row: SweepRow, *but: str) -> dict[str, Any]:
     return {key: value for key, value in row.values.items() if key not in ("seed", *but)}
 
 
-def _name(row: Row, *but: str) -> str:
+def _name(row: SweepRow, *but: str) -> str:
     others = _others(row, *but)
     return f"{row.algorithm}, {describe(others)}" if others else row.algorithm
 
 
-def _curves(rows: Sequence[Row], quality: Quality) -> list[Curve]:
+def _curves(rows: Sequence[SweepRow], quality: Quality) -> list[Curve]:
     """Return a curve for each algorithm and combination but for the seed, each run once."""
-    groups: dict[str, dict[Path, Row]] = defaultdict(dict)
+    groups: dict[str, dict[Path, SweepRow]] = defaultdict(dict)
     known: set[Path] = set()
     for row in rows:
         name, directory = _name(row), row.run.directory
@@ -84,9 +84,11 @@ def _curves(rows: Sequence[Row], quality: Quality) -> list[Curve]:
     ]
 
 
-def _of_key(rows: Sequence[Row], key: str, values: Sequence[Any], quality: Quality) -> style.Draw:
+def _of_key(
+    rows: Sequence[SweepRow], key: str, values: Sequence[Any], quality: Quality
+) -> style.Draw:
     """Return what draws the final value of a quality, and wire ingress, against one swept key."""
-    lines: dict[str, list[Row]] = defaultdict(list)
+    lines: dict[str, list[SweepRow]] = defaultdict(list)
     for row in rows:
         lines[_name(row, key)].append(row)
     remarks: list[str] = []
@@ -109,7 +111,7 @@ def _of_key(rows: Sequence[Row], key: str, values: Sequence[Any], quality: Quali
         figure.set_figheight(figure.get_figheight() * 1.7)
         upper, lower = figure.subplots(2, 1, sharex=True)
         for i, (name, group) in enumerate(lines.items()):
-            of_value: dict[float, list[Row]] = defaultdict(list)
+            of_value: dict[float, list[SweepRow]] = defaultdict(list)
             for row in group:
                 of_value[places[text_of(row.values[key])]].append(row)
             _line(upper, i, name, of_value, lambda run: _final(run, quality))
@@ -141,7 +143,7 @@ def _line(
     axes: "Axes",
     i: int,
     name: str,
-    of: Mapping[float, list[Row]],
+    of: Mapping[float, list[SweepRow]],
     value_of: Callable[[Run], float | None],
 ) -> None:
     """Draw a mean over runs at each place, and the band of them."""

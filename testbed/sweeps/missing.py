@@ -27,7 +27,7 @@ from testbed.quantities import as_duration, as_number
 from testbed.sweeps import estimate
 from testbed.sweeps.cluster import Cluster
 from testbed.sweeps.estimate import Kind, Speed
-from testbed.sweeps.pool import Job, Pool
+from testbed.sweeps.pool import SweepJob, SweepPool
 from testbed.sweeps.wanted import Wanted
 
 _LISTED = 20
@@ -60,7 +60,7 @@ class CarriedOut:
         caught: the number of the signal that ended the work early; None if it was finished.
     """
 
-    failed: tuple[Job, ...] = ()
+    failed: tuple[SweepJob, ...] = ()
     caught: int | None = None
 
 
@@ -80,16 +80,16 @@ class Shown:
         self._began = time.monotonic()
         self._all = sum(expected.values())
 
-    def show(self, running: Sequence[Job]) -> None:
+    def show(self, running: Sequence[SweepJob]) -> None:
         """Show the jobs that are running."""
         self._screen.show([(job.title, job.progress) for job in running], self._left())
 
-    def event(self, job: Job, level: str, text: str) -> None:
+    def event(self, job: SweepJob, level: str, text: str) -> None:
         """Print an event of a job, unless its level is ``info``."""
         if level != "info":
             self._screen.say(f"{job.title}: {level}: {text}")
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: SweepJob) -> None:
         """Count a job that has ended, and say why if it is not complete."""
         assert job.result is not None
         self._screen.count(completed=is_complete(job.result.ended))
@@ -134,7 +134,7 @@ def carry_out_missing(
         if caught is not None:
             return CarriedOut(caught=caught)
         _tell(missing, expected, pool.size, means.say)
-        jobs = [Job(one.title, dump(one.spec), one.directory) for one in missing]
+        jobs = [SweepJob(one.title, dump(one.spec), one.directory) for one in missing]
         with means.screen(name, len(jobs)) as screen:
             caught = pool.carry_out(jobs, Shown(screen, expected, pool.size))
     failed = tuple(job for job in jobs if job.result and job.result.ended == "failed")
@@ -142,15 +142,15 @@ def carry_out_missing(
 
 
 @contextlib.contextmanager
-def _processes(specs: Sequence[AnySpec], size: int, means: Means) -> Iterator[Pool | Cluster]:
+def _processes(specs: Sequence[AnySpec], size: int, means: Means) -> Iterator[SweepPool | Cluster]:
     """Yield what carries out runs: processes of this host, or a cluster that has been checked."""
     if means.ray is None:
-        with Pool(size) as pool:
+        with SweepPool(size) as pool:
             yield pool
         return
     with Cluster(means.ray, _memory(specs)) as cluster:
         first = _of_algorithms(specs)[0]  # a cluster has no others
-        short = Job("comparing the nodes", dump(estimate.short(first)), Path("compared"))
+        short = SweepJob("comparing the nodes", dump(estimate.short(first)), Path("compared"))
         with means.screen("comparing the nodes", 1) as screen:
             cluster.check(short, Shown(screen, {}, 1), means.say)
         yield cluster
@@ -182,7 +182,7 @@ def _tell(
 
 
 def _foresee(
-    pool: Pool | Cluster,
+    pool: SweepPool | Cluster,
     missing: Sequence[Wanted[AnySpec]],
     means: Means,
     known: Mapping[Kind, Speed],

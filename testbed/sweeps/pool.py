@@ -29,7 +29,7 @@ PERIOD = 0.5
 
 
 @dataclass(slots=True)
-class Job:
+class SweepJob:
     """One run to be carried out.
 
     Attributes:
@@ -50,34 +50,34 @@ class Job:
 class Display(Protocol):
     """A display of jobs."""
 
-    def show(self, running: Sequence[Job]) -> None:
+    def show(self, running: Sequence[SweepJob]) -> None:
         """Show the jobs that are running; called a few times per second."""
 
-    def event(self, job: Job, level: str, text: str) -> None:
+    def event(self, job: SweepJob, level: str, text: str) -> None:
         """Show an event of a job's run."""
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: SweepJob) -> None:
         """Show that a job has ended."""
 
 
 @dataclass(slots=True)
-class _Worker:
+class _WorkerProcess:
     """A process, and the job that it carries out."""
 
     process: "subprocess.Popen[bytes]"
-    job: Job | None = None
+    job: SweepJob | None = None
     rest: bytes = field(default=b"", repr=False)
 
 
-class Pool:
+class SweepPool:
     """Processes that carry out runs; a context manager, because it must end them."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._workers: list[_Worker] = []
+        self._workers: list[_WorkerProcess] = []
         self._selector = selectors.DefaultSelector()
 
-    def __enter__(self) -> "Pool":
+    def __enter__(self) -> "SweepPool":
         return self
 
     def __exit__(
@@ -98,7 +98,7 @@ class Pool:
             worker.process.stdout.close()
         self._selector.close()
 
-    def carry_out(self, jobs: Sequence[Job], display: Display) -> int | None:
+    def carry_out(self, jobs: Sequence[SweepJob], display: Display) -> int | None:
         """Carry out jobs in their order, ``size`` at a time.
 
         Returns:
@@ -127,10 +127,10 @@ class Pool:
                 self._selector.unregister(wake_up)
         return caught
 
-    def _busy(self) -> list[_Worker]:
+    def _busy(self) -> list[_WorkerProcess]:
         return [worker for worker in self._workers if worker.job is not None]
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: SweepJob) -> None:
         worker = next((one for one in self._workers if one.job is None), None) or self._new()
         worker.job = job
         share = max(1, len(os.sched_getaffinity(0)) // self.size)
@@ -143,7 +143,7 @@ class Pool:
         except BrokenPipeError:
             pass  # it has died, and the end of its output says so
 
-    def _new(self) -> _Worker:
+    def _new(self) -> _WorkerProcess:
         process = subprocess.Popen(
             [sys.executable, "-m", "testbed.sweeps.worker"],
             stdin=subprocess.PIPE,
@@ -151,13 +151,13 @@ class Pool:
             env=os.environ | ONE_THREAD | {"PYTHONPATH": _search_path()},
             start_new_session=True,
         )
-        worker = _Worker(process)
+        worker = _WorkerProcess(process)
         self._workers.append(worker)
         assert process.stdout is not None
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)
         return worker
 
-    def _listen(self, worker: _Worker, display: Display) -> None:
+    def _listen(self, worker: _WorkerProcess, display: Display) -> None:
         """Read messages of a process; if it has died, its job has failed."""
         assert worker.process.stdout is not None
         data = os.read(worker.process.stdout.fileno(), 65536)
@@ -184,7 +184,7 @@ class Pool:
         ended: Ended = "interrupted" if status == -signal.SIGTERM else "failed"
         self._end(worker, Result(ended, f"its process ended with status {status}"), display)
 
-    def _end(self, worker: _Worker, result: Result, display: Display) -> None:
+    def _end(self, worker: _WorkerProcess, result: Result, display: Display) -> None:
         job, worker.job = worker.job, None
         if job is not None:
             job.result = result

@@ -17,13 +17,13 @@ from testbed.results.reading.run import Run
 from testbed.sweeps import estimate
 from testbed.sweeps.figures import write_figures
 from testbed.sweeps.missing import CarriedOut, Means, carry_out_missing
-from testbed.sweeps.pool import Job
-from testbed.sweeps.results import rows, write_table
+from testbed.sweeps.pool import SweepJob
+from testbed.sweeps.sweep_table import rows, write_table
 from testbed.sweeps.wanted import Wanted, wanted
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepProgress:
     """The results of a sweep so far.
 
     Attributes:
@@ -38,7 +38,7 @@ class Swept:
 
     folder: Path
     wanted: tuple[Wanted[AnySpec], ...]
-    failed: tuple[Job, ...] = ()
+    failed: tuple[SweepJob, ...] = ()
     others: tuple[Run, ...] = ()
     caught: int | None = None
     table: tuple[Path, ...] = ()
@@ -71,7 +71,7 @@ class Swept:
 
 def carry_out(
     sweep: Sweep[AnySpec], runs_root: Path, means: Means, *, figures: bool = True
-) -> Swept:
+) -> SweepProgress:
     """Carry out every run of a sweep that is not complete, or disturbed, and write the results of all.
 
     Args:
@@ -99,11 +99,11 @@ def carry_out(
             if one.directory in complete and isinstance(one.spec, Spec)
         )
         done = carry_out_missing(sweep.name, missing, folder, means, known)
-    swept = Swept(folder, tuple(runs), failed=done.failed, caught=done.caught)
+    swept = SweepProgress(folder, tuple(runs), failed=done.failed, caught=done.caught)
     return _with_results(swept, sweep, figures)
 
 
-def _with_results(swept: Swept, sweep: Sweep[AnySpec], figures: bool) -> Swept:
+def _with_results(swept: SweepProgress, sweep: Sweep[AnySpec], figures: bool) -> SweepProgress:
     """Write the table and, if wanted, the figures so far; return the sweep with their paths."""
     found = rows(swept.wanted)
     if not found:

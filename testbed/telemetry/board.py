@@ -32,7 +32,7 @@ CPU_PERIOD = 500_000_000
 """Nanoseconds between two readings of a device's processor time; each costs a system call."""
 
 
-class State(IntEnum):
+class DeviceState(IntEnum):
     """A device's activity, as the device reports it."""
 
     STARTING = 0
@@ -60,16 +60,16 @@ class DeviceLine:
         return cls(_nowhere())
 
     def training(self) -> None:
-        """Note that a computation begins."""
+        """Set the device's state to training, as a computation starts."""
         self._words[0] = 1  # State.TRAINING: an enum's lookup costs as much as the store
 
     def waiting(self) -> None:
-        """Note that the device computes nothing now."""
+        """Set the device's state to waiting: it computes nothing now."""
         self._words[0] = 2
         self.look()
 
     def done(self) -> None:
-        """Note that training is over."""
+        """Set the device's state to done, as training is over."""
         self._words[0] = 3
         self._next_look = 0
         self.look()
@@ -186,7 +186,7 @@ class Board:
     # -- reading
 
     def states(self) -> npt.NDArray[np.uint64]:
-        """Return the ``State`` of every device, shape (devices,)."""
+        """Return the ``DeviceState`` of every device, shape (devices,)."""
         return self._words()[_FIRST:, 0].copy()
 
     def processor_seconds(self) -> npt.NDArray[np.float64]:

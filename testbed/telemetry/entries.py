@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Noted:
     level: str
     text: str
     device: str | None = None
-    kind: Kind = Kind.REMARK
+    kind: EventKind = EventKind.REMARK
 
 
 RunEntry: TypeAlias = (

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """The kind of an event."""
 
     REMARK = "remark"
@@ -28,9 +28,9 @@ class Kind(StrEnum):
 
 
 SENTENCES = {
-    Kind.NODES_MADE: "the nodes are made",
-    Kind.NETWORK_BUILT: "the network is built",
-    Kind.TRAINING_BEGAN: "training begins",
-    Kind.PROGRAMS_BEGAN: "the programs begin",
+    EventKind.NODES_MADE: "the nodes are made",
+    EventKind.NETWORK_BUILT: "the network is built",
+    EventKind.TRAINING_BEGAN: "training begins",
+    EventKind.PROGRAMS_BEGAN: "the programs begin",
 }
 """The sentences of the events that have always the same."""

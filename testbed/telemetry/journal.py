@@ -23,7 +23,7 @@ class Journal:
     def __init__(
         self, directory: Path, name: str, schema: pa.Schema, kept: pa.Table | None = None
     ) -> None:
-        """Begin a journal, or continue an earlier one.
+        """Start a journal, or continue an earlier one.
 
         Args:
             kept: the rows of the earlier journal, which is replaced; None if there must be none.

@@ -32,8 +32,8 @@ from testbed.telemetry.entries import (
     RunEntry,
     Updates,
 )
-from testbed.telemetry.evaluations import MEASURED, EvaluationLog
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.evaluation_log import MEASURED, EvaluationLog
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.fault_log import FaultLog
 from testbed.telemetry.journal import Journal
 from testbed.telemetry.json_text import json_text
@@ -207,9 +207,9 @@ class RunLog:
                 about = devices[0] if len(devices) == 1 else None
                 self._event(Noted("info", describe(record, devices), about))
             case Suspected(worker):
-                self._event(Noted("warning", str(entry), self._name(worker), Kind.SUSPECTED))
+                self._event(Noted("warning", str(entry), self._name(worker), EventKind.SUSPECTED))
             case Welcomed(worker):
-                self._event(Noted("info", str(entry), self._name(worker), Kind.WELCOMED))
+                self._event(Noted("info", str(entry), self._name(worker), EventKind.WELCOMED))
             case Noted():
                 self._event(entry)
         for reader in self._readers:

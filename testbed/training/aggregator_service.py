@@ -12,7 +12,7 @@ from testbed.training.parameter_service import (
     apply_update,
 )
 from testbed.training.settings import Settings
-from testbed.training.worker_states import State
+from testbed.training.worker_states import WorkerState
 from testbed.updates import FloatVector, Layout
 
 
@@ -63,7 +63,7 @@ class AggregatorService(ParameterService):
     @property
     def is_deserted(self) -> bool:
         """True if no device is there but those that are suspected."""
-        suspected = self._states.within(State.SUSPECTED)
+        suspected = self._states.within(WorkerState.SUSPECTED)
         return len(self._states) == len(suspected) + len(self._resting)
 
     def leave(self, worker: int) -> list[Entry]:
@@ -81,11 +81,11 @@ class AggregatorService(ParameterService):
         return found
 
     def stop(self) -> None:
-        """Note that the server above has made the run's updates."""
+        """Make the aggregator's updates complete: the server above has made the run's."""
         self._is_stopped = True
 
     def lose_server(self) -> None:
-        """Note that the server above was killed, and comes back with an earlier version.
+        """Forget what devices were sent: the server above was killed, and has an earlier version.
 
         What devices have is of no version that they could be sent the changes of.
         """

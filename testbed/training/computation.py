@@ -11,8 +11,8 @@ import numpy.typing as npt
 from testbed.algorithms import algorithm_named, options_type
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.interface import Algorithm, Conditions, Options
-from testbed.algorithms.parts import Population, Role
 from testbed.algorithms.peer_half import PeerHalf
+from testbed.algorithms.roles import Population, RoleInstance
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.errors import RunError
@@ -122,12 +122,12 @@ def batches(
 
 def conversations(
     algorithm: type[Algorithm], options: Options, run: Conditions, population: Population
-) -> list[tuple[Role, Role]]:
+) -> list[tuple[RoleInstance, RoleInstance]]:
     """Return the pairs of roles that talk to each other, each once, in the algorithm's order.
 
     Of two peers the one with the lower number is the first.
     """
-    found: dict[tuple[Role, Role], None] = {}
+    found: dict[tuple[RoleInstance, RoleInstance], None] = {}
     for one, other in algorithm.conversations(options, run, population):
         assert one != other, f"{one.part} {one.index} is to talk to itself"
         is_other_first = one.part == other.part == "peer" and other.index < one.index
@@ -265,7 +265,7 @@ class Computation:
         objective: Objective = PLAIN,
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
-        """Begin with no mini-batch drawn.
+        """Set up the computation, with no mini-batch drawn.
 
         Args:
             parts: how its updates are cut and encoded.
@@ -316,7 +316,7 @@ class Computation:
         self._buffers.restore(state)
 
     def ask(self) -> None:
-        """Begin with the first leg, as the worker asks for parameters over a new connection."""
+        """Go back to the first leg, as the worker asks for parameters over a new connection."""
         self._drawn = self._since = 0
 
     @property

@@ -1,7 +1,7 @@
 """The facts about a run that its algorithm may use, from the run's settings."""
 
 from testbed.algorithms.interface import Conditions
-from testbed.algorithms.learning_rate import Constant, LearningRate, Schedule
+from testbed.algorithms.learning_rate import ConstantRate, LearningRate, RateSchedule
 from testbed.training.settings import Settings
 
 
@@ -30,5 +30,5 @@ def rate(settings: Settings) -> LearningRate:
     """Return the run's learning rate at each version."""
     training = settings.training
     if training.schedule is None:
-        return Constant(training.learning_rate)
-    return Schedule(training.learning_rate, **training.schedule)
+        return ConstantRate(training.learning_rate)
+    return RateSchedule(training.learning_rate, **training.schedule)

@@ -13,7 +13,7 @@ from testbed.telemetry.records import UpdateRow
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class UpdateEntry:
     """A push that was taken in, or a step of a peer, and the version that it led to."""
 
     row: UpdateRow
@@ -29,7 +29,7 @@ class Diagnosed:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationDue:
+class EvaluationPoint:
     """The parameters are to be evaluated as they are now.
 
     Attributes:
@@ -69,5 +69,12 @@ class Remark:
 
 
 Entry: TypeAlias = (
-    Row | Diagnosed | EvaluationDue | Suspected | Welcomed | Connected | TrainingBegan | Remark
+    UpdateEntry
+    | Diagnosed
+    | EvaluationPoint
+    | Suspected
+    | Welcomed
+    | Connected
+    | TrainingBegan
+    | Remark
 )

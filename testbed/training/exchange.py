@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from testbed.checkpoints.stateful import Stateful
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
+from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.parameter_service import as_loss
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, SECRET_SIZE
@@ -87,7 +87,7 @@ class ExchangeService(Stateful):
     not_saved = frozenset({"_neighbours", "_all_updates", "_evaluate_every"})
 
     def __init__(self, settings: Settings, neighbours: Sequence[Sequence[int]]) -> None:
-        """Begin without updates.
+        """Set up the service, without updates.
 
         Args:
             neighbours: the peers that each peer talks to, by the peers' numbers.
@@ -108,7 +108,7 @@ class ExchangeService(Stateful):
         return self.updates >= self._all_updates
 
     def begin(self) -> list[Entry]:
-        """Begin training: the peers have connected, and the initial model is evaluated."""
+        """Start training: the peers have connected, and the initial model is evaluated."""
         self.begun = True
         for caller, others in enumerate(self._neighbours):
             for called in others:
@@ -117,9 +117,9 @@ class ExchangeService(Stateful):
                     self.message_bytes[caller] += HEADER.size
         return [self._evaluation()]
 
-    def _evaluation(self) -> EvaluationDue:
+    def _evaluation(self) -> EvaluationPoint:
         ledger = (sum(self.payload_bytes), sum(self.message_bytes), 0, 0)
-        return EvaluationDue(self.updates, ledger, self.finished)
+        return EvaluationPoint(self.updates, ledger, self.finished)
 
     def told(self, by: int, what: Told, time: float, host_time: float) -> list[Entry]:
         """Take in what a peer has done; return what is to be recorded.
@@ -158,11 +158,11 @@ class ExchangeService(Stateful):
                 self.message_bytes[peer] += HEADER.size * len(set(others) - self._gone)
 
     def lose(self, peer: int) -> None:
-        """Note that a peer is gone."""
+        """Mark a peer as gone."""
         self._gone.add(peer)
 
     def returned(self, peer: int, others: Sequence[int], time: float) -> list[Entry]:
-        """Note that a peer that was gone is back, and has connected to others.
+        """Take back a peer that was gone, and has connected to others.
 
         It suspects none, and is suspected by none.
         """
@@ -192,7 +192,7 @@ class ExchangeService(Stateful):
             host_time=host_time,
             applied=True,
         )
-        found: list[Entry] = [Row(row, self.updates)]
+        found: list[Entry] = [UpdateEntry(row, self.updates)]
         if step.diagnostics:
             found.append(Diagnosed(step.diagnostics, self.updates))
         if self.updates % self._evaluate_every == 0 or self.finished:

@@ -17,7 +17,7 @@ class ExpectedPushes(Stateful):
     not_saved = frozenset({"_several", "_asks"})
 
     def __init__(self, legs: Sequence[Leg], *, asks: bool) -> None:
-        """Begin without workers.
+        """Start without workers.
 
         Args:
             legs: those of a worker; the others' differ in their gradients only.
@@ -31,17 +31,17 @@ class ExpectedPushes(Stateful):
         self._done: dict[int, int] = {}
 
     def joined(self, worker: int) -> None:
-        """Note that a worker is there, over a new connection: it was sent nothing."""
+        """Add a worker, over a new connection: it was sent nothing."""
         self._left[worker] = {}
         self._done.pop(worker, None)
 
     def gone(self, worker: int) -> None:
-        """Note that a worker is gone."""
+        """Remove a worker that is gone."""
         del self._left[worker]
         self._done.pop(worker, None)
 
     def sent(self, worker: int, version: int) -> None:
-        """Note that a worker is sent a version."""
+        """Expect the pushes that a worker may make for a version that it is sent."""
         left = self._left[worker]
         if self._asks:
             left.clear()  # it has pushed before it asked
@@ -50,7 +50,7 @@ class ExpectedPushes(Stateful):
         left[version] = left.get(version, 0) + self._several
 
     def pushed(self, worker: int, version: int, *, reported: bool) -> bool:
-        """Note a push for a version, or a report.
+        """Count a push for a version, or a report.
 
         Args:
             reported: True for a report that the worker has finished, without an update.

@@ -30,11 +30,11 @@ class Gathering:
         self._offset = 0
 
     def sent(self, server: int) -> None:
-        """Note that a server has sent the worker parameters."""
+        """Count parameters that a server has sent the worker as on the way."""
         self._on_the_way[server] += 1
 
     def arrived(self, server: int, version: int) -> Sequence[int] | None:
-        """Note that parameters have arrived.
+        """Add the version of parameters that have arrived.
 
         Returns:
             The versions at which to begin to compute now, by server; None if nothing is to begin.
@@ -51,12 +51,12 @@ class Gathering:
         return self._begin()
 
     def stopped(self, server: int) -> Sequence[int] | None:
-        """Note that a server has stopped; return the same as ``arrived``."""
+        """Mark a server as stopped; return the same as ``arrived``."""
         self._stopped[server] = True
         return self._begin()
 
     def restored(self, server: int) -> None:
-        """Note that a server was killed and is back: the next version that it sends counts as newer."""
+        """Forget a restored server's versions: the next one that it sends counts as newer."""
         self._there[server] = []
         self._used[server] = None
         self._on_the_way[server] = 0
@@ -64,7 +64,7 @@ class Gathering:
         self._offset += self._complete + 1
 
     def finished(self) -> tuple[bool, Sequence[int] | None]:
-        """Note that the worker's computation is over.
+        """End the worker's computation.
 
         Returns:
             Whether it only reports that, as it is too late; and the versions, by server, at which it

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from testbed.algorithms.learning_rate import Constant, LearningRate
+from testbed.algorithms.learning_rate import ConstantRate, LearningRate
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.learner import Learner
 from testbed.training.conditions import rate
@@ -70,7 +70,7 @@ class Objective:
             own.add_(theta, alpha=self.weight_decay)
 
 
-PLAIN = Objective(Constant(1.0))
+PLAIN = Objective(ConstantRate(1.0))
 """The gradient of the loss alone."""
 
 

@@ -15,16 +15,16 @@ class KeptBuffers:
     """One device's buffers; nothing where the learner has none of a device's own."""
 
     def __init__(self) -> None:
-        """Begin with the buffers as the model's constructor made them."""
+        """Start with the buffers as the model's constructor made them."""
         self._kept: OwnBuffers | None = None
         self._left: OwnBuffers | None = None
 
     def put(self, learner: Learner) -> None:
-        """Begin a computation on a learner."""
+        """Load the kept buffers into a learner, before a computation."""
         learner.own_buffers = self._kept
 
     def take(self, learner: Learner) -> None:
-        """Note what the computation has left in the learner."""
+        """Keep what the computation has left in the learner."""
         self._left = learner.own_buffers
 
     def commit(self) -> None:

@@ -19,12 +19,12 @@ from testbed.errors import RunError
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
-from testbed.training.entries import Diagnosed, Entry, EvaluationDue, Row
+from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.expected_pushes import ExpectedPushes
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
 from testbed.training.staleness_bound import StalenessBound
-from testbed.training.worker_states import Event, State, WorkerStates
+from testbed.training.worker_states import WorkerEvent, WorkerState, WorkerStates
 from testbed.updates import FloatVector, Layout, Update
 from testbed.wire.encodings import Codec
 
@@ -49,7 +49,7 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PullAnswer:
     """The parameters that a worker is sent.
 
     Attributes:
@@ -186,7 +186,7 @@ class ParameterService(Stateful):
 
     def join(self, worker: int, time: float = 0.0) -> None:
         """Add a worker; workers are added in the order in which they come."""
-        self._states.handle(Event.JOIN, worker)
+        self._states.handle(WorkerEvent.JOIN, worker)
         self._expected.joined(worker)
         self._sent[worker] = None
         self._bytes[worker] = 0
@@ -197,7 +197,7 @@ class ParameterService(Stateful):
 
     def leave(self, worker: int) -> list[Entry]:
         """Remove a worker that is gone."""
-        if self._states.handle(Event.LEAVE, worker) is State.GONE:
+        if self._states.handle(WorkerEvent.LEAVE, worker) is WorkerState.GONE:
             return []
         del self._sent[worker]
         self._expected.gone(worker)
@@ -206,7 +206,7 @@ class ParameterService(Stateful):
 
     def suspect(self, worker: int, time: float) -> list[Entry]:
         """Suspect a worker that has been silent for too long."""
-        self._states.handle(Event.SUSPECT, worker)
+        self._states.handle(WorkerEvent.SUSPECT, worker)
         silent = self._silence.lasts(worker, time)
         return [Suspected(worker, silent, time, self.half.version), *self._forget(worker)]
 
@@ -222,7 +222,7 @@ class ParameterService(Stateful):
         return self._advanced(before)
 
     def _welcome(self, worker: int, time: float) -> list[Entry]:
-        """Let a suspected worker, which has sent something, take part again."""
+        """Take back a suspected worker, which has sent something."""
         self._silence.was_slow(worker)
         welcomed = Welcomed(worker, time, self.half.version)
         self._bound.joined(worker)
@@ -230,20 +230,20 @@ class ParameterService(Stateful):
         return [welcomed]
 
     def _expect(self, worker: int, time: float) -> None:
-        """Let a worker take part from now on: send it parameters, or expect it to ask for them."""
+        """Send parameters to a worker that takes part from now on, or expect it to ask for them."""
         if self._broadcasts:
-            self._states.handle(Event.OFFER, worker)
+            self._states.handle(WorkerEvent.OFFER, worker)
         elif not self.is_asking(worker):
             self._is_to_send(worker, time)
 
     def _is_to_send(self, worker: int, time: float) -> None:
-        """Let a worker be silent from now on; an aggregator waits for devices, and suspects these."""
+        """Start a worker's turn; an aggregator waits for devices, and suspects them itself."""
         if worker < self._workers:
             self._silence.begins(worker, time)
 
     def is_suspected(self, worker: int) -> bool:
         """Return True if the worker has been silent for too long, and still is."""
-        return self._states[worker] is State.SUSPECTED
+        return self._states[worker] is WorkerState.SUSPECTED
 
     def deadline(self, worker: int) -> float | None:
         """Return when the worker will have been silent for too long; None if it need not send."""
@@ -254,13 +254,13 @@ class ParameterService(Stateful):
         return [] if self.finished else self._silence.overdue(now)
 
     def expire(self) -> list[Entry]:
-        """Note that the half's time limit is over, which may lead to an update."""
+        """End the half's time limit, which may lead to an update."""
         before = self.half.version
         self.half.expire()
         return self._advanced(before)
 
     def begin(self) -> list[Entry]:
-        """Begin training: version 0 is evaluated and, if that is the protocol, sent to all workers.
+        """Start training: version 0 is evaluated and, if that is the protocol, sent to all workers.
 
         Workers that have asked before, which all did at the run's time 0, are sent it by number.
         """
@@ -308,14 +308,14 @@ class ParameterService(Stateful):
         return self.payload_bytes, self.message_bytes, *local
 
     def asked(self, worker: int, time: float = 0.0) -> list[Entry]:
-        """Note that a worker asks for parameters.
+        """Record that a worker asks for parameters.
 
         Raises:
             WrongEventError: it has asked already, or is gone.
         """
-        before = self._states.handle(Event.ASK, worker)
+        before = self._states.handle(WorkerEvent.ASK, worker)
         self._silence.ends(worker)
-        return self._welcome(worker, time) if before is State.SUSPECTED else []
+        return self._welcome(worker, time) if before is WorkerState.SUSPECTED else []
 
     @property
     def stalled(self) -> bool:
@@ -324,7 +324,7 @@ class ParameterService(Stateful):
 
     def is_asking(self, worker: int) -> bool:
         """Return True if the worker has asked for parameters and was not sent any yet."""
-        return self._states[worker] in (State.ASKING, State.BLOCKED)
+        return self._states[worker] in (WorkerState.ASKING, WorkerState.BLOCKED)
 
     def pushed(self, worker: int, push: Pushed, time: float, host_time: float) -> list[Entry]:
         """Take a push in, or a late worker's report.
@@ -344,7 +344,7 @@ class ParameterService(Stateful):
         self.count_late(worker, 0, push.payload_bytes)
         if self.finished:
             return []
-        again = self._states.handle(Event.PUSH, worker) is State.SUSPECTED
+        again = self._states.handle(WorkerEvent.PUSH, worker) is WorkerState.SUSPECTED
         first = self._expected.pushed(worker, push.base_version, reported=push.update is None)
         if again or not first or push.update is None:
             if not again and first:
@@ -366,14 +366,14 @@ class ParameterService(Stateful):
             applied=delay is not None,
             server=self.index,
         )
-        found: list[Entry] = [Row(row, half.version)] if self.makes_updates else []
+        found: list[Entry] = [UpdateEntry(row, half.version)] if self.makes_updates else []
         self._bytes[worker] = 0
         found += self._heard(worker, push.base_version, time, again=again)
         found += self._advanced(before)
         return found
 
     def _heard(self, worker: int, base_version: int, time: float, *, again: bool) -> list[Entry]:
-        """Note that a worker has pushed or reported, and what is expected of it next.
+        """Record that a worker has pushed or reported; decide what is expected of it next.
 
         Args:
             again: True if it was suspected.
@@ -414,7 +414,7 @@ class ParameterService(Stateful):
         """Have the current version evaluated, if it is one of the run's."""
         if not self.makes_updates:
             return []
-        return [EvaluationDue(self.half.version, self.ledger, self.finished)]
+        return [EvaluationPoint(self.half.version, self.ledger, self.finished)]
 
     def _diagnose(self) -> list[float]:
         values = self.half.diagnose()
@@ -434,29 +434,29 @@ class ParameterService(Stateful):
         """
         if not self._begun or self.finished:
             return
-        for worker in self._states.within(State.ASKING):
+        for worker in self._states.within(WorkerState.ASKING):
             # Sending to one worker may show that another is gone.
-            if self._states[worker] is not State.ASKING or not has_room(worker):
+            if self._states[worker] is not WorkerState.ASKING or not has_room(worker):
                 continue
             if not self._bound.allows(worker) or self.half.pull(worker, time=time) is None:
-                self._states.handle(Event.BLOCK, worker)
+                self._states.handle(WorkerEvent.BLOCK, worker)
             else:
-                self._states.handle(Event.SEND, worker)
+                self._states.handle(WorkerEvent.SEND, worker)
                 yield worker
 
     def sent(self, worker: int, time: float) -> None:
-        """Note that a worker was sent what it was due."""
+        """Start the turn of a worker that was sent what it was due."""
         if self.half.protocol == "push-and-interrupt":
             self._silence.ends(worker)  # it drops what it was to send, and begins anew
         self._is_to_send(worker, time)
 
-    def answer(self, worker: int) -> Answer:
+    def answer(self, worker: int) -> PullAnswer:
         """Return what a worker that is due is to be sent."""
         vector = self.half.outgoing(worker)
         # The worker has what it was sent last, or will have it before it reads this.
         changes = self.half.changed_since(vector, self.answered(worker))
         encoding, body = self._exact.encode(changes)
-        return Answer(self.half.version, vector, encoding, body, self.deal())
+        return PullAnswer(self.half.version, vector, encoding, body, self.deal())
 
     def deal(self) -> int:
         """Return the number of the mini-batch of the next answer; 0 where none are dealt."""
@@ -465,7 +465,7 @@ class ParameterService(Stateful):
         return dealt
 
     def answered(self, worker: int) -> int | None:
-        """Note that a worker is sent the present version; return the one that it was sent before."""
+        """Record that a worker is sent the present version; return the one that it was sent before."""
         self._expected.sent(worker, self.half.version)
         before, self._sent[worker] = self._sent[worker], self.half.version
         return before

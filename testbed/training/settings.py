@@ -51,7 +51,7 @@ class TrainingSettings:
         learning_rate: α.
         updates: the number of updates that the run lasts.
         evaluate_every: updates between two evaluations.
-        schedule: that of the learning rate, in updates: what a ``Schedule`` of
+        schedule: that of the learning rate, in updates: what a ``RateSchedule`` of
             ``testbed.algorithms.learning_rate`` has besides α; None: α is constant.
         weight_decay: λ.
         clip: the most that the norm of a gradient may be; None: any.

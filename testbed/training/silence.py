@@ -26,7 +26,7 @@ class Silence:
         self._longer: dict[int, float] = {}
 
     def begins(self, worker: int, time: float) -> None:
-        """Begin the worker's turn at this moment, if it has not begun before."""
+        """Start the worker's turn at this moment, if it has not started before."""
         if self._patience is not None:
             self._since.setdefault(worker, time)
 
@@ -35,7 +35,7 @@ class Silence:
         self._since.pop(worker, None)
 
     def only(self, workers: Collection[int], time: float) -> None:
-        """Let it be the turn of these workers, and of no others; those whose turn it was go on."""
+        """Give the turn to exactly these workers; those whose turn it was keep its start."""
         if self._since or (workers and self._patience is not None):
             self._since = {worker: self._since.get(worker, time) for worker in workers}
 

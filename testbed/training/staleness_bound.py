@@ -15,7 +15,7 @@ class StalenessBound(Stateful):
     not_saved = frozenset({"_bound"})
 
     def __init__(self, bound: int | None) -> None:
-        """Begin without workers.
+        """Start without workers.
 
         Args:
             bound: τ; None: there is none.
@@ -24,11 +24,11 @@ class StalenessBound(Stateful):
         self._pushes: dict[int, int] = {}
 
     def joined(self, worker: int) -> None:
-        """Note that a worker takes part, or takes part again."""
+        """Add a worker that takes part, or takes part again, at the fewest pushes of the others."""
         self._pushes[worker] = min(self._pushes.values(), default=0)
 
     def forget(self, worker: int) -> None:
-        """Note that a worker is gone, or suspected."""
+        """Remove a worker that is gone, or suspected."""
         self._pushes.pop(worker, None)
 
     def pushed(self, worker: int) -> None:

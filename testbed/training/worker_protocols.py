@@ -39,7 +39,7 @@ class WorkerProtocol(ABC):
     certain: ClassVar[bool] = False
 
     def __init__(self, legs: Sequence[Leg] = ONE_GRADIENT) -> None:
-        """Begin without parameters.
+        """Start without parameters.
 
         Args:
             legs: those of the worker's half.
@@ -55,10 +55,10 @@ class WorkerProtocol(ABC):
 
     @abstractmethod
     def arrived(self, version: int) -> int | None:
-        """Note that parameters have arrived; return the version to begin computing at now, or None."""
+        """Take parameters that have arrived; return the version to compute at now, or None."""
 
     def finished(self) -> Finish:
-        """Note that the computation is over; return what the worker does next."""
+        """End the computation; return what the worker does next."""
         late = self._newest > (self.computing or 0)
         self.computing = self._newest if late else None
         return Finish(late, self.computing)

@@ -12,7 +12,7 @@ from typing import Any
 from testbed.checkpoints.stateful import Stateful
 
 
-class State(IntEnum):
+class WorkerState(IntEnum):
     """The state of one worker."""
 
     GONE = 0
@@ -29,7 +29,7 @@ class State(IntEnum):
     """It was silent for too long, and is left out until it sends something."""
 
 
-class Event(IntEnum):
+class WorkerEvent(IntEnum):
     """An event in the life of one worker."""
 
     JOIN = 0
@@ -52,36 +52,36 @@ class Event(IntEnum):
     """It is gone."""
 
 
-TRANSITIONS: Mapping[Event, Mapping[State, State]] = {
-    Event.JOIN: dict.fromkeys(State, State.JOINED),
-    Event.ASK: {
-        State.JOINED: State.ASKING,
-        State.SENT: State.ASKING,
-        State.SUSPECTED: State.ASKING,
+TRANSITIONS: Mapping[WorkerEvent, Mapping[WorkerState, WorkerState]] = {
+    WorkerEvent.JOIN: dict.fromkeys(WorkerState, WorkerState.JOINED),
+    WorkerEvent.ASK: {
+        WorkerState.JOINED: WorkerState.ASKING,
+        WorkerState.SENT: WorkerState.ASKING,
+        WorkerState.SUSPECTED: WorkerState.ASKING,
     },
-    Event.OFFER: {
-        State.JOINED: State.ASKING,
-        State.ASKING: State.ASKING,
-        State.SENT: State.ASKING,
+    WorkerEvent.OFFER: {
+        WorkerState.JOINED: WorkerState.ASKING,
+        WorkerState.ASKING: WorkerState.ASKING,
+        WorkerState.SENT: WorkerState.ASKING,
     },
-    Event.BLOCK: {State.ASKING: State.BLOCKED},
-    Event.RELEASE: {State.BLOCKED: State.ASKING},
-    Event.SEND: {State.ASKING: State.SENT},
+    WorkerEvent.BLOCK: {WorkerState.ASKING: WorkerState.BLOCKED},
+    WorkerEvent.RELEASE: {WorkerState.BLOCKED: WorkerState.ASKING},
+    WorkerEvent.SEND: {WorkerState.ASKING: WorkerState.SENT},
     # A worker that is sent every version may push while a newer one waits for room on its link.
-    Event.PUSH: {
-        State.JOINED: State.JOINED,
-        State.ASKING: State.ASKING,
-        State.BLOCKED: State.BLOCKED,
-        State.SENT: State.SENT,
-        State.SUSPECTED: State.JOINED,
+    WorkerEvent.PUSH: {
+        WorkerState.JOINED: WorkerState.JOINED,
+        WorkerState.ASKING: WorkerState.ASKING,
+        WorkerState.BLOCKED: WorkerState.BLOCKED,
+        WorkerState.SENT: WorkerState.SENT,
+        WorkerState.SUSPECTED: WorkerState.JOINED,
     },
-    Event.SUSPECT: {
-        State.JOINED: State.SUSPECTED,
-        State.ASKING: State.SUSPECTED,
-        State.BLOCKED: State.SUSPECTED,
-        State.SENT: State.SUSPECTED,
+    WorkerEvent.SUSPECT: {
+        WorkerState.JOINED: WorkerState.SUSPECTED,
+        WorkerState.ASKING: WorkerState.SUSPECTED,
+        WorkerState.BLOCKED: WorkerState.SUSPECTED,
+        WorkerState.SENT: WorkerState.SUSPECTED,
     },
-    Event.LEAVE: dict.fromkeys(State, State.GONE),
+    WorkerEvent.LEAVE: dict.fromkeys(WorkerState, WorkerState.GONE),
 }
 """The state after an event, by the event and the state before it."""
 
@@ -94,9 +94,9 @@ class WorkerStates(Stateful):
     """The states of one run's workers."""
 
     def __init__(self) -> None:
-        self._states: dict[int, State] = {}
+        self._states: dict[int, WorkerState] = {}
         # By state, the workers in it: each in the order in which they came to it, unless noted.
-        self._members: dict[State, dict[int, None]] = {state: {} for state in State}
+        self._members: dict[WorkerState, dict[int, None]] = {state: {} for state in WorkerState}
 
     def state(self) -> dict[str, list[int]]:
         """Return the workers in each state, by its name, in their order."""
@@ -104,12 +104,14 @@ class WorkerStates(Stateful):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Put the workers into the states of a checkpoint."""
-        self._members = {State[name]: dict.fromkeys(workers) for name, workers in state.items()}
+        self._members = {
+            WorkerState[name]: dict.fromkeys(workers) for name, workers in state.items()
+        }
         self._states = {worker: one for one, members in self._members.items() for worker in members}
 
-    def __getitem__(self, worker: int) -> State:
+    def __getitem__(self, worker: int) -> WorkerState:
         """Return a worker's state."""
-        return self._states.get(worker, State.GONE)
+        return self._states.get(worker, WorkerState.GONE)
 
     def __len__(self) -> int:
         """Return the number of workers that are there."""
@@ -119,30 +121,30 @@ class WorkerStates(Stateful):
         """Yield the workers that are there, the lowest number first."""
         return iter(sorted(self._states))
 
-    def within(self, state: State) -> Sequence[int]:
+    def within(self, state: WorkerState) -> Sequence[int]:
         """Return the workers in a state other than ``GONE``; asking workers in their turn."""
         return list(self._members[state])
 
     @property
     def all_blocked(self) -> bool:
         """True if there are workers, and all of them are blocked."""
-        return 0 < len(self._states) == len(self._members[State.BLOCKED])
+        return 0 < len(self._states) == len(self._members[WorkerState.BLOCKED])
 
-    def handle(self, event: Event, worker: int) -> State:
+    def handle(self, event: WorkerEvent, worker: int) -> WorkerState:
         """Change a worker's state as the event says; return the state before.
 
         Raises:
             WrongEventError: the event cannot happen in this state.
         """
-        before = self._states.get(worker, State.GONE)
+        before = self._states.get(worker, WorkerState.GONE)
         after = TRANSITIONS[event].get(before)
         if after is None:
             raise WrongEventError(f"{event.name} does not follow {before.name} (worker {worker})")
         if after is before:
             return before
-        if before is not State.GONE:
+        if before is not WorkerState.GONE:
             del self._members[before][worker]
-        if after is State.GONE:
+        if after is WorkerState.GONE:
             del self._states[worker]
         else:
             self._members[after][worker] = None
@@ -150,21 +152,23 @@ class WorkerStates(Stateful):
         return before
 
     def line_up(self) -> None:
-        """Let those that ask take their turns by number, whichever of them asked first."""
-        self._members[State.ASKING] = dict.fromkeys(sorted(self._members[State.ASKING]))
+        """Order those that ask by number, whichever of them asked first."""
+        self._members[WorkerState.ASKING] = dict.fromkeys(sorted(self._members[WorkerState.ASKING]))
 
     def offer(self) -> None:
         """Offer a new version to all workers but the suspected, the lowest number first."""
-        offered = [worker for worker in self if self._states[worker] is not State.SUSPECTED]
+        offered = [worker for worker in self if self._states[worker] is not WorkerState.SUSPECTED]
         for worker in offered:
-            self.handle(Event.OFFER, worker)
-        self._members[State.ASKING] = dict.fromkeys(offered)
+            self.handle(WorkerEvent.OFFER, worker)
+        self._members[WorkerState.ASKING] = dict.fromkeys(offered)
 
     def release(self) -> None:
-        """Let the blocked workers ask again, ahead of those that ask already."""
-        blocked = self.within(State.BLOCKED)
+        """Move the blocked workers to the front of those that ask."""
+        blocked = self.within(WorkerState.BLOCKED)
         if not blocked:
             return
         for worker in blocked:
-            self.handle(Event.RELEASE, worker)
-        self._members[State.ASKING] = dict.fromkeys(blocked) | self._members[State.ASKING]
+            self.handle(WorkerEvent.RELEASE, worker)
+        self._members[WorkerState.ASKING] = (
+            dict.fromkeys(blocked) | self._members[WorkerState.ASKING]
+        )

@@ -27,10 +27,10 @@ import numpy as np
 from testbed.encoding_choice import EncodingChoice
 from testbed.updates import DenseUpdate, FloatVector, IndexVector, SparseUpdate, Update, as_bytes
 from testbed.wire import WireError
-from testbed.wire.compression import Zstandard
 from testbed.wire.indices import INDEX_CODINGS, most_compressible, shortest
 from testbed.wire.indices.coding import IndexCoding, Sized
 from testbed.wire.values import VALUE_CODINGS
+from testbed.wire.zstandard import Zstandard
 
 if sys.byteorder != "little":
     raise ImportError("the wire format is written by views of memory, for little-endian machines")

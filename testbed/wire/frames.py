@@ -205,7 +205,7 @@ class Receiver:
         return self._scratch
 
     def received(self, count: int) -> Iterator[Frame]:
-        """Note that ``count`` bytes were received into ``buffer()``; yield the frames they complete.
+        """Take ``count`` bytes that were received into ``buffer()``; yield the frames they complete.
 
         Raises:
             WireError: another protocol, or a message that is not accepted now.

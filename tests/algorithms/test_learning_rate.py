@@ -11,15 +11,15 @@ from testbed.algorithms.adacomp import AdaptiveStaleness
 from testbed.algorithms.all_to_all import ExchangingPeer
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.interface import Conditions
-from testbed.algorithms.learning_rate import Schedule
+from testbed.algorithms.learning_rate import RateSchedule
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
 
 
 def schedule(
     milestones: Sequence[float] = (), cosine_to: float | None = None, warm_up: float = 0
-) -> Schedule:
-    return Schedule(0.8, warm_up, 0.25, milestones, 0.1, cosine_to, 100)
+) -> RateSchedule:
+    return RateSchedule(0.8, warm_up, 0.25, milestones, 0.1, cosine_to, 100)
 
 
 def test_a_warm_up_rises_linearly_to_the_rate() -> None:

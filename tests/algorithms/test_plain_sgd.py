@@ -22,7 +22,7 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
 from testbed.simulation.systems import system
 from testbed.streams import stream
-from testbed.training.entries import Diagnosed, Entry, Row
+from testbed.training.entries import Diagnosed, Entry, UpdateEntry
 
 UPDATES = 30
 SEED = 11
@@ -37,7 +37,7 @@ class Losses:
     def record(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             match entry:
-                case Row(row, version):
+                case UpdateEntry(row, version):
                     assert row.iteration == version == len(self.losses) + 1
                     assert row.staleness == 0, "one device alone has no staleness"
                     assert row.applied

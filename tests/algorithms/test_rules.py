@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from testbed.algorithms import ALGORITHMS
 from testbed.algorithms.gap import layers
 from testbed.algorithms.interface import Conditions
-from testbed.algorithms.learning_rate import Schedule
+from testbed.algorithms.learning_rate import RateSchedule
 from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import DenseUpdate, Layout, SparseUpdate
 
@@ -28,7 +28,7 @@ LAYOUT = Layout(("a.weight", "a.bias", "b.weight"), (3, 1, 3))
 SIZE = LAYOUT.total
 WORKERS = 4
 ETA = 0.25
-SCHEDULE = Schedule(ETA, 4, 0.5, (9,), 0.5, None, 100)
+SCHEDULE = RateSchedule(ETA, 4, 0.5, (9,), 0.5, None, 100)
 CONDITIONS = Conditions(ETA, WORKERS, 10, 100, schedule=SCHEDULE)
 EPSILON = 1e-8
 

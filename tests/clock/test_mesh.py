@@ -18,7 +18,7 @@ from testbed.clock.mesh import Mesh, MeshClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.training.entries import Entry, Row
+from testbed.training.entries import Entry, UpdateEntry
 from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
 from tests.clock.quiet import HandsOf, QuietRecord
@@ -130,7 +130,7 @@ class Played(QuietRecord):
     def record(self, entries: Sequence[Entry]) -> None:
         super().record(entries)
         for entry in entries:
-            if isinstance(entry, Row):
+            if isinstance(entry, UpdateEntry):
                 assert entry.row.iteration == entry.version == len(self.rows) + 1
                 self.rows.append((entry.row.time, entry.row.worker))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from testbed.algorithms.ako import AkoPeer
 from testbed.clock.mesh import Mesh, MeshClock
-from testbed.clock.struck_peers import add_faults
+from testbed.clock.peer_faults import add_faults
 from testbed.clock.transfers import Line
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets

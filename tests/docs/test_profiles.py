@@ -8,10 +8,10 @@ import pytest
 
 from testbed.cli import plan_links
 from testbed.experiment.load import load
-from testbed.experiment.profiles.figure import SURE, Figure
 from testbed.experiment.profiles.hardware import HARDWARE
 from testbed.experiment.profiles.links import LINKS
-from testbed.experiment.profiles.sources import SOURCES
+from testbed.experiment.profiles.profile_value import SURE, ProfileValue
+from testbed.experiment.profiles.publications import SOURCES
 from tests.docs.blocks import blocks
 from tests.docs.test_yaml_blocks import AROUND
 from website.profiles import MARKS, PAGE, page
@@ -25,7 +25,7 @@ FIGURES = [
     figure
     for one in (*LINKS.values(), *HARDWARE.values())
     for figure in vars_of(one).values()
-    if isinstance(figure, Figure)
+    if isinstance(figure, ProfileValue)
 ]
 
 

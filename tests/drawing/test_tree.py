@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from testbed.drawing import text, words
+from testbed.drawing import link_labels, text_drawing
 from testbed.drawing.network import Way
 from testbed.drawing.tree import grown, is_tree
 from tests.drawing.pictures import MBIT, clusters, grid, star
 
 
 def test_devices_that_are_alike_are_one_line() -> None:
-    lines = text.lines(star(200))
+    lines = text_drawing.lines(star(200))
     assert len(lines) == 4
     assert lines[-1].startswith("└─ 200 workers, worker-0 to worker-199")
     assert lines[-1].endswith("each ↑ 10 Mbit/s, 20 ms  ↓ 50 Mbit/s")
@@ -40,7 +40,7 @@ def test_many_routers_that_are_alike_are_one_and_few_are_not() -> None:
     assert (together.text, together.detail) == ("100 routers", "cluster-0 to cluster-99")
     (devices,) = together.branches
     assert devices.text == "20 workers" and len(devices.up) == 2000
-    lines = text.lines(clusters(100, 20, alike=True))
+    lines = text_drawing.lines(clusters(100, 20, alike=True))
     assert len(lines) == 5 and "bottleneck of 2,000" in lines[3]
 
 
@@ -49,7 +49,7 @@ def test_a_cluster_graph_is_a_tree_and_a_grid_is_not() -> None:
 
 
 def test_a_graph_is_some_lines() -> None:
-    assert text.lines(grid(3, 4, positions=True)) == [
+    assert text_drawing.lines(grid(3, 4, positions=True)) == [
         "core, with the server, beside r2-3",
         "worker-0: ↑ 10 Mbit/s, 20 ms  ↓ 50 Mbit/s",
         "devices: 1 at r0-0",
@@ -59,9 +59,9 @@ def test_a_graph_is_some_lines() -> None:
 
 def test_words_have_their_unit_once_where_it_is_the_same() -> None:
     ways = [Way(10 * MBIT, 0.001, 999, 0.02), Way(20 * MBIT, 0.004, 1_500, 0.5)]
-    assert words.asked(ways) == "10–20 Mbit/s, 1–4 ms"
-    assert words.counted(ways) == "999 B–1.50 kB, 2.0–50 %"
-    assert words.asked([Way(), ways[0]]) == "10 Mbit/s or no limit, 0–1 ms"
-    assert words.counted([Way()]) == ""
-    assert words.from_to(["worker-3", "worker-9"]) == "worker-3, worker-9"
-    assert words.from_to(["a", "b", "c"]) == "a, b, …"
+    assert link_labels.asked(ways) == "10–20 Mbit/s, 1–4 ms"
+    assert link_labels.counted(ways) == "999 B–1.50 kB, 2.0–50 %"
+    assert link_labels.asked([Way(), ways[0]]) == "10 Mbit/s or no limit, 0–1 ms"
+    assert link_labels.counted([Way()]) == ""
+    assert link_labels.from_to(["worker-3", "worker-9"]) == "worker-3, worker-9"
+    assert link_labels.from_to(["a", "b", "c"]) == "a, b, …"

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from testbed.durations import Durations, load_trace
-from testbed.durations.traces import Drawn, Order
+from testbed.durations.traces import DrawnRows, Order
 from testbed.errors import SpecError
 
 Write = Callable[[dict[str, list[Any]]], Path]
@@ -86,7 +86,7 @@ def test_random_order_draws_rows_with_replacement(write: Write) -> None:
     again = durations(write({"seconds": seconds}), 2, order="random")
     assert draws(again, 0, 50) == sample[:50] != draws(of, 1, 50)
     rows = load_trace(write({"seconds": seconds})).devices[0]
-    law = Drawn(rows.mean, rows)
+    law = DrawnRows(rows.mean, rows)
     assert law.variance == pytest.approx(np.var(seconds))
     assert [law.quantile(share) for share in (0.2, 0.25, 0.3, 0.99)] == [0.1, 0.1, 0.2, 0.8]
 
@@ -114,7 +114,7 @@ def test_all_devices_share_the_trace_s_arrays(write: Write) -> None:
     orders: tuple[Order, ...] = ("sequence", "random")
     for order in orders:
         made = [trace.of_device(i, 9, order) for i in range(9)]
-        held = {id(one.rows if isinstance(one, Drawn) else one._seconds) for one in made}
+        held = {id(one.rows if isinstance(one, DrawnRows) else one._seconds) for one in made}
         assert len(held) == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 import testbed
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.run import Run
-from testbed.runs.outcome import Outcome
+from testbed.runs.outcome import RunOutcome
 from testbed.telemetry.entries import EvaluationMade
 from tests.end_to_end.conftest import ENGINES, SMALL, CommandLine
 
@@ -134,7 +134,7 @@ def row(iteration: int, loss: float) -> dict[str, float | int | None]:
 def test_the_final_parameters_and_their_loss_decide(
     losses: tuple[float, ...], last_parameter: float, ended: str
 ) -> None:
-    outcome = Outcome()
+    outcome = RunOutcome()
     for i, loss in enumerate(losses):
         outcome.take(EvaluationMade(row(10 * i, loss)))
     outcome.takes(np.array([1.0, last_parameter], np.float32))

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from testbed.engine.events import (
-    Arrived,
     At,
     Began,
     Closed,
@@ -20,6 +19,7 @@ from testbed.engine.events import (
     Taken,
     Tell,
     ToPeer,
+    UpdateArrived,
     WhenLeft,
 )
 from testbed.engine.peer import BEGIN, SILENT, Peer, PeerState
@@ -107,7 +107,7 @@ def test_one_that_only_answers_does_not() -> None:
     scene.hands.answers = STEP.messages
     assert scene.tell(Began()) == []
     assert scene.tell(Due(BEGIN)) == []
-    assert scene.tell(Arrived(1)) == [Tell(Answered(STEP.messages))]
+    assert scene.tell(UpdateArrived(1)) == [Tell(Answered(STEP.messages))]
     assert scene.is_now(PeerState.SERVING)
 
 
@@ -140,16 +140,16 @@ def test_one_whose_device_is_gone_is_over() -> None:
 def test_what_arrives_is_taken_in_at_once(state: PeerState) -> None:
     scene = Scene().computing()
     scene.role.state = state
-    assert scene.tell(Arrived(2)) == []
+    assert scene.tell(UpdateArrived(2)) == []
     assert scene.hands.done == [("receive", 2)]
     assert scene.is_now(state)
 
 
 def test_one_that_is_not_ready_begins_as_soon_as_it_is() -> None:
     scene = Scene().blocked(1, 2)
-    assert scene.tell(Arrived(1), 1.0) == []
+    assert scene.tell(UpdateArrived(1), 1.0) == []
     assert scene.is_now(PeerState.BLOCKED)
-    assert scene.tell(Arrived(2), 1.5) == [At(1.5, BEGIN)]
+    assert scene.tell(UpdateArrived(2), 1.5) == [At(1.5, BEGIN)]
     assert scene.is_now(PeerState.HELD)
     assert scene.tell(Due(BEGIN), 1.5) == [Compute(Job(1, ()))]
 
@@ -160,9 +160,9 @@ def test_those_that_it_waits_for_are_suspected_when_they_have_been_silent_for_to
     scene.hands.waits_for = {1, 2}
     assert scene.tell(Due(BEGIN), 1.0) == [At(3.0, SILENT)]
     # One of them says something, and is waited for on.
-    scene.tell(Arrived(1), 2.0)
+    scene.tell(UpdateArrived(1), 2.0)
     scene.hands.waits_for.add(1)
-    assert scene.tell(Arrived(3), 2.5) == []
+    assert scene.tell(UpdateArrived(3), 2.5) == []
     said = scene.tell(Due(SILENT), 3.0)
     assert said == [Tell(Suspects(2, 2.0)), At(4.5, SILENT)]
     assert scene.role.suspected == {2}
@@ -184,7 +184,7 @@ def test_nobody_is_suspected_without_a_limit_or_by_one_that_does_not_wait() -> N
     scene.hands.waits_for = {1}
     assert scene.tell(Due(BEGIN)) == []
     scene = Scene().blocked(1)
-    scene.tell(Arrived(1), 1.0)
+    scene.tell(UpdateArrived(1), 1.0)
     assert scene.tell(Due(SILENT), 9.0) == []
 
 
@@ -202,12 +202,12 @@ def test_a_silence_ends_with_the_wait() -> None:
 def test_a_suspected_one_that_is_heard_is_told_of_and_has_twice_the_time() -> None:
     scene = Scene().blocked(1)
     scene.tell(Due(SILENT), 2.0)
-    assert scene.tell(Arrived(1), 3.0) == [Tell(Hears(1))]
+    assert scene.tell(UpdateArrived(1), 3.0) == [Tell(Hears(1))]
     assert scene.role.suspected == set()
     scene.hands.waits_for = {1}
     assert scene.tell(Due(BEGIN), 3.0) == [At(7.0, SILENT)]
     # In time: the usual patience is enough again.
-    scene.tell(Arrived(1), 6.0)
+    scene.tell(UpdateArrived(1), 6.0)
     scene.tell(Due(SILENT), 7.0)
     scene.hands.waits_for = {1}
     assert scene.tell(Due(BEGIN), 8.0) == [At(10.0, SILENT)]
@@ -216,7 +216,7 @@ def test_a_suspected_one_that_is_heard_is_told_of_and_has_twice_the_time() -> No
 def test_one_that_says_something_and_is_still_waited_for_is_not_silent() -> None:
     scene = Scene().blocked(1)
     scene.hands.keeps = True
-    assert scene.tell(Arrived(1), 1.5) == []
+    assert scene.tell(UpdateArrived(1), 1.5) == []
     assert scene.tell(Due(SILENT), 2.0) == [At(3.5, SILENT)]
 
 
@@ -244,7 +244,7 @@ def test_one_that_is_back_is_taken_in_and_no_longer_suspected() -> None:
 def test_one_that_is_back_has_no_more_time_than_others() -> None:
     scene = Scene().blocked(1)
     scene.tell(Due(SILENT), 2.0)
-    scene.tell(Arrived(1), 3.0)  # it was slow
+    scene.tell(UpdateArrived(1), 3.0)  # it was slow
     scene.tell(Closed(1), 4.0)
     scene.tell(Opened(1, 1), 5.0)
     scene.hands.waits_for = {1}
@@ -260,7 +260,7 @@ def test_one_that_takes_what_it_was_sent_is_not_silent() -> None:
 def test_at_the_end_it_computes_no_more_and_still_takes_in_what_comes() -> None:
     scene = Scene().blocked(1)
     assert scene.tell(End()) == []
-    assert scene.tell(Arrived(1)) == []
+    assert scene.tell(UpdateArrived(1)) == []
     assert scene.tell(Closed(2)) == []
     assert scene.tell(Due(BEGIN)) == []
     assert scene.hands.done == [("receive", 1), ("forget", 2)]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from testbed.algorithms.staleness_clocks import StalenessClocks
 from testbed.engine.events import (
-    Arrived,
     At,
     Began,
     Closed,
@@ -22,6 +21,7 @@ from testbed.engine.events import (
     Opened,
     Tell,
     ToPeer,
+    UpdateArrived,
     WhenLeft,
 )
 from testbed.engine.peer import BEGIN, Peer, PeerState
@@ -132,7 +132,7 @@ class Scene:
                     for receiver, size, _ in messages:
                         self.under_way[number, receiver].append(size)
                 case Tell(Answered(messages)):
-                    assert isinstance(event, Arrived)
+                    assert isinstance(event, UpdateArrived)
                     assert [one.receiver for one in messages] == [event.conversation]
                 case Tell(Suspects(other, silent)):
                     assert role.state is PeerState.BLOCKED
@@ -185,7 +185,7 @@ class Scene:
         length, (sender, _) = max(ways)
         if number in self.peers and length:
             self.heard[number, sender] = self.now
-            self.tell(number, Arrived(sender))
+            self.tell(number, UpdateArrived(sender))
             assert (number, sender) not in self.told_to_suspect
 
     def kill(self, number: int) -> None:

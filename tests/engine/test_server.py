@@ -29,7 +29,7 @@ from testbed.engine.server import (
     Server,
 )
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.training.entries import Connected, EvaluationDue, Remark, Row, TrainingBegan
+from testbed.training.entries import Connected, EvaluationPoint, Remark, TrainingBegan, UpdateEntry
 from tests.engine.serving import Serving, answers, entries, is_over, opened, pushed
 from tests.training.test_parameter_service import SIZE, dense, service, synchronous
 
@@ -41,7 +41,7 @@ def test_training_begins_with_the_last_greeting_and_all_begin_together() -> None
     said = one.tell(Opened(0, size=20))
     connected, evaluation, began = entries(said)
     assert (connected, began) == (Connected(2), TrainingBegan())
-    assert isinstance(evaluation, EvaluationDue) and evaluation.version == 0
+    assert isinstance(evaluation, EvaluationPoint) and evaluation.version == 0
     assert answers(said) == [(1, 0)]
     assert answers(one.tell(Heard(0, Pull(), 10))) == [(0, 0)]
     assert one.service.message_bytes == 2 * (20 + 10)
@@ -59,11 +59,11 @@ def test_a_push_is_recorded_applied_and_answered() -> None:
     one.wait(1.5)
     said = one.tell(*pushed(1, 0))
     (row,) = entries(said)
-    assert isinstance(row, Row)
+    assert isinstance(row, UpdateEntry)
     assert (row.row.worker, row.row.time, row.row.message_bytes) == (1, 1.5, 20 + 10 + 100)
     assert answers(said) == [(1, 1)]
     kinds = [type(entry) for entry in entries(one.pushes(0, 0))]
-    assert kinds == [Row, EvaluationDue]
+    assert kinds == [UpdateEntry, EvaluationPoint]
 
 
 def test_a_caller_without_room_is_answered_when_there_is_some() -> None:
@@ -168,7 +168,7 @@ def test_a_caller_that_goes_may_make_the_update_that_waited_for_it() -> None:
     one = three(SynchronousServer(np.zeros(SIZE, np.float32), 0.5, 3, "pull"), updates=1)
     assert not is_over(one.pushes(0, 0) + one.pushes(1, 0))
     said = one.tell(Closed(2))
-    assert [type(entry) for entry in entries(said)] == [EvaluationDue]
+    assert [type(entry) for entry in entries(said)] == [EvaluationPoint]
     assert is_over(said)
 
 
@@ -210,7 +210,7 @@ def test_a_silent_caller_is_suspected_and_welcomed_and_has_more_patience_then() 
     assert entries(one.wait(1.0)) == [Suspected(0, 2.0, 3.0, 1)]
     one.wait(10.0)
     row, welcomed = entries(one.pushes(1, 0))
-    assert isinstance(row, Row) and not row.row.applied
+    assert isinstance(row, UpdateEntry) and not row.row.applied
     assert welcomed == Welcomed(1, 13.0, 1)
     assert entries(one.wait(3.9)) == []
     assert entries(one.wait(0.1)) == [Suspected(1, 4.0, 17.0, 1)]

@@ -26,7 +26,7 @@ from testbed.engine.events import (
 )
 from testbed.engine.server import Phase, Server
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.training.entries import Connected, EvaluationDue, Row
+from testbed.training.entries import Connected, EvaluationPoint, UpdateEntry
 from testbed.training.parameter_service import Pushed
 from tests.engine.serving import Answered, Serving
 from tests.training.test_parameter_service import SIZE, dense, service
@@ -76,7 +76,7 @@ class Scene(Serving):
                 case Over():
                     assert not self.over
                     self.over = True
-                case Record(Row()):
+                case Record(UpdateEntry()):
                     self.rows += 1
                 case Record(Suspected(caller, silent)):
                     assert caller in self.there - self.suspected
@@ -87,7 +87,7 @@ class Scene(Serving):
                     self.suspected.remove(caller)
                 case Record(Connected(there)):
                     assert there == len(self.there)
-                case Record(EvaluationDue()):
+                case Record(EvaluationPoint()):
                     assert not self.over
 
     def do(self, caller: int, *events: Event) -> None:

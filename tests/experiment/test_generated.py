@@ -9,7 +9,7 @@ from bench.fuzz.values import places, spoilt, with_value
 from testbed.durations import traces as durations
 from testbed.errors import SpecError
 from testbed.experiment.rate_trace_files import read_csv
-from testbed.faults import traces as faults
+from testbed.faults import fault_traces as faults
 from testbed.faults.presence_traces import load_presence
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
-from testbed.checkpoints.values import decode, encode
+from testbed.checkpoints.state_encoding import decode, encode
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.active_faults import ActiveFaults
 from testbed.faults.fault import Fault, Kind

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.network.packet_times import PacketTimes
 from testbed.network.segments import SEGMENT
-from testbed.network.sightings import Sightings
 from testbed.nodes.linux import inside_network
 
 PAYLOAD = 1400
@@ -86,7 +86,7 @@ def connection(
     with inside_network(target):
         listener = socket.create_server((address, 0))
     with inside_network(seen_at[0]):
-        seen = Sightings(seen_at[1], 4 * frames + 1000)
+        seen = PacketTimes(seen_at[1], 4 * frames + 1000)
     with inside_network(source):
         sender = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 

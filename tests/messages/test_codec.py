@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from testbed.channel import LARGEST, Channel, InvalidMessageError, ReceivedMessage
-from testbed.messages.codec import Codec, kind, send
+from testbed.messages.codec import MessageCodec, kind, send
 from testbed.messages.events import EVENTS, CountersSampled, Event, ProcessExited
 from testbed.messages.processes import (
     CONTAINER_EVENTS,
@@ -27,7 +27,7 @@ from testbed.messages.reports import (
 )
 from testbed.messages.requests import REQUESTS, Request
 
-CODECS: list[tuple[Codec[Any], Sequence[Any]]] = [
+CODECS: list[tuple[MessageCodec[Any], Sequence[Any]]] = [
     (REPORTS, get_args(RoleReport)),
     (EVENTS, get_args(Event)),
     (REQUESTS, get_args(Request)),
@@ -51,7 +51,7 @@ def made(own: type, field: str, number: int) -> Any:
 
 @pytest.mark.parametrize(("codec", "types"), CODECS)
 def test_every_kind_of_message_arrives_as_it_was_sent(
-    codec: Codec[Any], types: Sequence[Any]
+    codec: MessageCodec[Any], types: Sequence[Any]
 ) -> None:
     ours, theirs = Channel.pair()
     for number, own in enumerate(types):
@@ -66,7 +66,9 @@ def test_every_kind_of_message_arrives_as_it_was_sent(
 
 
 @pytest.mark.parametrize(("codec", "types"), CODECS)
-def test_fields_left_at_their_defaults_travel_too(codec: Codec[Any], types: Sequence[Any]) -> None:
+def test_fields_left_at_their_defaults_travel_too(
+    codec: MessageCodec[Any], types: Sequence[Any]
+) -> None:
     ours, theirs = Channel.pair()
     for own in types:
         needed = [one.name for one in fields(own) if one.default is MISSING]

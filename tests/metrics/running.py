@@ -13,7 +13,7 @@ from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan, plan
 from testbed.runs.watching import Unwatched
-from testbed.simulation.run import SimulatedRun
+from testbed.simulation.simulated_run import SimulatedRun
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
 """Values by a sample's name, and then by its sorted labels without ``run``."""

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from testbed.metrics.device_metrics import WORKERS
-from testbed.metrics.exporter import METRICS, Runs, table
+from testbed.metrics.exporter import METRICS, RunsCollector, table
 from testbed.metrics.live import LiveRun
 from testbed.metrics.state import RunState
 from testbed.runs.device_classes import device_classes
@@ -35,7 +35,7 @@ def test_names_follow_the_conventions() -> None:
 def test_no_label_has_more_values_if_there_are_more_workers(workers: int) -> None:
     classes = [{"share": "50%", "factor": 1.0}, {"share": "50%", "factor": 4.0}]
     one = planned(workers, compute={"mean": "100ms", "classes": classes})
-    runs = Runs(sources=[LiveRun(one, "time-1")])
+    runs = RunsCollector(sources=[LiveRun(one, "time-1")])
     samples = [s for family in text_string_to_metric_families(page(runs)) for s in family.samples]
     assert not any("worker-" in value for s in samples for value in s.labels.values())
     assert not any("worker" in s.labels for s in samples)
@@ -45,7 +45,7 @@ def test_no_label_has_more_values_if_there_are_more_workers(workers: int) -> Non
     assert max(by_name.values()) <= 2 * 6  # classes and states
     assert len(samples) < 120
 
-    named = Runs(workers=True, sources=runs.sources)
+    named = RunsCollector(workers=True, sources=runs.sources)
     families = {f.name: f for f in text_string_to_metric_families(page(named))}
     assert len(families["testbed_worker_updates"].samples) == workers
     ingress = families["testbed_worker_ingress_bytes"].samples

@@ -12,14 +12,14 @@ from testbed.errors import SpecError
 from testbed.faults.fault import Fault
 from testbed.messages.events import ProcessExited
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.metrics.exporter import Runs
+from testbed.metrics.exporter import RunsCollector
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
 from testbed.results.reading.faults import KINDS, struck
 from testbed.results.reading.run import Run
 from testbed.telemetry.entries import FaultChanged, Noted
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from tests.metrics.running import Samples, page, planned, samples, simulated
 
 RUN = (("algorithm", "asgd"),)
@@ -27,7 +27,7 @@ NOTHING = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
 
 
 def exported(run: LiveRun | ReplayedRun) -> Samples:
-    return samples(page(Runs(sources=[run])))
+    return samples(page(RunsCollector(sources=[run])))
 
 
 def total(told: Samples, name: str, **labels: str) -> float:
@@ -122,7 +122,7 @@ def test_a_suspicion_ends_if_the_worker_or_the_server_is_killed() -> None:
         run.take(Suspected(number, 30.0, 40.0, 9))
     run.take(change("kill", 1))
     assert total(exported(run), "testbed_workers_suspected") == 2
-    run.take(Noted("info", "back from the checkpoint of update 7", "server", Kind.WENT_BACK))
+    run.take(Noted("info", "back from the checkpoint of update 7", "server", EventKind.WENT_BACK))
     assert total(exported(run), "testbed_workers_suspected") == 0
 
 
@@ -133,7 +133,7 @@ def test_classes_are_those_of_the_devices_and_each_worker_has_one() -> None:
     ]
     one = planned(8, devices={"workers": 8, "classes": classes}, network={"uplink": "80kbit"})
     run = LiveRun(one, "time-1")
-    told = samples(page(Runs(workers=True, sources=[run])))
+    told = samples(page(RunsCollector(workers=True, sources=[run])))
     sizes = {dict(key)["device_class"]: n for key, n in told["testbed_class_devices"].items()}
     assert sizes == {"desk": 2, "phone": 6}
     of_worker = {dict(k)["worker"]: dict(k)["device_class"] for k in told["testbed_worker_info"]}
@@ -182,7 +182,7 @@ def test_a_replay_shows_which_workers_were_suspected(
     shutil.copytree(real[0], directory)
     end = ReplayedRun(Run.load(directory)).duration
     with (directory / "events.jsonl").open("a") as events:
-        for share, kind in ((0.2, Kind.SUSPECTED), (0.6, Kind.WELCOMED)):
+        for share, kind in ((0.2, EventKind.SUSPECTED), (0.6, EventKind.WELCOMED)):
             line = {"time": share * end, "kind": kind, "device": "worker-2", "event": "a sentence"}
             events.write(json.dumps(line) + "\n")
     replay = ReplayedRun(Run.load(directory))
@@ -210,11 +210,11 @@ def test_each_session_of_a_resumed_run_has_its_own_set_up(
     again = {"version": 40, "host_seconds": 10.0, "at": manifest["started"]}
     (directory / "manifest.json").write_text(json.dumps(manifest | {"resumed": [again]}))
     told = [
-        (3.0, "server", Kind.TRAINING_BEGAN),  # three seconds of set-up
-        (12.0, "worker-2", Kind.SUSPECTED),
-        (13.5, None, Kind.RESUMED),
-        (18.0, "server", Kind.TRAINING_BEGAN),  # five seconds
-        (20.0, "worker-2", Kind.WELCOMED),
+        (3.0, "server", EventKind.TRAINING_BEGAN),  # three seconds of set-up
+        (12.0, "worker-2", EventKind.SUSPECTED),
+        (13.5, None, EventKind.RESUMED),
+        (18.0, "server", EventKind.TRAINING_BEGAN),  # five seconds
+        (20.0, "worker-2", EventKind.WELCOMED),
     ]
     lines = [
         {"time": time, "kind": kind, "device": device, "event": "a sentence"}
@@ -222,7 +222,7 @@ def test_each_session_of_a_resumed_run_has_its_own_set_up(
     ]
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     assert suspicions(directory) == [(9.0, 2, True), (12.0, 2, False)]
-    simulated = [one for one in lines if one["kind"] != Kind.TRAINING_BEGAN]
+    simulated = [one for one in lines if one["kind"] != EventKind.TRAINING_BEGAN]
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in simulated))
     # 10 s of training, and 8 s after the first session.
     assert suspicions(directory) == [(12.0, 2, True), (18.0, 2, False)]

@@ -17,14 +17,14 @@ from testbed.messages.events import (
     ProcessExited,
 )
 from testbed.messages.reports import EvaluationDue, TrainingBegun
-from testbed.metrics.exporter import Runs
+from testbed.metrics.exporter import RunsCollector
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
 from testbed.results.reading.run import Run
 from testbed.runs.watching import Progress
 from testbed.telemetry.entries import Diagnoses, Noted, Updates
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE
 from tests.metrics.running import Samples, page, planned, samples, simulated
 from traffic.counters import COUNTS
@@ -33,7 +33,7 @@ RUN = (("algorithm", "asgd"),)
 
 
 def exported(run: LiveRun | ReplayedRun) -> Samples:
-    return samples(page(Runs(sources=[run])))
+    return samples(page(RunsCollector(sources=[run])))
 
 
 def devices(run: LiveRun) -> dict[str, float]:
@@ -114,7 +114,7 @@ def test_devices_go_through_their_states(run: LiveRun) -> None:
     assert devices(run) == {"frozen": 1, "waiting": 1, "starting": 2}
     run.from_agent(DeviceThawed("worker-0"))
     run.from_agent(ProcessExited("worker-1", -9))
-    run.take(Noted("warning", "worker-1 died", "worker-1", Kind.DIED))
+    run.take(Noted("warning", "worker-1 died", "worker-1", EventKind.DIED))
     run.from_agent(ProcessExited("evaluator", 0))
     assert devices(run) == {"training": 1, "dead": 1, "starting": 2}
     assert sum(exported(run)["testbed_devices_lost_total"].values()) == 1

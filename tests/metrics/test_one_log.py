@@ -19,7 +19,7 @@ from testbed.metrics.live import LiveRun
 from testbed.metrics.replay import ReplayedRun
 from testbed.metrics.state import RunState
 from testbed.results.reading.run import Run
-from testbed.runs.outcome import Outcome, manifest
+from testbed.runs.outcome import RunOutcome, manifest
 from testbed.telemetry import run_log
 from testbed.telemetry.entries import (
     Diagnoses,
@@ -29,7 +29,7 @@ from testbed.telemetry.entries import (
     RunEntry,
     Updates,
 )
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 from tests.metrics.running import planned
@@ -85,9 +85,9 @@ class Happening:
             case "welcome":
                 entry = Welcomed(about, self.now, self.version)
             case "die":
-                entry = Noted("warning", "it died", f"worker-{about}", Kind.DIED)
+                entry = Noted("warning", "it died", f"worker-{about}", EventKind.DIED)
             case "go back":
-                entry = Noted("info", "back", "server", Kind.WENT_BACK)
+                entry = Noted("info", "back", "server", EventKind.WENT_BACK)
             case _:
                 return self._fault(what, about)
         return [entry]
@@ -153,7 +153,7 @@ def test_a_replay_ends_with_the_metrics_of_the_run(
     actions: list[tuple[str, Any]], steps: list[float]
 ) -> None:
     happening, clock = Happening(), SimpleNamespace(monotonic=lambda: happening.now)
-    live, outcome = LiveRun(PLAN, "time-1"), Outcome()
+    live, outcome = LiveRun(PLAN, "time-1"), RunOutcome()
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder, PLAN.spec.name, "time-1", PLAN.label)
         with mock.patch.object(run_log, "time", clock):

@@ -7,11 +7,11 @@ import pytest
 from pyroute2 import IPRoute
 
 from testbed.doctor.attempts import missing_disciplines
-from testbed.network import building, shaping, trains
+from testbed.network import building, packet_trains, shaping
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.graph import Network
 from testbed.network.links import CORE, Link, Shape
-from testbed.network.probe import TRIES, Finding, probe
+from testbed.network.probe import TRIES, ProbedDirection, probe
 from testbed.network.shaping import Egress
 from testbed.nodes.linux import inside_network, new_network, own_network
 from tests.traffic.isolation import isolated, real
@@ -29,7 +29,9 @@ def built(*shapes: tuple[Shape, Shape]) -> tuple[list[Link], dict[str, int]]:
     return links, {CORE: own_network(), **namespaces}
 
 
-def probed(links: Sequence[Link], namespaces: Mapping[str, int]) -> dict[tuple[str, str], Finding]:
+def probed(
+    links: Sequence[Link], namespaces: Mapping[str, int]
+) -> dict[tuple[str, str], ProbedDirection]:
     found = probe(links, namespaces, lambda: False)
     return {(one.device, one.direction): one for one in found}
 
@@ -122,8 +124,8 @@ def test_queues_are_empty_afterwards_and_only_trains_were_sent() -> None:
         assert up.measured is not None and down.measured is not None
         # Each direction carried only its trains, whole, even if the measurement ended before the last
         # packet was seen: no ICMP, no ARP.
-        assert device["up"][2] == up.tries * len(trains.compose(Shape(MBIT)).payloads)
-        assert core.read()[2] == down.tries * len(trains.compose(Shape(10 * MBIT)).payloads)
+        assert device["up"][2] == up.tries * len(packet_trains.compose(Shape(MBIT)).payloads)
+        assert core.read()[2] == down.tries * len(packet_trains.compose(Shape(10 * MBIT)).payloads)
         assert device["up"][11] == core.read()[11] == 0
         assert device["other"][1:5] == (0, 0, 0, 0)
 

@@ -11,10 +11,10 @@ from testbed.messages.reports import EvaluationDue, TrainingBegun, UpdatesApplie
 from testbed.messages.requests import Request
 from testbed.orchestrator.agent_events import AgentEvents
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.devices import Devices
+from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import Records
+from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import RoleReports
 from testbed.orchestrator.setup_progress import SetupProgress
@@ -53,12 +53,12 @@ class Orchestrator:
         plan = planned(3)
         self.began = time.monotonic()
         self.directory, self.watcher = directory, Watcher()
-        self.records = Records(
+        self.records = TrainingRecords(
             plan, directory, self.watcher, began=self.began, metrics=None, resumption=None
         )
         self.store = CheckpointStores(directory, 10, None, plan.servers, whole=False)
         self.evaluations = Evaluations(self.records, ())
-        self.devices = Devices(plan, self.records)
+        self.devices = DeviceProcesses(plan, self.records)
         agent: Any = Agent()
         self.devices.agent, self.requests = agent, agent.requests
         injection = Injection(

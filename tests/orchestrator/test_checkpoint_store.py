@@ -8,7 +8,7 @@ from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import Mark, Marks
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.telemetry.run_log import Kept
 
@@ -42,7 +42,7 @@ def test_a_killed_server_finds_no_checkpoint_later_than_the_mark(
             server.write(30, {"version": 30})
             assert Marks.load(folder).of(30) is None
             stores.each[0].begin(mark(30, updates=31), when=1.0)
-            ingress = Ingress()
+            ingress = ServerIngress()
             ingress.counted(2.0, 100)
             stores.write_marks([ingress])
             noted = Marks.load(folder).of(30)

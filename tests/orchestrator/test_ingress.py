@@ -1,13 +1,13 @@
 """Ledger, counter and evaluator are combined for each evaluation point, in any order of arrival."""
 
 from testbed.messages.reports import VersionEvaluated
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 
 LEDGER = {"payload_bytes": 10, "message_bytes": 20}
 
 
 def test_wire_bytes_are_interpolated_between_two_readings() -> None:
-    ingress = Ingress()
+    ingress = ServerIngress()
     ingress.counted(1.0, 100)
     ingress.evaluation_due(5, 1.5, LEDGER)
     ingress.evaluated(VersionEvaluated(5, 90.0, 0.5, 0.0))
@@ -30,7 +30,7 @@ def test_wire_bytes_are_interpolated_between_two_readings() -> None:
 
 def test_wire_bytes_are_no_fewer_than_the_messages_that_have_arrived() -> None:
     """In a short run all bytes may come between two readings, and the time says little."""
-    ingress = Ingress()
+    ingress = ServerIngress()
     ingress.counted(1.0, 0)
     ledger = {"payload_bytes": 144_000, "message_bytes": 144_800}  # 100 segments
     ingress.evaluation_due(5, 1.1, ledger)
@@ -43,7 +43,7 @@ def test_wire_bytes_are_no_fewer_than_the_messages_that_have_arrived() -> None:
 
 def test_wire_bytes_are_no_more_than_the_counter_says_later() -> None:
     """The coordinator of peers counts a message when it is sent."""
-    ingress = Ingress(wire_bytes=1_000)
+    ingress = ServerIngress(wire_bytes=1_000)
     ingress.counted(1.0, 0)
     ingress.evaluation_due(5, 1.5, {"payload_bytes": 0, "message_bytes": 144_800})
     ingress.counted(2.0, 100_000)
@@ -51,7 +51,7 @@ def test_wire_bytes_are_no_more_than_the_counter_says_later() -> None:
 
 
 def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
-    ingress = Ingress()
+    ingress = ServerIngress()
     for version in (0, 100, 200):
         ingress.evaluation_due(version, version / 100, LEDGER)
     ingress.counted(9.0, 900)
@@ -64,7 +64,7 @@ def test_rows_come_in_order_and_wait_for_a_slow_evaluator() -> None:
 
 
 def test_totals_at_the_last_evaluation_point_and_after_the_drain() -> None:
-    ingress = Ingress()
+    ingress = ServerIngress()
     assert ingress.at_last_evaluation()["wire_bytes"] == 0
     assert ingress.after_drain() is None
     ingress.counted(1.0, 100)
@@ -76,7 +76,7 @@ def test_totals_at_the_last_evaluation_point_and_after_the_drain() -> None:
 
 
 def test_bytes_that_a_restored_server_has_forgotten_stay_counted() -> None:
-    ingress = Ingress()
+    ingress = ServerIngress()
     ingress.evaluation_due(100, 1.0, LEDGER)
     ingress.counted(1.0, 100)
     ingress.evaluated(VersionEvaluated(100, 50.0, 1.0, 0.5))
@@ -100,7 +100,7 @@ def test_bytes_that_a_restored_server_has_forgotten_stay_counted() -> None:
 
 
 def test_a_resumed_run_continues_to_count() -> None:
-    ingress = Ingress(1000, {"payload_bytes": 3, "message_bytes": 4})
+    ingress = ServerIngress(1000, {"payload_bytes": 3, "message_bytes": 4})
     ingress.has({"iteration": version, "wire_bytes": 900, **LEDGER} for version in (0, 100))
     assert ingress.newest == 1000
     ingress.evaluation_due_again(100, 0.5, LEDGER)  # on record already
@@ -115,7 +115,7 @@ def test_a_resumed_run_continues_to_count() -> None:
 
 
 def test_a_run_resumed_at_its_end_has_the_totals_on_record() -> None:
-    ingress = Ingress(1000)
+    ingress = ServerIngress(1000)
     ingress.has([{"iteration": 200, "time": 7.5, "wire_bytes": 900, **LEDGER}])
     ingress.counted(8.0, 10)
     ingress.evaluation_due_again(200, 9.0, LEDGER)

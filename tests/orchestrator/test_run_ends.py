@@ -16,7 +16,7 @@ from testbed.orchestrator.run import Run
 from testbed.planning.plan import Plan, plan
 from testbed.roles.server.wall_server import WallServer
 from testbed.runs.watching import AnyProgress, Progress
-from testbed.simulation.run import SimulatedRun
+from testbed.simulation.simulated_run import SimulatedRun
 
 SPEC = {
     "name": "ends",

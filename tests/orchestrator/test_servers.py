@@ -9,7 +9,7 @@ from testbed.messages.reports import (
     TrainingBegun,
     VersionEvaluated,
 )
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.servers import Servers
 from testbed.telemetry.records import UPDATE
@@ -52,7 +52,7 @@ def ledger(payload: int) -> dict[str, int]:
 
 
 def test_an_evaluation_sums_each_servers_bytes_at_its_own_moment() -> None:
-    ingress = IngressOfServers([Ingress(), Ingress()])
+    ingress = IngressOfServers([ServerIngress(), ServerIngress()])
     ingress.counted(0.0, [0, 0])
     ingress.evaluation_due(0, 4, 1.0, ledger(10), again=False)
     ingress.evaluated(VersionEvaluated(4, 50.0, 0.1, 0.0))
@@ -76,7 +76,7 @@ def test_an_evaluation_sums_each_servers_bytes_at_its_own_moment() -> None:
 
 def test_the_last_evaluation_point_is_one_that_all_servers_have_reached() -> None:
     """A run may end when one is ahead of the others; the simulator counts it so, too."""
-    ingress = IngressOfServers([Ingress(), Ingress()])
+    ingress = IngressOfServers([ServerIngress(), ServerIngress()])
     ingress.counted(0.0, [0, 0])
     for server, payload in ((0, 10), (1, 20)):
         ingress.evaluation_due(server, 4, 1.0, ledger(payload), again=False)
@@ -88,7 +88,7 @@ def test_the_last_evaluation_point_is_one_that_all_servers_have_reached() -> Non
 
 
 def test_a_version_that_one_server_leaves_out_is_expected_of_none() -> None:
-    ingress = IngressOfServers([Ingress(), Ingress()])
+    ingress = IngressOfServers([ServerIngress(), ServerIngress()])
     ingress.evaluation_due(0, 4, 1.0, ledger(10), again=False)
     assert ingress.left_out(4)
     assert not ingress.left_out(4)

@@ -145,7 +145,7 @@ PLAIN |= {"encoding": "utf-8", "edgedefault": "undirected"}
 BACK = '<edge source="1" target="0"><data key="r">{}</data></edge>'
 
 
-def graphml(folder: Path, **changes: str) -> graph_source.Graph:
+def graphml(folder: Path, **changes: str) -> graph_source.RouterGraph:
     path = folder / "graph.graphml"
     path.write_text(GRAPHML.format(**PLAIN | changes), encoding=changes.get("encoding", "utf-8"))
     return graph_source.read(GraphSpec(file=str(path)))

@@ -11,10 +11,10 @@ from testbed.programs.life import (
     MOST_STARTS,
     RESTART_DELAY,
     Action,
-    End,
+    EndRun,
     Life,
+    LogMessage,
     Start,
-    Tell,
 )
 
 LIMIT = 100.0
@@ -49,15 +49,17 @@ class Told:
         return [str(one.instance) for one in self.actions if isinstance(one, Start)]
 
     @property
-    def end(self) -> End | None:
-        found = [one for one in self.actions if isinstance(one, End)]
+    def end(self) -> EndRun | None:
+        found = [one for one in self.actions if isinstance(one, EndRun)]
         assert len(found) <= 1, "a run ends once"
         return found[0] if found else None
 
     @property
     def warnings(self) -> list[str]:
         return [
-            one.text for one in self.actions if isinstance(one, Tell) and one.level == "warning"
+            one.text
+            for one in self.actions
+            if isinstance(one, LogMessage) and one.level == "warning"
         ]
 
     def ready(self, program: str, device: str) -> None:
@@ -111,7 +113,7 @@ def test_a_program_that_has_done_its_work_counts_as_ready() -> None:
     assert run.started == ["prepare on a", "go on b"]
     assert run.end is None
     run.ended("go", "b")
-    assert run.end == End("completed", None)
+    assert run.end == EndRun("completed", None)
 
 
 def test_the_run_ends_with_the_program_that_ends_it() -> None:
@@ -123,14 +125,14 @@ def test_the_run_ends_with_the_program_that_ends_it() -> None:
     assert run.end is None
     assert run.warnings == ["client on worker-0 ended with status 1: boom"]
     run.ended("job", "server", 0)
-    assert run.end == End("completed", None)
+    assert run.end == EndRun("completed", None)
 
 
 def test_the_last_lines_of_a_program_that_fails_are_in_the_reason() -> None:
     run = told({"job": Rules(ends_run=True)}, {"job": ["server"]})
     lines = ["╭─ Error ──╮", "│ no connection │", "╰──────────╯"]
     run.ended("job", "server", 3, lines=lines)
-    assert run.end == End("failed", "job on server ended with status 3: Error / no connection")
+    assert run.end == EndRun("failed", "job on server ended with status 3: Error / no connection")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_the_last_lines_of_a_program_that_fails_are_in_the_reason() -> None:
 def test_a_signal_is_named(status: int, words: str) -> None:
     run = told({"job": Rules()}, {"job": ["server"]})
     run.ended("job", "server", status)
-    assert run.end == End("failed", f"job on server {words}")
+    assert run.end == EndRun("failed", f"job on server {words}")
 
 
 def test_without_a_program_that_ends_it_the_run_ends_with_the_last() -> None:
@@ -150,7 +152,7 @@ def test_without_a_program_that_ends_it_the_run_ends_with_the_last() -> None:
     run.ended("rank", "worker-1")
     assert run.end is None
     run.ended("rank", "worker-2", 1)
-    assert run.end == End(
+    assert run.end == EndRun(
         "failed", "rank on worker-0 ended with status 1: peer gone; so did 1 more"
     )
 
@@ -159,13 +161,13 @@ def test_what_fails_before_it_is_ready_ends_the_run() -> None:
     run = told(SERVED, PLACES)
     run.ended("server", "server", 2, lines=["port in use"])
     reason = "server on server ended with status 2: port in use before it was ready"
-    assert run.end == End("failed", reason)
+    assert run.end == EndRun("failed", reason)
 
 
 def test_what_is_not_ready_in_time_ends_the_run() -> None:
     run = told(SERVED, PLACES)
     run.take(run.life.unready("server", "server", "was not ready within 3 s"))
-    assert run.end == End("failed", "server on server was not ready within 3 s")
+    assert run.end == EndRun("failed", "server on server was not ready within 3 s")
 
 
 def test_what_goes_into_the_background_is_told_of() -> None:
@@ -251,13 +253,13 @@ def test_a_restart_that_is_due_ends_with_its_device() -> None:
     run.take(run.life.turn(50.0))
     assert run.started == ["a on worker-0", "b on server"]
     run.ended("b", "server")
-    assert run.end == End("completed", None)
+    assert run.end == EndRun("completed", None)
 
 
 def test_the_run_cannot_wait_for_a_device_that_is_gone_for_good() -> None:
     run = told(SERVED, PLACES)
     run.take(run.life.device_gone("server", for_good=True))
-    assert run.end == End("failed", "server was killed for good, and with it job")
+    assert run.end == EndRun("failed", "server was killed for good, and with it job")
 
 
 def test_devices_that_are_not_there_are_not_waited_for() -> None:

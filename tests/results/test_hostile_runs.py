@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from testbed.cli import results
-from testbed.cli.top import Board
+from testbed.cli.top import FollowedRuns
 from testbed.errors import SpecError
 from testbed.metrics.replay import replayed
 from testbed.results.reading.journals import NoRunError
@@ -123,10 +123,10 @@ def test_top_shows_the_other_runs(root: Path) -> None:
         (directory / "manifest.json").write_text(json.dumps(manifest))
     (bad / "spec.yaml").write_text("training: {updates: .inf}")
     held = [(directory / "events.jsonl").open("a") for directory in root.glob("*/*/*/")]
-    board = Board()
+    board = FollowedRuns()
     assert {status.run.directory.name for status in board.look()} >= {"asgd", "bad"}
     pipe(bad / "spec.yaml")
-    board = Board()
+    board = FollowedRuns()
     assert "asgd" in {status.run.directory.name for status in board.look()}
     assert any("spec.yaml cannot be read: it is no regular file" in line for line in board.left_out)
     for file in held:

@@ -7,7 +7,7 @@ import pytest
 
 from testbed.experiment.load import load
 from testbed.planning.plan import plan
-from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, Shared
+from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, SharedResources
 from tests.docs.blocks import REPOSITORY
 
 
@@ -25,10 +25,10 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
         SPILL: [files[SPILL]],
         MODELS: models,
     }
-    shared = Shared.make(arguments)
+    shared = SharedResources.make(arguments)
     role = {"role": "peer", "number": number}
     sent = [os.dup(one) for one in shared.descriptors(role)]
-    handed = Shared.handed(settings, arguments, role, sent)
+    handed = SharedResources.handed(settings, arguments, role, sent)
     (model,) = handed.models
     assert os.fstat(model).st_ino == os.fstat(models[number]).st_ino
     (spill,) = handed.spills

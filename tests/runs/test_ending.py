@@ -13,7 +13,7 @@ from testbed.execution import execute
 from testbed.experiment.load import load
 from testbed.runs.ending import LateSignalError, signals
 from testbed.runs.watching import Unwatched
-from testbed.simulation.run import SimulatedRun
+from testbed.simulation.simulated_run import SimulatedRun
 
 SPEC = """
 name: two

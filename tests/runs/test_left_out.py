@@ -3,8 +3,8 @@
 import pytest
 
 from testbed.messages.reports import VersionEvaluated
-from testbed.orchestrator.ingress import Ingress
-from testbed.runs.left_out import LeftOut, ranges
+from testbed.orchestrator.ingress import ServerIngress
+from testbed.runs.left_out import LeftOutEvaluations, ranges
 
 LEDGER = {"payload_bytes": 10, "message_bytes": 20}
 
@@ -30,7 +30,7 @@ def test_many_are_not_all_named() -> None:
 
 
 def test_the_first_causes_a_warning_and_a_restore_removes_later_ones() -> None:
-    left_out = LeftOut()
+    left_out = LeftOutEvaluations()
     assert left_out.summary() == {}
     assert "of update 1,000 is left out" in (left_out.add(1000, "no room") or "")
     assert left_out.add(1100, "no room at all") is None
@@ -40,11 +40,11 @@ def test_the_first_causes_a_warning_and_a_restore_removes_later_ones() -> None:
     assert left_out.told == ("2 evaluations were left out, of updates 1000, 1100 (no room at all)")
     left_out.go_back(1050)
     assert list(left_out) == [1000]
-    assert LeftOut(left_out).told == "1 evaluation was left out, of update 1000"
+    assert LeftOutEvaluations(left_out).told == "1 evaluation was left out, of update 1000"
 
 
 def test_a_left_out_evaluation_is_not_waited_for() -> None:
-    ingress = Ingress()
+    ingress = ServerIngress()
     for version in (0, 100, 200):
         ingress.evaluation_due(version, version / 100, LEDGER)
     ingress.counted(9.0, 900)
@@ -57,7 +57,7 @@ def test_a_left_out_evaluation_is_not_waited_for() -> None:
 
 
 def test_results_that_will_not_come_are_given_up() -> None:
-    ingress = Ingress()
+    ingress = ServerIngress()
     for version in (0, 100, 200):
         ingress.evaluation_due(version, version / 100, LEDGER)
     ingress.evaluated(VersionEvaluated(100, 30.0, 2.1, 0.0))

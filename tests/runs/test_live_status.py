@@ -13,7 +13,7 @@ from testbed.results.reading.run import Run
 from testbed.runs import running
 from testbed.runs.live_status import LiveStatus
 from testbed.telemetry.entries import FaultChanged, Noted, Updates
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
 
@@ -56,7 +56,7 @@ def test_a_run_is_followed_as_it_writes(log: RunLog) -> None:
     live = LiveStatus(Run.load(log.directory))
     status = live.look(running=True)
     assert (status.phase, status.updates, status.update_rate) == ("making nodes", 0, None)
-    log.take(Noted("info", "training begins", kind=Kind.TRAINING_BEGAN))
+    log.take(Noted("info", "training begins", kind=EventKind.TRAINING_BEGAN))
     log.take(Updates(rows(1, 10, 0.1), 0))
     status = live.look(running=True)
     assert (status.phase, status.updates, status.all_updates) == ("training", 10, 40)

@@ -15,7 +15,7 @@ from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
 from testbed.runs.resuming import FOLDER, Resumption, clear, never_begun, prepare
 from testbed.telemetry.entries import Diagnoses, EvaluationMade
-from testbed.telemetry.evaluations import CURVE_COLUMNS, MEASURED
+from testbed.telemetry.evaluation_log import CURVE_COLUMNS, MEASURED
 from testbed.telemetry.run_log import Kept, RunLog
 
 

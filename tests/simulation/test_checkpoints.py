@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.checkpoints.values import encode
+from testbed.checkpoints.state_encoding import encode
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
@@ -22,7 +22,7 @@ from testbed.simulation.devices import STORED
 from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
-from testbed.training.entries import Diagnosed, Entry, Row
+from testbed.training.entries import Diagnosed, Entry, UpdateEntry
 from testbed.training.settings import Settings
 
 UPDATES = 30
@@ -302,7 +302,7 @@ class Going:
     def record(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             match entry:
-                case Row(row):
+                case UpdateEntry(row):
                     self.rows.append(row)
                 case Suspected(worker, silent, time):
                     told = {"suspected": worker, "silent": silent, "time": time}

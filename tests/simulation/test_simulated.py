@@ -22,15 +22,15 @@ from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
 from testbed.simulation.batching import Begun
 from testbed.simulation.devices import SimulatedDevices
+from testbed.simulation.sent_versions import Part
 from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System
 from testbed.simulation.systems import MeshSystem, system
-from testbed.simulation.versions import Part
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
 from testbed.training import computation
-from testbed.training.entries import Entry, EvaluationDue, Row
+from testbed.training.entries import Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, FloatVector, Update
 from tests.notes import Notes
@@ -118,9 +118,9 @@ class Simulated:
     def record(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             match entry:
-                case Row(_, version):
+                case UpdateEntry(_, version):
                     assert version == self.system.version
-                case EvaluationDue(version):
+                case EvaluationPoint(version):
                     evaluated = self.system.evaluated
                     assert version == evaluated.version
                     digest = hashlib.sha256(evaluated.parameters.tobytes()).hexdigest()

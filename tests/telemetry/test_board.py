@@ -11,7 +11,7 @@ import pytest
 
 from testbed.channel import Channel
 from testbed.errors import RunError
-from testbed.telemetry.board import Board, DeviceLine, ServerLine, State, hub_line, lines_of
+from testbed.telemetry.board import Board, DeviceLine, DeviceState, ServerLine, hub_line, lines_of
 
 
 def in_child(body: Callable[[], None]) -> None:
@@ -28,7 +28,7 @@ def in_child(body: Callable[[], None]) -> None:
 
 def test_the_board_shows_what_forked_processes_write() -> None:
     board = Board.create(lines_of(3))
-    assert board.states().tolist() == [State.STARTING] * 5
+    assert board.states().tolist() == [DeviceState.STARTING] * 5
 
     def one(number: int) -> None:
         line = board.device(number)
@@ -42,7 +42,13 @@ def test_the_board_shows_what_forked_processes_write() -> None:
     for number in range(3):
         in_child(partial(one, number))
     in_child(lambda: board.device(hub_line(3)).look())
-    expected = [State.TRAINING, State.WAITING, State.DONE, State.STARTING, State.STARTING]
+    expected = [
+        DeviceState.TRAINING,
+        DeviceState.WAITING,
+        DeviceState.DONE,
+        DeviceState.STARTING,
+        DeviceState.STARTING,
+    ]
     assert board.states().tolist() == expected
     seconds = board.processor_seconds()
     assert seconds[0] == 0  # its processor time is not due to be written yet
@@ -86,7 +92,7 @@ def test_a_process_that_is_not_forked_is_given_the_descriptor() -> None:
     subprocess.run(
         [sys.executable, "-c", code, str(theirs.fileno())], pass_fds=[theirs.fileno()], check=True
     )
-    assert board.states().tolist() == [0, 0, 0, State.WAITING, 0, 0]
+    assert board.states().tolist() == [0, 0, 0, DeviceState.WAITING, 0, 0]
     board.close()
 
 
@@ -94,7 +100,7 @@ def test_a_private_board_and_unread_lines_can_be_written() -> None:
     board = Board.private(2)
     assert not board.shared
     board.device(1).training()
-    assert board.states().tolist() == [0, State.TRAINING]
+    assert board.states().tolist() == [0, DeviceState.TRAINING]
     DeviceLine.unread().done()
     ServerLine.unread().sent(1, 1)
     with pytest.raises(IndexError):

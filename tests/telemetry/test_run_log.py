@@ -23,7 +23,7 @@ from testbed.telemetry.entries import (
     RunEntry,
     Updates,
 )
-from testbed.telemetry.evaluations import CURVE_COLUMNS
+from testbed.telemetry.evaluation_log import CURVE_COLUMNS
 from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept, RunLog
 

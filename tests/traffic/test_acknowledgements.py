@@ -7,8 +7,8 @@ from scapy.layers.inet import IP, TCP, UDP, IPOption
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from traffic.acknowledgements import Acknowledgements
-from traffic.ring import Packets
+from traffic.acknowledgements import PureAcks
+from traffic.packet_ring import Packets
 
 TO = "10.77.0.1"
 SACK = [("NOP", None), ("NOP", None), ("Timestamp", (1, 2)), ("SAck", (5, 9))]
@@ -30,7 +30,7 @@ def frame(flags: str, size: int = 0, to: str = TO, **more: Any) -> bytes:
 
 
 def test_only_pure_acks_are_counted() -> None:
-    counts = Acknowledgements(TO)
+    counts = PureAcks(TO)
     counts.add(batch([frame("A"), frame("A", options=SACK), frame("AE"), frame("A", options=[])]))
     assert counts.count == 4
     others = [
@@ -53,7 +53,7 @@ def test_only_pure_acks_are_counted() -> None:
 
 
 def test_packets_with_ip_options_are_left_out() -> None:
-    counts = Acknowledgements(TO)
+    counts = PureAcks(TO)
     counts.add(batch([frame("A", options=[])]))
     with_option = Ether() / IP(dst=TO, options=[IPOption(b"\x01\x01\x01\x00")]) / TCP(flags="A")
     counts.add(batch([bytes(with_option)]))

@@ -30,7 +30,7 @@ from tests.traffic.isolation import (
 )
 from tests.traffic.packets import ADDRESS, MAC, frame, network, segment
 from traffic.accounting import account
-from traffic.records import CaptureFile, Interface
+from traffic.capture_files import CaptureFile, Interface
 
 DATAGRAMS = 20_000
 

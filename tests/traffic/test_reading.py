@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from traffic import TrafficError, chunks
 from traffic.accounting import account
-from traffic.records import CaptureFile, DamagedError
+from traffic.capture_files import CaptureFile, DamagedError
 
 PACKETS = [bytes([n]) * 12 + b"\x88\xcc" + bytes(n) for n in (46, 60, 101, 47, 83)]
 BEGAN = 1_700_000_000

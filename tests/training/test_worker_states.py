@@ -6,15 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.training.worker_states import TRANSITIONS, Event, State, WorkerStates, WrongEventError
+from testbed.training.worker_states import (
+    TRANSITIONS,
+    WorkerEvent,
+    WorkerState,
+    WorkerStates,
+    WrongEventError,
+)
 
-WAYS: dict[State, tuple[Event, ...]] = {
-    State.GONE: (),
-    State.JOINED: (Event.JOIN,),
-    State.ASKING: (Event.JOIN, Event.ASK),
-    State.BLOCKED: (Event.JOIN, Event.ASK, Event.BLOCK),
-    State.SENT: (Event.JOIN, Event.ASK, Event.SEND),
-    State.SUSPECTED: (Event.JOIN, Event.SUSPECT),
+WAYS: dict[WorkerState, tuple[WorkerEvent, ...]] = {
+    WorkerState.GONE: (),
+    WorkerState.JOINED: (WorkerEvent.JOIN,),
+    WorkerState.ASKING: (WorkerEvent.JOIN, WorkerEvent.ASK),
+    WorkerState.BLOCKED: (WorkerEvent.JOIN, WorkerEvent.ASK, WorkerEvent.BLOCK),
+    WorkerState.SENT: (WorkerEvent.JOIN, WorkerEvent.ASK, WorkerEvent.SEND),
+    WorkerState.SUSPECTED: (WorkerEvent.JOIN, WorkerEvent.SUSPECT),
 }
 """By state, events that lead to it."""
 EXPECTED = """
@@ -31,17 +37,17 @@ LEAVE     GONE    GONE      GONE      GONE      GONE      GONE
 """
 
 
-def expected() -> dict[tuple[Event, State], State | None]:
+def expected() -> dict[tuple[WorkerEvent, WorkerState], WorkerState | None]:
     """Return the state after each event in each state, as ``EXPECTED`` draws it; None: not allowed."""
     states, *rows = (line.split() for line in EXPECTED.strip().splitlines())
     return {
-        (Event[event], State[before]): None if after == "-" else State[after]
+        (WorkerEvent[event], WorkerState[before]): None if after == "-" else WorkerState[after]
         for event, *row in rows
         for before, after in zip(states, row, strict=True)
     }
 
 
-def brought_to(state: State, worker: int = 7) -> WorkerStates:
+def brought_to(state: WorkerState, worker: int = 7) -> WorkerStates:
     states = WorkerStates()
     for event in WAYS[state]:
         states.handle(event, worker)
@@ -49,9 +55,9 @@ def brought_to(state: State, worker: int = 7) -> WorkerStates:
     return states
 
 
-@pytest.mark.parametrize("before", State)
-@pytest.mark.parametrize("event", Event)
-def test_every_event_in_every_state(event: Event, before: State) -> None:
+@pytest.mark.parametrize("before", WorkerState)
+@pytest.mark.parametrize("event", WorkerEvent)
+def test_every_event_in_every_state(event: WorkerEvent, before: WorkerState) -> None:
     after = expected()[event, before]
     assert TRANSITIONS[event].get(before) is after
     states = brought_to(before)
@@ -62,24 +68,24 @@ def test_every_event_in_every_state(event: Event, before: State) -> None:
         return
     assert states.handle(event, 7) is before
     assert states[7] is after
-    assert len(states) == (after is not State.GONE)
-    assert [one for one in State if 7 in states.within(one)] == [after] * len(states)
+    assert len(states) == (after is not WorkerState.GONE)
+    assert [one for one in WorkerState if 7 in states.within(one)] == [after] * len(states)
 
 
 class Naive:
     """The same in lists that are searched: workers that ask and that are blocked, in their order."""
 
     def __init__(self) -> None:
-        self.state: dict[int, State] = {}
+        self.state: dict[int, WorkerState] = {}
         self.asking: list[int] = []
         self.blocked: list[int] = []
 
-    def handle(self, event: Event, worker: int) -> None:
-        after = expected()[event, self.state.get(worker, State.GONE)]
+    def handle(self, event: WorkerEvent, worker: int) -> None:
+        after = expected()[event, self.state.get(worker, WorkerState.GONE)]
         if after is None:
             raise WrongEventError
         self.state[worker] = after
-        for queue, own in ((self.asking, State.ASKING), (self.blocked, State.BLOCKED)):
+        for queue, own in ((self.asking, WorkerState.ASKING), (self.blocked, WorkerState.BLOCKED)):
             if worker in queue and after is not own:
                 queue.remove(worker)
             elif worker not in queue and after is own:
@@ -88,24 +94,26 @@ class Naive:
     def release(self) -> None:
         self.asking = self.blocked + self.asking
         for worker in self.blocked:
-            self.state[worker] = State.ASKING
+            self.state[worker] = WorkerState.ASKING
         self.blocked = []
 
     def offer(self) -> None:
-        out = (State.GONE, State.SUSPECTED)
+        out = (WorkerState.GONE, WorkerState.SUSPECTED)
         self.asking = sorted(worker for worker, state in self.state.items() if state not in out)
         for worker in self.asking:
-            self.state[worker] = State.ASKING
+            self.state[worker] = WorkerState.ASKING
 
 
 STEPS = st.one_of(
-    st.tuples(st.sampled_from(list(Event)), st.integers(0, 5)),
+    st.tuples(st.sampled_from(list(WorkerEvent)), st.integers(0, 5)),
     st.tuples(st.sampled_from(["release", "a new version"]), st.none()),
 )
 
 
 @given(st.lists(STEPS, max_size=60))
-def test_the_order_is_that_of_a_naive_model(steps: list[tuple[Event | str, int | None]]) -> None:
+def test_the_order_is_that_of_a_naive_model(
+    steps: list[tuple[WorkerEvent | str, int | None]],
+) -> None:
     states, naive = WorkerStates(), Naive()
 
     def both(step: Callable[[WorkerStates | Naive], object]) -> None:
@@ -118,19 +126,19 @@ def test_the_order_is_that_of_a_naive_model(steps: list[tuple[Event | str, int |
         assert len(failed) != 1
 
     for what, worker in steps:
-        if isinstance(what, Event) and worker is not None:
+        if isinstance(what, WorkerEvent) and worker is not None:
             both(lambda one, event=what, of=worker: one.handle(event, of))  # type: ignore[misc]
         else:
             both(lambda one: one.release())
             if what == "a new version":
                 both(lambda one: one.offer())
-        there = [worker for worker, state in naive.state.items() if state is not State.GONE]
+        there = [worker for worker, state in naive.state.items() if state is not WorkerState.GONE]
         assert list(states) == sorted(there)
         assert [states[one] for one in range(6)] == [
-            naive.state.get(one, State.GONE) for one in range(6)
+            naive.state.get(one, WorkerState.GONE) for one in range(6)
         ]
-        assert states.within(State.ASKING) == naive.asking
-        assert states.within(State.BLOCKED) == naive.blocked
+        assert states.within(WorkerState.ASKING) == naive.asking
+        assert states.within(WorkerState.BLOCKED) == naive.blocked
         assert states.all_blocked == (0 < len(there) == len(naive.blocked))
         restored = WorkerStates()
         restored.restore(states.state())

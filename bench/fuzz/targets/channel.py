@@ -1,4 +1,4 @@
-"""Reports of roles: ``channel.parsed``, the codec and ``Sender.check``, of ``InvalidMessageError``."""
+"""Reports of roles: ``channel.parsed``, the codec and a sender's check, of ``InvalidMessageError``."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
 from testbed.messages.codec import RAW, encode
 from testbed.messages.reports import REPORTS, RoleReport, ServerFinished, VersionEvaluated
-from testbed.orchestrator.report_channels import Sender
+from testbed.orchestrator.report_channels import ReportingProcess
 
 TOKENS = (
     *(b"null", b"true", b"-1", b"1e999", b"NaN", b"9" * 30, b"[]", b"{}", b'""', b'"\\ud800"'),
@@ -22,7 +22,10 @@ TOKENS = (
     ),
     *(b"[" * 60, b"{", b"}", b"\n", b"\0", b"\xff\xfe", b'"spared":[[]]', b'"record":{"a":{}}'),
 )
-_SENDERS = (Sender("evaluator", "evaluator", 9), Sender("coordinator", "coordinator", -1))
+_SENDERS = (
+    ReportingProcess("evaluator", "evaluator", 9),
+    ReportingProcess("coordinator", "coordinator", -1),
+)
 
 
 def _value(hint: Any) -> object:

@@ -16,7 +16,7 @@ from bench.fuzz.memory_file import MemoryFile
 from testbed.durations import traces as durations
 from testbed.errors import SpecError
 from testbed.experiment.rate_trace_files import read_csv, read_mahimahi
-from testbed.faults import traces as faults
+from testbed.faults import fault_traces as faults
 from testbed.faults.presence_traces import load_presence
 
 _FILE = MemoryFile("trace")

@@ -43,9 +43,9 @@ class Silent:
     time = 0.0
 
     def record(self, entries: Sequence[of_services.Entry]) -> None:
-        """Note when an update was made."""
+        """Record when an update was made."""
         for entry in entries:
-            if isinstance(entry, of_services.Row):
+            if isinstance(entry, of_services.UpdateEntry):
                 self.time = entry.row.time
 
     def fault(self, record: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ class AdaSyncServer(SynchronousServer):
         workers: int,
         options: AdaSyncOptions,
     ) -> None:
-        """Begin at version 0, with K₀.
+        """Start at version 0, with K₀.
 
         Args:
             parameters: w_0.

@@ -91,7 +91,7 @@ class DynamicServer(SynchronousServer):
         workers: int,
         options: DynamicOptions,
     ) -> None:
-        """Begin at version 0, and wait for all.
+        """Start at version 0, waiting for all workers.
 
         Args:
             parameters: w_0.

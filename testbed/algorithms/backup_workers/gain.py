@@ -76,7 +76,7 @@ class Gradients(Stateful):
     """The gradients of one iteration, as far as the estimators need them."""
 
     def __init__(self, size: int) -> None:
-        """Begin without a gradient of ``size`` entries."""
+        """Start without gradients; each has ``size`` entries."""
         self.count = 0
         self.loss = 0.0
         self._squares = 0.0
@@ -94,7 +94,7 @@ class Gradients(Stateful):
             self._sum[update.indices] += values
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Drop all gradients."""
         self.count, self.loss, self._squares = 0, 0.0, 0.0
         self._sum.fill(0)
 
@@ -124,7 +124,7 @@ class GainEstimator(Stateful):
     not_saved = frozenset({"_average_over", "_clip"})
 
     def __init__(self, average_over: int, clip: bool) -> None:
-        """Begin without estimates.
+        """Start without estimates.
 
         Args:
             average_over: D, in iterations.

@@ -30,7 +30,7 @@ class IterationTimes(Stateful):
     not_saved = frozenset({"_untried", "_kept", "_fitted"})
 
     def __init__(self, workers: int, untried: Untried, kept: int | None = None) -> None:
-        """Begin without samples.
+        """Start without samples.
 
         Args:
             workers: n.

@@ -7,7 +7,7 @@ the time of a gradient on a device of your own where the figure matters.
 
 from dataclasses import dataclass
 
-from testbed.experiment.profiles.figure import Figure
+from testbed.experiment.profiles.profile_value import ProfileValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class HardwareProfile:
 
     name: str
     title: str
-    speed: Figure
-    cores: Figure
-    memory: Figure
+    speed: ProfileValue
+    cores: ProfileValue
+    memory: ProfileValue
 
     @property
     def factor(self) -> float:
@@ -37,39 +37,41 @@ _TABLE = (
     HardwareProfile(
         "server-core",
         "one core of a server, to which the others are compared",
-        Figure("1", "about", "Geekbench", "about 1,500 points"),
-        Figure("1", "quoted", "maker"),
-        Figure("4GiB", "assumed", None, "what clouds give to a core"),
+        ProfileValue("1", "about", "Geekbench", "about 1,500 points"),
+        ProfileValue("1", "quoted", "maker"),
+        ProfileValue("4GiB", "assumed", None, "what clouds give to a core"),
     ),
     HardwareProfile(
         "phone",
         "a good phone of 2022 (Pixel 7 Pro)",
-        Figure("0.9", "quoted", "Notebookcheck", "1,410 points"),
-        Figure("8", "quoted", "maker"),
-        Figure("12GiB", "quoted", "maker"),
+        ProfileValue("0.9", "quoted", "Notebookcheck", "1,410 points"),
+        ProfileValue("8", "quoted", "maker"),
+        ProfileValue("12GiB", "quoted", "maker"),
     ),
     HardwareProfile(
         "raspberry-pi-5",
         "Raspberry Pi 5, Cortex-A76 at 2.4 GHz",
-        Figure("0.5", "about", "Geekbench", "about 750 points"),
-        Figure("4", "quoted", "maker"),
-        Figure("8GiB", "quoted", "maker", "there are others"),
+        ProfileValue("0.5", "about", "Geekbench", "about 750 points"),
+        ProfileValue("4", "quoted", "maker"),
+        ProfileValue("8GiB", "quoted", "maker", "there are others"),
     ),
     HardwareProfile(
         "raspberry-pi-4",
         "Raspberry Pi 4, Cortex-A72 at 1.5 or 1.8 GHz",
-        Figure("0.25", "about", "leoncode", "0.54 of a Pi 5 there, about 0.43 with Geekbench"),
-        Figure("4", "quoted", "maker"),
-        Figure("4GiB", "quoted", "maker", "there are others"),
+        ProfileValue(
+            "0.25", "about", "leoncode", "0.54 of a Pi 5 there, about 0.43 with Geekbench"
+        ),
+        ProfileValue("4", "quoted", "maker"),
+        ProfileValue("4GiB", "quoted", "maker", "there are others"),
     ),
     HardwareProfile(
         "jetson-nano",
         "NVIDIA Jetson Nano without its GPU, Cortex-A57 at 1.43 GHz",
-        Figure(
+        ProfileValue(
             "0.2", "assumed", None, "a generation before the Raspberry Pi 4's cores, and slower"
         ),
-        Figure("4", "quoted", "maker"),
-        Figure("4GiB", "quoted", "maker"),
+        ProfileValue("4", "quoted", "maker"),
+        ProfileValue("4GiB", "quoted", "maker"),
     ),
 )
 HARDWARE = {one.name: one for one in _TABLE}

@@ -7,7 +7,7 @@ delay differs from that, either way. A loss is left out where sources only say t
 
 from dataclasses import dataclass
 
-from testbed.experiment.profiles.figure import Figure
+from testbed.experiment.profiles.profile_value import ProfileValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,15 @@ class LinkProfile:
 
     name: str
     title: str
-    uplink: Figure
-    downlink: Figure
-    delay: Figure
-    jitter: Figure
-    loss: Figure | None = None
+    uplink: ProfileValue
+    downlink: ProfileValue
+    delay: ProfileValue
+    jitter: ProfileValue
+    loss: ProfileValue | None = None
 
     def keys(self) -> dict[str, object]:
         """Return what the profile gives, as keys of an experiment file."""
-        loss = Figure("0%", "assumed") if self.loss is None else self.loss
+        loss = ProfileValue("0%", "assumed") if self.loss is None else self.loss
         directed = {"delay": self.delay, "jitter": self.jitter, "loss": loss}
         return {
             "uplink": self.uplink.value,
@@ -43,77 +43,79 @@ _TABLE = (
     LinkProfile(
         "dsl",
         "ADSL2+ over a telephone line",
-        Figure("1mbit", "about", "Ofcom home"),
-        Figure("10mbit", "about", "Ofcom home"),
-        Figure("15ms", "about", "FCC", "round trips of DSL are about 20 to 40 ms"),
-        Figure("2ms", "assumed"),
+        ProfileValue("1mbit", "about", "Ofcom home"),
+        ProfileValue("10mbit", "about", "Ofcom home"),
+        ProfileValue("15ms", "about", "FCC", "round trips of DSL are about 20 to 40 ms"),
+        ProfileValue("2ms", "assumed"),
     ),
     LinkProfile(
         "vdsl",
         "VDSL: fibre to the cabinet",
-        Figure("10mbit", "about", "Ofcom home"),
-        Figure("50mbit", "about", "Ofcom home"),
-        Figure("8ms", "about", "FCC", "the shorter of the round trips of DSL"),
-        Figure("1ms", "assumed"),
+        ProfileValue("10mbit", "about", "Ofcom home"),
+        ProfileValue("50mbit", "about", "Ofcom home"),
+        ProfileValue("8ms", "about", "FCC", "the shorter of the round trips of DSL"),
+        ProfileValue("1ms", "assumed"),
     ),
     LinkProfile(
         "cable",
         "coaxial cable (DOCSIS)",
-        Figure("20mbit", "assumed"),
-        Figure("270mbit", "quoted", "Ofcom home", "270.6 Mbit/s on average"),
-        Figure("10ms", "about", "FCC", "round trips are about 15 to 25 ms"),
-        Figure("2ms", "assumed"),
+        ProfileValue("20mbit", "assumed"),
+        ProfileValue("270mbit", "quoted", "Ofcom home", "270.6 Mbit/s on average"),
+        ProfileValue("10ms", "about", "FCC", "round trips are about 15 to 25 ms"),
+        ProfileValue("2ms", "assumed"),
     ),
     LinkProfile(
         "fibre",
         "fibre to the home",
-        Figure("100mbit", "assumed", None, "contracts differ much"),
-        Figure("149mbit", "quoted", "Ofcom home", "149.2 Mbit/s on average"),
-        Figure("5ms", "about", "FCC", "round trips are about 10 ms"),
-        Figure("500us", "assumed"),
+        ProfileValue("100mbit", "assumed", None, "contracts differ much"),
+        ProfileValue("149mbit", "quoted", "Ofcom home", "149.2 Mbit/s on average"),
+        ProfileValue("5ms", "about", "FCC", "round trips are about 10 ms"),
+        ProfileValue("500us", "assumed"),
     ),
     LinkProfile(
         "4g",
         "LTE",
-        Figure("7.6mbit", "quoted", "Ofcom mobile", "an average"),
-        Figure("29.5mbit", "quoted", "Ofcom mobile", "an average"),
-        Figure(
+        ProfileValue("7.6mbit", "quoted", "Ofcom mobile", "an average"),
+        ProfileValue("29.5mbit", "quoted", "Ofcom mobile", "an average"),
+        ProfileValue(
             "20ms",
             "about",
             "Ookla",
             "median round trips on mobile networks are 50 to 64 ms; Ofcom's fastest 4G has 18.3 ms",
         ),
-        Figure("10ms", "assumed"),
+        ProfileValue("10ms", "assumed"),
     ),
     LinkProfile(
         "5g",
         "5G, mostly beside a 4G core",
-        Figure("14.7mbit", "quoted", "Ofcom mobile", "an average"),
-        Figure("129.9mbit", "quoted", "Ofcom mobile", "an average"),
-        Figure(
+        ProfileValue("14.7mbit", "quoted", "Ofcom mobile", "an average"),
+        ProfileValue("129.9mbit", "quoted", "Ofcom mobile", "an average"),
+        ProfileValue(
             "10ms",
             "about",
             "Ofcom mobile 2024",
             "the fastest operator's round trips are 16.3 ms on average",
         ),
-        Figure("5ms", "assumed"),
+        ProfileValue("5ms", "assumed"),
     ),
     LinkProfile(
         "wifi",
         "Wi-Fi 5 at home, up to the access point",
-        Figure("200mbit", "assumed"),
-        Figure("200mbit", "assumed"),
-        Figure("2ms", "about", "Sui", "the median is 3 ms, the 90th percentile about 20 ms"),
-        Figure("2ms", "assumed"),
+        ProfileValue("200mbit", "assumed"),
+        ProfileValue("200mbit", "assumed"),
+        ProfileValue("2ms", "about", "Sui", "the median is 3 ms, the 90th percentile about 20 ms"),
+        ProfileValue("2ms", "assumed"),
     ),
     LinkProfile(
         "starlink",
         "Starlink, 2022 in Belgium",
-        Figure("17mbit", "about", "Michel", "a median of Speedtest"),
-        Figure("178mbit", "about", "Michel", "a median of Speedtest"),
-        Figure("25ms", "quoted", "Michel", "the median round trip to anchors in Europe is 50 ms"),
-        Figure("5ms", "quoted", "Michel", "half of round trips are between 40 and 60 ms"),
-        Figure("0.4%", "about", "Michel", "a little loaded; more under load, and in bursts"),
+        ProfileValue("17mbit", "about", "Michel", "a median of Speedtest"),
+        ProfileValue("178mbit", "about", "Michel", "a median of Speedtest"),
+        ProfileValue(
+            "25ms", "quoted", "Michel", "the median round trip to anchors in Europe is 50 ms"
+        ),
+        ProfileValue("5ms", "quoted", "Michel", "half of round trips are between 40 and 60 ms"),
+        ProfileValue("0.4%", "about", "Michel", "a little loaded; more under load, and in bursts"),
     ),
 )
 LINKS = {one.name: one for one in _TABLE}

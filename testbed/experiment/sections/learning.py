@@ -128,7 +128,7 @@ class ScheduleSpec(Section):
         return self
 
     def in_updates(self, epoch: float, updates: int) -> dict[str, Any]:
-        """Return the schedule as ``testbed.algorithms.learning_rate.Schedule`` takes it besides α.
+        """Return the schedule as ``testbed.algorithms.learning_rate.RateSchedule`` takes it besides α.
 
         Args:
             epoch: its length in updates.

@@ -83,14 +83,14 @@ def contents(
     scaling: Scaling | None = "standardised",
     train_images: int | None = None,
     seed: int = 0,
-) -> "Contents":
+) -> "RawDataset":
     """Read a dataset without scaling it; arguments and errors are those of ``load``."""
     name = str(named)
     raw = catalogue.read(named, lambda labels: _chosen(name, len(labels), train_images, seed))
     train, test = (raw.train_images, raw.train_labels), (raw.test_images, raw.test_labels)
     # The chosen images may not show all classes.
     inputs = raw.inputs if raw.classes is not None else inputs_of(named)
-    return Contents(name, scaling or "standardised", train, test, inputs)
+    return RawDataset(name, scaling or "standardised", train, test, inputs)
 
 
 def _chosen(name: str, images: int, wanted: int | None, seed: int) -> npt.NDArray[np.int64] | None:
@@ -102,7 +102,7 @@ def _chosen(name: str, images: int, wanted: int | None, seed: int) -> npt.NDArra
 
 
 @dataclass(slots=True)
-class Contents:
+class RawDataset:
     """A dataset as read from its files: bytes, a quarter of the memory of scaled images.
 
     Attributes:

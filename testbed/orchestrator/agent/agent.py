@@ -224,11 +224,11 @@ class Agent:
         from testbed.network import building
         from testbed.network.graph import Network
         from testbed.network.links import CORE, Link
-        from testbed.orchestrator.agent.background import Background
+        from testbed.orchestrator.agent.background_traffic import Background
         from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.link_counters import LinkCounters
-        from testbed.orchestrator.agent.observation import Counted, Observation
-        from testbed.orchestrator.agent.socket_counts import SocketCounts
+        from testbed.orchestrator.agent.observation import Observation, ObservedDevices
+        from testbed.orchestrator.agent.socket_counts import SocketLedgers
 
         links = tuple(map(Link.from_json, plan["links"]))
         delays = tuple((up, down) for up, down in plan.get("delays", ()))
@@ -266,7 +266,7 @@ class Agent:
                 return
         called = [network.link(device).address for device in plan["cut_from"]]
         self._device_faults = DeviceFaults(network, networks, called, self._nodes, queues.fair)
-        counted = Counted(
+        counted = ObservedDevices(
             plan["captured"],
             plan["counted"],
             plan["uncounted"],
@@ -274,7 +274,7 @@ class Agent:
             above,
             queues.fair.keys(),
         )
-        self._socket_counts = SocketCounts(plan.get("sockets", ()), networks)
+        self._socket_counts = SocketLedgers(plan.get("sockets", ()), networks)
         if plan.get("background"):
             self._background = Background(plan["background"], network, networks)
         self._observation = Observation(
@@ -283,7 +283,7 @@ class Agent:
         self._link_counters = LinkCounters(
             network, counted.apart, networks, counted.above, queues.fair
         )
-        from testbed.orchestrator.agent.processor_times import ProcessorTimes
+        from testbed.orchestrator.agent.processor_readings import ProcessorTimes
         from testbed.orchestrator.agent.usage import Usage
 
         self._usage = Usage(self._nodes.fork_server)

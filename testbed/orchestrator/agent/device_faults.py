@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pyroute2 import IPRoute
 
-from testbed.faults.pace import least
+from testbed.faults.slowdown import least
 from testbed.messages.requests import (
     ImpairmentRequest,
     LimitProcessors,
@@ -50,7 +50,7 @@ class DeviceFaults:
         nodes: Nodes,
         shared: Mapping[Direction, Sequence[tuple[str, str]]] | None = None,
     ) -> None:
-        """Begin with all links and nodes as planned.
+        """Take over all links and nodes as planned, without faults.
 
         Args:
             network: of the run.
@@ -118,7 +118,7 @@ class DeviceFaults:
                 marked ^= {device}
 
     def isolate(self, devices: Sequence[str]) -> None:
-        """Let nothing reach devices any more, for good."""
+        """Drop all that is sent to devices, for good."""
         for device in devices:
             with inside_network(self._networks[self._links[device].router]):
                 self._set_silent(device, up=False, silent=True)
@@ -183,7 +183,7 @@ class DeviceFaults:
             requests.carry_out()
 
     def _set_silent(self, device: str, *, up: bool, silent: bool) -> None:
-        """Let nothing pass in a direction, or all again; to be called inside the device's router."""
+        """Drop all packets of a direction, or pass them again; call it inside the device's router."""
         if ((device, up) in self._silent) is not silent:
             outages.set_silent(self._links[device].address, up=up, silent=silent)
             self._silent ^= {(device, up)}

@@ -20,7 +20,7 @@ from testbed.network.graph import Direction, Network
 from testbed.network.shaping import COUNTED, FROM_ABOVE, SPLITTER
 from testbed.nodes.linux import inside_network
 from testbed.telemetry.records import LINK
-from traffic.classes import read_classes, read_disciplines
+from traffic.queue_classes import read_classes, read_disciplines
 
 ROWS = 3000
 """Rows in one part."""

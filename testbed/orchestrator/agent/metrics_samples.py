@@ -13,7 +13,7 @@ from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.graph import Network
 from testbed.nodes.linux import inside_network
-from testbed.orchestrator.agent.observation import ROWS, Counted, Observation, together
+from testbed.orchestrator.agent.observation import ROWS, Observation, ObservedDevices, together
 from testbed.orchestrator.agent.usage import Usage
 from traffic.counters import Meter, read_all
 
@@ -24,7 +24,7 @@ class MetricsSamples:
     def __init__(
         self,
         network: Network,
-        counted: Counted,
+        counted: ObservedDevices,
         namespaces: Mapping[str, int],
         observation: Observation,
         usage: Usage,

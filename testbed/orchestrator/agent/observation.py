@@ -15,7 +15,7 @@ from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.graph import Direction, Network
 from testbed.nodes.linux import inside_network
-from testbed.orchestrator.agent.background import Background
+from testbed.orchestrator.agent.background_traffic import Background
 from testbed.orchestrator.agent.capturing import CaptureProcess, summed
 from testbed.telemetry.traffic_files import capture_file
 from traffic.counters import Counts, Meter, read_all
@@ -30,7 +30,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ObservedDevices:
     """The devices whose traffic is captured, counted and left out.
 
     Attributes:
@@ -73,7 +73,7 @@ class Observation:
         self,
         plan: Mapping[str, Any],
         network: Network,
-        counted: Counted,
+        counted: ObservedDevices,
         namespaces: Mapping[str, int],
         background: Background | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.network.links import Link
 
 if TYPE_CHECKING:
-    from testbed.network.probe import Finding
+    from testbed.network.probe import ProbedDirection
 
 
 def probe_links(
@@ -44,8 +44,8 @@ def probe_links(
     return {"directions": [_direction(one) for one in found], "seconds": seconds}
 
 
-def _direction(found: "Finding") -> dict[str, Any]:
-    from testbed.network import trains
+def _direction(found: "ProbedDirection") -> dict[str, Any]:
+    from testbed.network import packet_trains
 
     measured = found.measured
     asked = asdict(found.asked)
@@ -64,7 +64,7 @@ def _direction(found: "Finding") -> dict[str, Any]:
             "at_least": measured.at_least,
             "delay": measured.delay,
             "loss": measured.loss,
-            "loss_between": trains.interval(measured.lost, measured.packets),
+            "loss_between": packet_trains.interval(measured.lost, measured.packets),
             "packets": measured.packets,
         },
         "tries": found.tries,

@@ -10,11 +10,11 @@ ROWS = 500
 """Sockets in one message."""
 
 
-class SocketCounts:
+class SocketLedgers:
     """The ledgers of sockets, one in the network namespace of each device."""
 
     def __init__(self, devices: Sequence[str], namespaces: Mapping[str, int]) -> None:
-        """Begin to note connections that end.
+        """Record the connections that end in the devices' networks from now on.
 
         Args:
             namespaces: descriptor of each device's network namespace, by name.

@@ -45,7 +45,7 @@ class Usage:
         self._helpers[process] = name
 
     def started(self, device: str, process: int) -> None:
-        """Note that a device was started; the id is as the fork server sees it, if there is one."""
+        """Watch a device that was started; the id is as the fork server sees it, if there is one."""
         if self._fork_server is None:
             self.watch(device, process)
         else:

@@ -11,7 +11,7 @@ from testbed.faults.schedule import Schedule, TimedFault
 
 
 @dataclass(order=True, slots=True)
-class End:
+class FaultEnd:
     """The future end of a fault, and the incarnations of the devices that it struck, by number."""
 
     when: float
@@ -24,16 +24,16 @@ class Agenda:
     """The agenda of one run; all times are CLOCK_MONOTONIC in seconds."""
 
     def __init__(self, schedule: Schedule) -> None:
-        """Begin empty: nothing is due before training."""
+        """Start empty: nothing is due before training."""
         self._schedule = schedule
         self._timed: Iterator[TimedFault] = iter(())
         self._next: TimedFault | None = None
         self._training = 0.0
-        self._ends: list[End] = []
+        self._ends: list[FaultEnd] = []
         self._count = itertools.count()
 
     def begin(self, training: float, elapsed: float) -> None:
-        """Note that training has begun.
+        """Count the faults' times from the start of training.
 
         Args:
             training: when it began.
@@ -52,7 +52,7 @@ class Agenda:
             fault: the fault.
             struck: the incarnations of the devices that it struck, by number.
         """
-        heapq.heappush(self._ends, End(when, next(self._count), fault, struck))
+        heapq.heappush(self._ends, FaultEnd(when, next(self._count), fault, struck))
 
     def has_end(self, number: int) -> bool:
         """Return True if a worker that was killed is scheduled to come back."""
@@ -72,7 +72,7 @@ class Agenda:
     def _begins(self) -> float:
         return math.inf if self._next is None else self._training + self._next.time
 
-    def take(self, now: float) -> TimedFault | End | None:
+    def take(self, now: float) -> TimedFault | FaultEnd | None:
         """Remove and return the next entry if it is due by ``now``; at equal times, ends come first."""
         if self.due > now:
             return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from testbed.faults.fault import Fault, Kind
-from testbed.faults.pace import Pace, least
+from testbed.faults.slowdown import Pace, least
 from testbed.messages.requests import (
     FreezeDevice,
     LimitProcessors,
@@ -70,7 +70,7 @@ class Impairments:
     """The impairments of all devices of a run that faults may strike."""
 
     def __init__(self, names: Mapping[int, str], ask: Ask, paces: Paces | None) -> None:
-        """Begin with all devices as planned.
+        """Start with all devices as planned.
 
         Args:
             names: the devices' names by number.

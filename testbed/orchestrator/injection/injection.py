@@ -26,11 +26,11 @@ from testbed.faults.schedule import Schedule, TimedFault
 from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
+from testbed.orchestrator.injection.killable_workers import KillableWorkers, Start
 from testbed.orchestrator.injection.killed_server import KilledServer
-from testbed.orchestrator.injection.struck import UNREACHABLE, Struck
+from testbed.orchestrator.injection.reachability import UNREACHABLE, Reachability
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.injection.training_clock import Clock, TrainingClock
-from testbed.orchestrator.injection.workers import Start, Workers
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError
@@ -57,7 +57,7 @@ class Injection:
         clock: Clock,
         rates: TracedRates | None = None,
     ) -> None:
-        """Begin without any fault.
+        """Start without faults.
 
         Args:
             names: the workers' or peers' names by number.
@@ -83,7 +83,7 @@ class Injection:
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._impairments = Impairments(names, ask, self.paces)
-        self._workers = Workers(names, ask, start, clock, wall=self._wall)
+        self._workers = KillableWorkers(names, ask, start, clock, wall=self._wall)
         self._servers = {
             (number := server_number(index)): KilledServer(
                 number, name, ask, start, clock=self._clock, strikes=self._strikes
@@ -92,7 +92,7 @@ class Injection:
         }
         self._server_numbers = dict(zip(server_names(servers), self._servers, strict=True))
         self._agenda = Agenda(self._schedule)
-        self._struck = Struck(names, self._workers, self._impairments, self._agenda)
+        self._struck = Reachability(names, self._workers, self._impairments, self._agenda)
         self._futility = Futility("step" if self._are_peers else "push")
         self._updates = settings.training.updates
         self._version = self._reached = 0
@@ -134,7 +134,7 @@ class Injection:
             self._servers[SERVER_NUMBER].restoring = True
 
     def training(self, when: float) -> None:
-        """Note that training has begun, at a moment of CLOCK_MONOTONIC."""
+        """Count the faults' times from a moment of CLOCK_MONOTONIC, at which training began."""
         self._clock.began = when
         self._rates.training(when)
         if not self._wall:
@@ -159,7 +159,7 @@ class Injection:
         self._workers.count_pushes(rows)
 
     def reached(self, version: int) -> None:
-        """Begin the faults of a version that the server has reached."""
+        """Start the faults of a version that the server has reached."""
         self._version = version
         if version <= self._reached:
             return  # a restored server reaches it a second time
@@ -193,7 +193,7 @@ class Injection:
             self._end(fault, devices, when, record["iteration"])
 
     def exited(self, device: str) -> bool:
-        """Note that a device's process has ended; return True if this module had it killed."""
+        """Record the end of a device's process; return True if this module had it killed."""
         server = self._servers.get(self._server_numbers.get(device, 0))
         if server is not None and server.exited():
             if not self._wall:
@@ -206,7 +206,7 @@ class Injection:
         return killed
 
     def closed(self, number: int | None, pushes: int = 0) -> None:
-        """Note that the server has reported a connection's end, and with it all that came over it.
+        """Record a connection's end, which the server reported after all that came over it.
 
         Args:
             pushes: those that came over it, as far as no row tells of them.
@@ -263,7 +263,7 @@ class Injection:
         return [number for number in self._names if not self._struck.is_lost(number)]
 
     def release(self) -> None:
-        """Note that training has ended: no fault begins any more, and none may delay the run's end."""
+        """End all faults, as training has ended: none starts any more, or may delay the run's end."""
         self._over = True
         self._agenda.clear()
         self._rates.release()
@@ -287,7 +287,7 @@ class Injection:
         return sum(each) if self._wall else max(each)
 
     def server_ended(self, server: int) -> None:
-        """Note that training has ended at a server, which is not killed any more.
+        """Kill a server no more, as training has ended at it.
 
         Args:
             server: its index.
@@ -348,7 +348,7 @@ class Injection:
         self._bring_workers_back()
 
     def connected(self, number: int) -> None:
-        """Note that a peer that came back is connected to the others."""
+        """Record that a peer that came back is connected to the others."""
         self._workers.connected(number)
 
     def restore_fault(self, record: Mapping[str, Any]) -> None:

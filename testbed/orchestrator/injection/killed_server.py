@@ -7,8 +7,8 @@ from typing import Any
 from testbed.faults.fault import Fault
 from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.impairments import Ask
+from testbed.orchestrator.injection.killable_workers import Start
 from testbed.orchestrator.injection.training_clock import TrainingClock
-from testbed.orchestrator.injection.workers import Start
 from testbed.runs.strikes import Strikes
 
 
@@ -32,7 +32,7 @@ class KilledServer:
         clock: TrainingClock,
         strikes: Strikes,
     ) -> None:
-        """Begin with a server that was never killed.
+        """Start with a server that was never killed.
 
         Args:
             number, name: the server's.
@@ -71,7 +71,7 @@ class KilledServer:
         self._ask(KillDevice(self._name))
 
     def exited(self) -> bool:
-        """Note that the server's process has ended; return True if a fault killed it."""
+        """Record the end of the server's process; return True if a fault killed it."""
         if self._killed:
             self._exited = True
             self.last_end = self._clock.now()

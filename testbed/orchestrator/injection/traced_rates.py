@@ -24,7 +24,7 @@ class TracedRates:
     def __init__(
         self, traces: Mapping[int, Traces], names: Mapping[int, str], *, ask: Ask, clock: Clock
     ) -> None:
-        """Begin before training, with the links as they were built.
+        """Start before training, with the links as they were built.
 
         Args:
             traces: those of each device's uplink and downlink, by number; none of a run whose rates do
@@ -42,7 +42,7 @@ class TracedRates:
         self._rates: dict[tuple[int, bool], int] = {}
 
     def training(self, when: float) -> None:
-        """Note that training has begun, and set the rates of this moment."""
+        """Set the rates of this moment; training began at a moment of CLOCK_MONOTONIC."""
         self._began = when
         elapsed = max(0.0, self._clock() - when)
         self._steps = []
@@ -53,7 +53,7 @@ class TracedRates:
         self._set(number for number, both in self._traces.items() if any(both))
 
     def _follow(self, number: int, up: bool, step: int) -> None:
-        """Note the rate of a step, and when the next one begins."""
+        """Record the rate of a step, and when the next one begins."""
         trace = self._traces[number][0 if up else 1]
         assert trace is not None
         self._rates[number, up] = trace.rate(step)

@@ -47,7 +47,7 @@ class ProgramFaults:
         clock: Clock,
         round_of: Callable[[], int],
     ) -> None:
-        """Begin without any fault.
+        """Start without faults.
 
         Args:
             round_of: returns the round of the last measurement; 0 before the first.
@@ -76,7 +76,7 @@ class ProgramFaults:
         return min(self._rates.due, self._agenda.due)
 
     def begin(self, when: float) -> None:
-        """Begin at a moment of CLOCK_MONOTONIC, from which the faults' times count."""
+        """Count the faults' times from a moment of CLOCK_MONOTONIC."""
         self._began = when
         self._agenda.begin(when, -math.inf)
         self._rates.training(when)
@@ -97,7 +97,7 @@ class ProgramFaults:
                 yield from self._end(due.fault, struck)
 
     def lose(self, device: str) -> None:
-        """Note that a device's keeper has died otherwise than by a fault: no fault strikes it again."""
+        """Drop a device whose keeper died otherwise than by a fault: no fault strikes it again."""
         if device in self._numbers:
             self._gone.add(self._numbers[device])
 

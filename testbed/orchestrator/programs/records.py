@@ -18,14 +18,14 @@ from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
 from testbed.network.sysctls import OF_ALL
-from testbed.orchestrator.ingress import Ingress
+from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.planning import graph_source
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
 from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
-from testbed.runs.ledgers.settling import settle
+from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.versions import commit, host, versions
 from testbed.runs.watching import ProgramProgress, Watcher
@@ -80,7 +80,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             background=self._background.into(SERVER_NAME),
         )
         self.over_links: dict[Direction, LinkCounts] = {}
-        self.ingress = Ingress()
+        self.ingress = ServerIngress()
         self._measured: list[dict[str, Any]] = []
         self._written = 0
         self._odd = False
@@ -98,18 +98,18 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             self._metrics.progress(self.progress, self.log.struck)
 
     def begin(self, when: float) -> None:
-        """Note that the programs begin, at a moment of CLOCK_MONOTONIC."""
+        """Record the moment of CLOCK_MONOTONIC at which the programs start."""
         self.began = when
         self.ledgers.began = when + time.time() - time.monotonic()
         self.ledgers.began_monotonic = when
         self.ledgers.save(self.log.traffic)
 
     def fail(self, error: Exception) -> None:
-        """Note that the run failed by an error of the testbed itself, and keep its traceback."""
+        """Record that an error of the testbed itself ended the run, and keep its traceback."""
         self.ended, self.reason = "failed", self.failure(error)
 
     def opened(self, program: str, device: str, tcp: Sequence[int], udp: Sequence[int]) -> None:
-        """Note the ports at which a program can be reached."""
+        """Record the ports at which a program can be reached."""
         for protocol, ports in (("tcp", tcp), ("udp", udp)):
             for port in ports:
                 self.ledgers.ports[f"{device} {protocol} {port}"] = program

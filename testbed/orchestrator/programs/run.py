@@ -56,14 +56,14 @@ from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.programs.faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.keepers import Keepers
 from testbed.orchestrator.programs.records import ProgramRecords
-from testbed.orchestrator.turns import removed_at_end, turns
+from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.planning import program_nodes
 from testbed.planning.program_plan import ProgramPlan
 from testbed.programs.instance import Instance
-from testbed.programs.life import Action, End, Life, Start, Tell
+from testbed.programs.life import Action, EndRun, Life, LogMessage, Start
 from testbed.runs.ending import EndError, explain, signals
 from testbed.runs.watching import Watcher
-from testbed.telemetry.event_kinds import Kind
+from testbed.telemetry.event_kinds import EventKind
 
 NODES = "nodes"
 """The folder of a run directory with a folder for each device."""
@@ -108,7 +108,7 @@ class ProgramRun:
             WarningRaised: lambda event: self._records.event("warning", event.text, None),
             LibrariesLoaded: lambda _: self._set_up(loaded=True),
             NodesCounted: self._nodes_counted,
-            NodesMade: lambda _: self._records.moment(Kind.NODES_MADE),
+            NodesMade: lambda _: self._records.moment(EventKind.NODES_MADE),
             LinksCounted: self._links_counted,
             LinksProbed: lambda event: self._records.probed(event.result),
             NetworkBuilt: lambda _: self._set_up(built=True),
@@ -258,15 +258,15 @@ class ProgramRun:
     # -- set-up
 
     def _set_up(self, *, loaded: bool = False, built: bool = False) -> None:
-        """Note that the fork server is there, or the network; with both, programs begin."""
+        """Record that the fork server is there, or the network; with both, start the programs."""
         self._loaded, self._built = self._loaded or loaded, self._built or built
         if built:
-            self._records.moment(Kind.NETWORK_BUILT)
+            self._records.moment(EventKind.NETWORK_BUILT)
         if not (self._loaded and self._built):
             return
         now = time.monotonic()
         self._records.begin(now)
-        self._records.moment(Kind.PROGRAMS_BEGAN)
+        self._records.moment(EventKind.PROGRAMS_BEGAN)
         self._records.progress.phase = "programs"
         self._records.progress.limit = self._plan.spec.limits.time
         if self._plan.background:
@@ -337,7 +337,7 @@ class ProgramRun:
         records.lost.append(device)
         records.progress.lost += 1
         text = f"{device} died: {how}; see {records.processes_log}"
-        records.event("warning", text, device, Kind.DIED)
+        records.event("warning", text, device, EventKind.DIED)
         self._faults.lose(device)
         self._follow(self._life.device_gone(device, for_good=True))
 
@@ -382,9 +382,9 @@ class ProgramRun:
             match action:
                 case Start(instance):
                     self._start(instance)
-                case Tell(level, text, device):
+                case LogMessage(level, text, device):
                     self._records.event(level, text, device)
-                case End(ended, reason):
+                case EndRun(ended, reason):
                     self._records.ended, self._records.reason = ended, reason
                     self._end_programs()
 

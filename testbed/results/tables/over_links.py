@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testbed import quantities as q
-from testbed.drawing import words
+from testbed.drawing import link_labels
 from testbed.drawing.network import Picture, Way, Wire, is_special
 from testbed.results.reading.over_links import LinkUse
 from testbed.results.reading.run import Run
@@ -39,9 +39,9 @@ class LinkUseRow:
             used = [way.utilisation for way in ways if way.utilisation is not None]
             sizes = [way.bytes or 0 for way in ways]
             found += [
-                words.asked(ways),
-                words.span(sizes, q.as_bytes) + each,
-                words.span(used, words.as_percent) if used else q.UNKNOWN,
+                link_labels.asked(ways),
+                link_labels.span(sizes, q.as_bytes) + each,
+                link_labels.span(used, link_labels.as_percent) if used else q.UNKNOWN,
             ]
         return tuple(found)
 
@@ -82,7 +82,9 @@ def link_use_rows(run: Run) -> tuple[LinkUseRow, ...]:
             shapes = [(way.rate, way.delay) for way in (wire.up, wire.down)]
             groups.setdefault((alone, classes.get(wire.node), *shapes), []).append(wire)
     rows = [
-        LinkUseRow(words.several([wire.node for wire in alike], classes.get(alike[0].node)), alike)
+        LinkUseRow(
+            link_labels.several([wire.node for wire in alike], classes.get(alike[0].node)), alike
+        )
         for alike in groups.values()
     ]
     between = [wire for wire in wires if not wire.device]

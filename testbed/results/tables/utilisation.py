@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from testbed import quantities as q
-from testbed.drawing import words
+from testbed.drawing import link_labels
 from testbed.results.reading.run import Run
 from testbed.results.reading.utilisation import Utilisation
 
@@ -19,7 +19,7 @@ def utilisation_rows(run: Run) -> list[tuple[str, ...]]:
     found = []
     for part in dict.fromkeys(one.part for one in run.utilisation):
         devices = [one for one in run.utilisation if one.part == part]
-        found.append(_cells(words.several([one.device for one in devices]), devices))
+        found.append(_cells(link_labels.several([one.device for one in devices]), devices))
         if 1 < len(devices) <= MOST_DEVICES:
             found += [_cells(one.device, [one]) for one in devices]
     return found
@@ -56,7 +56,7 @@ def _cells(name: str, devices: Sequence[Utilisation]) -> tuple[str, ...]:
     each = " each" if len(devices) > 1 else ""
 
     def share(column: str) -> str:
-        return _spread([getattr(one, column) for one in devices], words.as_percent)
+        return _spread([getattr(one, column) for one in devices], link_labels.as_percent)
 
     def size(column: str) -> str:
         text = _mean([getattr(one, column) for one in devices], q.as_bytes)
@@ -81,5 +81,5 @@ def _spread(values: Sequence[float | None], text: Callable[[float], str]) -> str
     """Return the mean as text, with the least and the greatest value if there are several."""
     known = [one for one in values if one is not None]
     mean = _mean(known, text)
-    extremes = words.span(known, text) if known else mean
+    extremes = link_labels.span(known, text) if known else mean
     return mean if extremes == mean else f"{mean} ({extremes})"

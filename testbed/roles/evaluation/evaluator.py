@@ -17,8 +17,8 @@ from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.messages.codec import send
 from testbed.messages.reports import VersionEvaluated
-from testbed.roles.sockets.links import Arriving, Links
 from testbed.roles.sockets.loop import Loop
+from testbed.roles.sockets.server_links import Arriving, ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.telemetry.board import DeviceLine
@@ -60,7 +60,7 @@ class _Evaluation(Loop):
     """The evaluator's loop."""
 
     def __init__(
-        self, links: Links, model: _Model, evaluates: Callable[[], Evaluated], report: Channel
+        self, links: ServerLinks, model: _Model, evaluates: Callable[[], Evaluated], report: Channel
     ) -> None:
         super().__init__(Evaluator(len(links.links)), links)
         self._model, self._evaluates, self._report = model, evaluates, report
@@ -99,7 +99,7 @@ def evaluate(  # noqa: PLR0917 - what an evaluator is made of
 
     model = _Model(learner, cut)
     back = absence is not None
-    links = Links(greet, model, asks=False, comes_back=back, leaves=back)
+    links = ServerLinks(greet, model, asks=False, comes_back=back, leaves=back)
     count = settings.data.evaluation_images
     images, labels = dataset.test_images[:count], dataset.test_labels[:count]
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from testbed.roles.evaluation.snapshots import NoRoomError, SnapshotQueue, UnreadableError
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.updates import as_bytes
 from testbed.wire.encodings import DENSE
@@ -56,7 +56,7 @@ class Asked:
     local_message_bytes: int = 0
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The connections to which the evaluator's belongs."""
 
     def sending(self, connection: Connection) -> AbstractContextManager[None]:
@@ -81,9 +81,9 @@ class EvaluatorLink:
 
     def __init__(
         self,
-        connections: Owner,
+        connections: ConnectionOwner,
         size: int,
-        report: Report,
+        report: RoleReporter,
         spill: int | None,
         *,
         number: int,
@@ -93,7 +93,7 @@ class EvaluatorLink:
         remembered: bool = False,
         expected: bool = True,
     ) -> None:
-        """Begin without the evaluator, and without evaluations.
+        """Start without the evaluator, and without evaluations.
 
         Args:
             size: of the parameters, in bytes.
@@ -130,7 +130,7 @@ class EvaluatorLink:
         self.send()
 
     def heard(self, version: int) -> None:
-        """Note that the evaluator has reported a version's accuracy."""
+        """Drop the version whose accuracy the evaluator has reported, and earlier ones."""
         self._heard = time.monotonic()
         self._asked.pop(version, None)
         while self._sent and self._sent[0][0] <= version:

@@ -16,7 +16,7 @@ class Spill:
     """The slots of one process; no other process uses them at the same time."""
 
     def __init__(self, descriptor: int, size: int) -> None:
-        """Begin with an empty file.
+        """Start with an empty file.
 
         Args:
             descriptor: of the file; what a killed process left in it is removed.

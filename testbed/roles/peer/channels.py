@@ -1,7 +1,7 @@
 """The coordinator's channels to the peers: it gives orders over them, and waits for reports.
 
 A frozen peer is given its orders at its thaw. A wait ends if the peer is gone, and ends the run if the
-peer can never go on (``testbed.roles.peer.standstill``).
+peer can never go on (``testbed.roles.peer.peer_standstill``).
 """
 
 import selectors
@@ -14,9 +14,9 @@ from typing import TypeVar
 from testbed.errors import RunError
 from testbed.messages.codec import KIND
 from testbed.roles.orders import OrderChannel, OrderKind
-from testbed.roles.peer.reports import FromPeer, decoded
-from testbed.roles.peer.standstill import PeerStandstill
-from testbed.roles.reporting import Report
+from testbed.roles.peer.peer_reports import FromPeer, decoded
+from testbed.roles.peer.peer_standstill import PeerStandstill
+from testbed.roles.reporting import RoleReporter
 
 REPORT_PERIOD = 0.2
 """Seconds between two reports of updates."""
@@ -35,8 +35,8 @@ class PeerChannels(ABC):
         held: the orders of frozen peers, by their numbers: they are given at the thaw.
     """
 
-    def __init__(self, channels: Sequence[OrderChannel], report: Report) -> None:
-        """Begin with peers that are all there, of which these are the channels, by their numbers."""
+    def __init__(self, channels: Sequence[OrderChannel], report: RoleReporter) -> None:
+        """Start with all peers there; ``channels`` are theirs, by number."""
         self.report = report
         self._channels = channels
         self.gone: set[int] = set()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from testbed.roles.connections import Connections
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.peer.outgoing import Outgoing
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError, Pieces
 from testbed.roles.transport.greeting import Identity, call
@@ -42,11 +42,11 @@ class PeerConnections(Connections):
         neighbours: Sequence[int],
         parameters: int,
         longest: int,
-        report: Report,
+        report: RoleReporter,
         spill: int | None = None,
         incarnation: int = 0,
     ) -> None:
-        """Begin to listen.
+        """Listen for other peers.
 
         Args:
             neighbours: the peers that it talks to, in order.

@@ -13,7 +13,7 @@ from typing import Any
 from testbed.channel import Channel
 from testbed.clock import device_use
 from testbed.clock.mesh import MeshClock
-from testbed.clock.struck_peers import mesh_clock
+from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.faults.schedule import Schedule
 from testbed.messages.counted import no_reports
@@ -30,11 +30,11 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
 from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
 from testbed.roles.peer.driven_peer import DrivenPeer
-from testbed.roles.peer.reports import FromPeer, Lost, Met, Parted
-from testbed.roles.recording import Recorder
-from testbed.roles.reporting import Report
+from testbed.roles.peer.peer_reports import FromPeer, Lost, Met, Parted
+from testbed.roles.recorder import Recorder
+from testbed.roles.reporting import RoleReporter
 from testbed.telemetry.board import DeviceLine
-from testbed.training.entries import Entry, EvaluationDue
+from testbed.training.entries import Entry, EvaluationPoint
 from testbed.training.exchange import ExchangeService, Told
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -71,7 +71,7 @@ class Coordinator(PeerChannels):
             paces: those of the peers, which tell who was killed after training.
         """
         self._settings = settings
-        super().__init__(leaves, Report(channel))
+        super().__init__(leaves, RoleReporter(channel))
         self._times = times
         self._service = ExchangeService(settings, neighbours)
         self._line, self._paces = line, paces
@@ -184,7 +184,7 @@ class Coordinator(PeerChannels):
         return True
 
     def _lose(self, peer: int, incarnation: int) -> None:
-        """Note that a peer is lost to another one, unless that was an earlier process of it."""
+        """Mark a peer as lost, unless only an earlier process of it was lost to another peer."""
         self._lost[peer] = max(self._lost[peer], incarnation)
         if peer not in self.gone and incarnation >= self._kills[peer]:
             self.gone.add(peer)
@@ -295,7 +295,7 @@ class Coordinator(PeerChannels):
     def record(self, entries: Sequence[Entry]) -> None:
         self._recorder.record(entries)
 
-    def _evaluate(self, due: EvaluationDue) -> None:
+    def _evaluate(self, due: EvaluationPoint) -> None:
         """Report an evaluation point, and have the evaluated peer send its model to the evaluator."""
         now = self.host_time() if self._clock is None else self._clock.now
         payload, message, *_ = due.ledger

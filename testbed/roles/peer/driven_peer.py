@@ -5,14 +5,14 @@ from typing import TypeVar
 
 from testbed.roles.orders import OrderKind
 from testbed.roles.peer.channels import PeerChannels
-from testbed.roles.peer.reports import Lost, Outcome
+from testbed.roles.peer.peer_reports import Lost, Outcome
 from testbed.training.exchange import Answered, Message, Step
 
 R = TypeVar("R")
 
 
 class DrivenPeer:
-    """The ``Hands`` of one peer's process.
+    """The ``PeerHands`` of one peer's process.
 
     Attributes:
         ready, waits_for: those of the peer's half, after the last order that was answered.
@@ -21,7 +21,7 @@ class DrivenPeer:
     def __init__(
         self, number: int, channels: PeerChannels, killed: Container[int], *, tells: bool
     ) -> None:
-        """Begin with a process that is connected to the others, and has nothing to wait for.
+        """Start with a process that is connected to the others, and has nothing to wait for.
 
         Args:
             killed: the peers that the clock has killed: of others that are gone every process takes
@@ -79,6 +79,6 @@ class DrivenPeer:
         return outcome
 
     def note(self, report: Outcome | Lost | None) -> None:
-        """Note whether the peer is ready, and which others it waits for; None: it is gone."""
+        """Record whether the peer is ready, and which others it waits for; None: it is gone."""
         self.ready = report is not None and report.ready
         self.waits_for = () if report is None else report.waits_for

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping
 
 from testbed.engine import peer as engine
 from testbed.engine.events import (
-    Arrived,
     At,
     Began,
     Closed,
@@ -24,11 +23,12 @@ from testbed.engine.events import (
     Taken,
     Tell,
     ToPeer,
+    UpdateArrived,
     WhenLeft,
 )
 from testbed.roles.orders import OrderKind
 from testbed.roles.pace import Draws
-from testbed.roles.peer.peer import Parts, Peer
+from testbed.roles.peer.peer_process import Parts, PeerProcess
 from testbed.training.exchange import Step
 
 SENDING_LOOK = 0.002
@@ -50,7 +50,7 @@ class SendingRate:
     """
 
     def __init__(self, before: Mapping[int, int], after: Mapping[int, int], now: float) -> None:
-        """Begin.
+        """Start to measure a step's messages.
 
         Args:
             before, after: the bytes handed over to each connection before and after the step.
@@ -61,7 +61,7 @@ class SendingRate:
         self._left = 0
 
     def look(self, under_way: Collection[int], now: float) -> None:
-        """Note which connections have bytes under way; those of peers that are gone have none."""
+        """Record which connections have bytes under way; those of peers that are gone have none."""
         for peer in [peer for peer in self._waiting if peer not in under_way]:
             self._left += self._waiting.pop(peer)
             self._last = now
@@ -74,11 +74,11 @@ class SendingRate:
         return self._left / elapsed if self._left and elapsed > 0 else math.inf
 
 
-class WallPeer(Peer):
+class WallPeer(PeerProcess):
     """A peer whose role is in its own process."""
 
     def __init__(self, *parts: *Parts, times: Draws | None) -> None:
-        """Begin as ``Peer`` does.
+        """Start as ``PeerProcess`` does.
 
         Args:
             times: durations of its computations and waits; None if it computes nothing.
@@ -164,7 +164,7 @@ class WallPeer(Peer):
             while self._connections.returned:
                 yield Opened(self._connections.returned.pop(0))
             for sender in self._connections.senders():
-                yield Arrived(sender)
+                yield UpdateArrived(sender)
             if self._sending is not None:
                 self._measure(self._sending)
             if self._role.state is engine.PeerState.BLOCKED:

@@ -21,7 +21,7 @@ from testbed.clock.conversations import conversations
 from testbed.clock.devices import devices
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.clock.star import StarClock
-from testbed.clock.struck_workers import star_clock
+from testbed.clock.worker_faults import star_clock
 from testbed.engine.server import too_few
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
@@ -39,9 +39,9 @@ from testbed.messages.reports import (
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.driven_roles import DrivenRoles
-from testbed.roles.server.outstanding import Outstanding, orders_to_begin, orders_to_finish
+from testbed.roles.server.outstanding_work import OutstandingWork, orders_to_begin, orders_to_finish
 from testbed.roles.server.remote_servers import NOTHING, DrivenHalf, UpdateElsewhere
-from testbed.roles.server.restoration import Restart, cannot_be_written
+from testbed.roles.server.restart import Restart, cannot_be_written
 from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings
@@ -88,7 +88,7 @@ class ClockOfServers:
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
         self._busy = times.busy()
-        self._outstanding = Outstanding(self._numbers, settings.evaluator)
+        self._outstanding = OutstandingWork(self._numbers, settings.evaluator)
         self._active_faults = ActiveFaults()
         self._incarnations = [0] * settings.workers
         self._stopped = [False] * settings.serving
@@ -222,7 +222,7 @@ class ClockOfServers:
         return clock
 
     def _join(self) -> list[int]:
-        """Let the workers that are connected to all their servers join these; return them."""
+        """Have each server join the workers that are connected to all of theirs; return these."""
         numbers = self._numbers
         gathered = [server.gathered() for server in self._servers]
         sizes = [dict(zip(one.workers, one.sizes, strict=True)) for one in gathered]
@@ -289,7 +289,7 @@ class ClockOfServers:
         return size
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Note it: a worker that asks sees that itself, the others are told when they begin."""
+        """Record it: a worker that asks sees that itself, the others are told when they begin."""
         if not self._outstanding.is_lost(self._numbers.worker(conversation)):
             self._outstanding.arrived(conversation, version)
 
@@ -307,11 +307,11 @@ class ClockOfServers:
         self._roles.aggregators[index - 1].adopt(NOTHING, version, time)
 
     def push(self, worker: int, combined: Combined | None) -> None:
-        """Note that an aggregator has pushed: it did so as it took what it had combined."""
+        """Record that an aggregator pushes; it did so when it took what it had combined."""
         self._outstanding.told(worker, ())
 
     def ask(self, worker: int) -> int:
-        """Let an aggregator that rested ask its server; return the message's bytes."""
+        """Have an aggregator that rested ask its server; return the message's bytes."""
         index = self._numbers.below(worker)
         assert index is not None
         size = self._servers[index].ask(driving.Ask())
@@ -370,11 +370,11 @@ class ClockOfServers:
         self.fault(end)
 
     def lose(self, worker: int) -> None:
-        """Note that a worker is frozen or cut off for good, so that nothing more comes from it."""
+        """Expect nothing more of a worker that is frozen or cut off for good."""
         self._outstanding.lose(worker)
 
     def killed(self, worker: int) -> None:
-        """Note that a worker is killed: what its connections still bring is ignored."""
+        """Ignore what the connections of a killed worker still bring."""
         self._active_faults.killed(worker)
         self._incarnations[worker] += 1
         self.lose(worker)

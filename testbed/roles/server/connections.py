@@ -7,7 +7,7 @@ from typing import Protocol
 
 from testbed.messages.reports import ServerListening
 from testbed.roles import connections
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.telemetry.board import ServerLine
 from testbed.training.settings import Settings
@@ -18,7 +18,7 @@ REPORT_PERIOD = 0.2
 
 
 @dataclass(slots=True)
-class Phase:
+class TrainingPhase:
     """The phase of a run: before training, training, or after it.
 
     Attributes:
@@ -34,11 +34,11 @@ class Phase:
         return 0.0 if self.began is None else time.monotonic() - self.began
 
 
-class Driver(connections.Driver, Protocol):
+class ServerDriver(connections.Driver, Protocol):
     """The server that owns the connections."""
 
     def lost(self, worker: int) -> None:
-        """Note that a worker's connection was closed before training was over."""
+        """Act on a worker's connection that was closed before training was over."""
 
 
 class ServerConnections(connections.Connections):
@@ -52,9 +52,9 @@ class ServerConnections(connections.Connections):
         *,
         line: ServerLine,
         stamped: bool,
-        report: Report,
-        phase: Phase,
-        driver: Driver,
+        report: RoleReporter,
+        phase: TrainingPhase,
+        driver: ServerDriver,
     ) -> None:
         """Prepare to listen.
 
@@ -72,12 +72,12 @@ class ServerConnections(connections.Connections):
         self._server = driver
 
     def listen(self) -> None:
-        """Begin to accept connections, and report it."""
+        """Start to accept connections, and report it."""
         super().listen()
         self.report.send(ServerListening(self.report.server))
 
     def is_worker(self, connection: Connection, worker: int) -> None:
-        """Note that a connection is a worker's, whose messages are expected from now on."""
+        """Make a connection a worker's, whose messages are expected from now on."""
         connection.device = worker
         connection.receiver.accept(self._limits)
         self._line.sent(HEADER.size)

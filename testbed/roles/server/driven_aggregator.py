@@ -16,7 +16,7 @@ from testbed.messages import driving
 from testbed.messages.driving import Outcome
 from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.driven_server import DrivenServer
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.upwards import Upwards
 from testbed.wire.frames import HEADER
 
@@ -24,7 +24,7 @@ from testbed.wire.frames import HEADER
 class DrivenAggregator(DrivenServer):
     """One of the aggregators of a run; a ``Driver`` of its connections."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ServerInputs) -> None:
         super().__init__(serving)
         assert isinstance(serving.half, AggregatorHalf)
         self._aggregating = serving.half

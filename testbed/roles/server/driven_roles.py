@@ -10,11 +10,11 @@ from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.counted import no_reports
-from testbed.roles.recording import Recorder
-from testbed.roles.reporting import Report
+from testbed.roles.recorder import Recorder
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.remote_servers import DrivenHalf
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.entries import EvaluationDue
+from testbed.training.entries import EvaluationPoint
 from testbed.training.parameter_service import ParameterService
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of
@@ -41,7 +41,7 @@ class DrivenRoles:
         report: Channel,
         now: Callable[[], float],
     ) -> None:
-        """Begin with roles that have no workers yet.
+        """Start with roles that have no workers yet.
 
         Args:
             servers: those, as the clock sees them.
@@ -57,7 +57,7 @@ class DrivenRoles:
         self._now = now
         layouts = [one.layout for one in slices_of(settings, layout)]
         for index, server in enumerate(servers):
-            own = Report(report, index)
+            own = RoleReporter(report, index)
             service: ParameterService
             if isinstance(server, CombiningHalf):
                 service = AggregatorService(server, layout, settings, index=index)
@@ -68,13 +68,13 @@ class DrivenRoles:
             evaluate = partial(self._evaluate, server, own)
             self.recorders.append(Recorder(own, self.counts, evaluate))
 
-    def _evaluate(self, server: DrivenHalf, report: Report, due: EvaluationDue) -> None:
+    def _evaluate(self, server: DrivenHalf, report: RoleReporter, due: EvaluationPoint) -> None:
         report.flush()  # no evaluation is on record before the updates that led to it
         evaluate = driving.Evaluate(self._now(), due.ledger, due.last)
         server.crowded = server.ask(evaluate)
 
     @property
-    def report(self) -> Report:
+    def report(self) -> RoleReporter:
         """To the orchestrator, as the first server."""
         return self.recorders[0].report
 

@@ -30,14 +30,14 @@ from testbed.messages.driving import (
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.evaluator_link import Asked
 from testbed.roles.orders import OrderChannel
+from testbed.roles.server.assembly import Parts
 from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
 from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.going_back import await_ends, begin_to_end
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.measuring import measured
-from testbed.roles.server.parts import Parts
-from testbed.roles.server.restoration import STORED, Restart
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.restart import STORED, Restart
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
@@ -117,7 +117,7 @@ class DrivenServer:
 
     clock: Callable[[], float] | None = None
 
-    def __init__(self, serving: Serving, channels: Sequence[OrderChannel] = ()) -> None:
+    def __init__(self, serving: ServerInputs, channels: Sequence[OrderChannel] = ()) -> None:
         """Make the server, which waits for a state if it goes on from a checkpoint.
 
         Args:

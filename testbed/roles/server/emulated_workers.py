@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from testbed.clock.stage import Arrived
 from testbed.errors import RunError
 from testbed.roles.orders import OrderChannel
+from testbed.roles.server.assembly import Parts
 from testbed.roles.server.killed_workers import KilledWorkers
-from testbed.roles.server.parts import Parts
 from testbed.roles.server.reading import Reading
-from testbed.roles.server.restoration import Restart
+from testbed.roles.server.restart import Restart
 from testbed.roles.server.sent_vectors import SentVectors
 from testbed.roles.standstill import Suspicion
 from testbed.roles.transport.connection import Connection
@@ -58,7 +58,7 @@ class EmulatedWorkers:
         restart: Restart | None,
         remembers: bool,
     ) -> None:
-        """Begin with workers that are all well.
+        """Start with all workers well.
 
         Args:
             channels: for the clock's orders, one per worker; none where another process has the clock.
@@ -91,7 +91,7 @@ class EmulatedWorkers:
     def note(
         self, worker: int, version: int, vector: FloatVector, needed: Sequence[int] | None
     ) -> None:
-        """Note that a worker is sent a vector.
+        """Keep a vector that a worker is sent, if checkpoints are written.
 
         Args:
             needed: the versions that it has and still needs; None if it can send nothing more.
@@ -281,7 +281,7 @@ class EmulatedWorkers:
             self._connections.close(connection, f"{error}")
 
     def killed(self, worker: int) -> None:
-        """Note that a worker is killed: what its connection still brings, until it ends, is ignored."""
+        """Ignore what the connection of a killed worker still brings, until it ends."""
         connection = self._connections.workers.pop(worker, None)
         self.reading.forget(worker)
         del self._received[worker]

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from testbed.roles.server.parts import Parts
+from testbed.roles.server.assembly import Parts
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.wire import WireError

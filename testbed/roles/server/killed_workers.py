@@ -36,17 +36,17 @@ class KilledWorkers:
         return worker in self and incarnation < self.incarnations[worker]
 
     def add(self, worker: int) -> None:
-        """Note that a worker was killed."""
+        """Add a worker that was killed."""
         self._connections[worker] = None
         self.incarnations[worker] += 1
 
     def greeted(self, worker: int, connection: Connection, size: int) -> None:
-        """Note that a worker is back, with a greeting of ``size`` bytes."""
+        """Keep the connection of a worker that is back, with a greeting of ``size`` bytes."""
         self._connections[worker] = connection
         self._sizes[worker] = [size]
 
     def heard(self, connection: Connection, frame: Frame) -> None:
-        """Note a message that the clock has not come to yet; ignore one from before the kill."""
+        """Count a message that the clock has not come to yet; ignore one from before the kill."""
         worker = connection.device
         if worker is not None and connection is self._connections.get(worker):
             self._sizes[worker].append(frame.size)

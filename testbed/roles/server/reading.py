@@ -3,7 +3,7 @@
 from collections import deque
 
 from testbed.clock.stage import Arrived
-from testbed.roles.server.host import Host
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
 from testbed.wire.frames import Frame, Kind
@@ -16,8 +16,8 @@ class Reading:
         connection: the only worker's connection that is read now; None between two messages.
     """
 
-    def __init__(self, host: Host, buffer: memoryview) -> None:
-        """Begin with nothing read.
+    def __init__(self, host: RoleHost, buffer: memoryview) -> None:
+        """Start with nothing read.
 
         Args:
             buffer: the memory into which all connections are read.
@@ -37,7 +37,7 @@ class Reading:
     def begin(
         self, worker: int, connection: Connection, *, keep: bool, pushes: bool, asks: bool
     ) -> None:
-        """Begin a worker's message, with the frames of it that were read ahead.
+        """Start to read a worker's message, with the frames of it that were read ahead.
 
         Args:
             keep: True if others' messages may be read before this one is used.

@@ -66,7 +66,7 @@ class DrivenHalf(ServerHalf):
         """Have the server end; nothing comes of it any more."""
 
     def look_after(self) -> None:
-        """Let the server handle what its kernel reports."""
+        """Have the server handle what its kernel reports."""
 
     def ask(self, request: Request[V]) -> V:
         """Have the server do something, and return the value that came of it.

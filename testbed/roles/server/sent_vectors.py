@@ -1,7 +1,7 @@
 """The vectors that a server has sent its workers, for as long as they may have to be sent again.
 
 A worker that is brought back to a checkpoint has forgotten what it was sent. Which versions it still
-needs, ``testbed.roles.server.outstanding`` knows, in the process of the clock.
+needs, ``testbed.roles.server.outstanding_work`` knows, in the process of the clock.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ class SentVectors(Stateful):
     not_saved = frozenset({"_changed"})
 
     def __init__(self, *, changed: bool) -> None:
-        """Begin with nothing sent.
+        """Start with nothing sent.
 
         Args:
             changed: True if an answer only states what has changed since the answer before it.
@@ -34,7 +34,7 @@ class SentVectors(Stateful):
         return len(self._copies)
 
     def sent(self, worker: int, key: Hashable, version: int, vector: FloatVector) -> None:
-        """Note that a worker was sent a version; the vector is copied if its key is new."""
+        """Keep a version that a worker was sent; the vector is copied if its key is new."""
         self._copies.hold(key, vector)
         self._sent.setdefault(worker, []).append((key, version))
         if self._changed:

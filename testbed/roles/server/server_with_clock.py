@@ -15,15 +15,15 @@ from testbed.messages.driving import Gathered, Outcome, Request, Saved
 from testbed.roles.orders import OrderChannel
 from testbed.roles.server.clock_of_servers import ClockOfServers
 from testbed.roles.server.driven_server import DrivenServer
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.remote_servers import DrivenHalf
-from testbed.roles.server.serving import Serving
 from testbed.training.times import Times
 
 
 class ServerHere(DrivenHalf):
     """The server in this process, as the clock sees it."""
 
-    def __init__(self, driven: DrivenServer, serving: Serving) -> None:
+    def __init__(self, driven: DrivenServer, serving: ServerInputs) -> None:
         super().__init__(serving.half.protocol, serving.half.needed)
         self._driven = driven
 
@@ -48,7 +48,9 @@ class ServerHere(DrivenHalf):
 class ServerWithClock:
     """The server of one run, and its virtual clock."""
 
-    def __init__(self, serving: Serving, *, times: Times, channels: Sequence[OrderChannel]) -> None:
+    def __init__(
+        self, serving: ServerInputs, *, times: Times, channels: Sequence[OrderChannel]
+    ) -> None:
         """Make the server of a run.
 
         Args:

@@ -6,10 +6,10 @@ import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.engine.events import Event, Message, Opened, Report, Sum
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.sums import Sums
-from testbed.roles.sockets.links import Links
 from testbed.roles.sockets.parameters import KeptParameters
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.training.slices import slices
 from testbed.updates import FloatVector
@@ -24,7 +24,7 @@ class Upwards:
         pushed: the last message that was pushed, if it is remembered.
     """
 
-    def __init__(self, serving: Serving, *, comes_back: bool) -> None:
+    def __init__(self, serving: ServerInputs, *, comes_back: bool) -> None:
         """Prepare to connect.
 
         Args:
@@ -32,7 +32,7 @@ class Upwards:
         """
         assert isinstance(serving.half, AggregatorHalf)
         settings, layout = serving.settings, serving.layout
-        self.links: Links | None = None
+        self.links: ServerLinks | None = None
         self.pushed = b""
         self._settings, self._comes_back = settings, comes_back
         self._number = settings.as_worker(serving.index)
@@ -57,7 +57,7 @@ class Upwards:
             called = settings.called(number)
             return connect(settings, Identity(number), len(self._parameters), server=called)
 
-        self.links = Links(greet, self._received, asks=True, comes_back=self._comes_back)
+        self.links = ServerLinks(greet, self._received, asks=True, comes_back=self._comes_back)
         return self.links.opened
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from testbed.engine.aggregator import ABOVE
 from testbed.engine.events import Compute, Event, Opened, Received, Send, Stopped
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.upwards import Upwards
 from testbed.roles.server.wall_server import WallServer
 from testbed.training.aggregator_service import AggregatorService
@@ -19,7 +19,7 @@ from testbed.training.aggregator_service import AggregatorService
 class WallAggregator(WallServer):
     """An aggregator of one run, under the wall clock; a ``Driver`` of its connections."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ServerInputs) -> None:
         super().__init__(serving)
         comes_back = serving.settings.faults.server_absence is not None
         self._upwards = Upwards(serving, comes_back=comes_back)

@@ -16,10 +16,10 @@ import time
 
 from testbed.engine.events import End, Restored
 from testbed.messages.reports import ServerRestored, TrainingBegun
+from testbed.roles.server.assembly import Parts
 from testbed.roles.server.draining import drain, end, patience_of
-from testbed.roles.server.parts import Parts
-from testbed.roles.server.restoration import Restart
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.restart import Restart
 from testbed.roles.transport.connection import Connection
 from testbed.wire.frames import Frame
 
@@ -33,7 +33,7 @@ The orchestrator ends workers that stay when all servers have said STOP; see ``L
 class WallServer:
     """The server of one run, under the wall clock; a ``Driver`` of its connections."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ServerInputs) -> None:
         self.parts = parts = Parts.of(serving, self, self.now, virtual=False)
         parts.host.began = self._began
         self._checkpoints = serving.checkpoints

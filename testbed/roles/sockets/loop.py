@@ -8,15 +8,15 @@ import math
 from abc import ABC, abstractmethod
 
 from testbed.engine.events import Compute, Event, Job, Pull, Role, Send
-from testbed.roles.sockets.links import Links
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 
 
 class Loop(ABC):
     """A role that calls, on its device."""
 
-    def __init__(self, role: Role, links: Links) -> None:
-        """Begin with the sessions that there are.
+    def __init__(self, role: Role, links: ServerLinks) -> None:
+        """Start with the sessions that there are.
 
         Args:
             role: one that has not been told anything.

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from testbed.encoding_choice import EncodingChoice, Pulls
-from testbed.roles.sockets.links import Arriving
+from testbed.roles.sockets.server_links import Arriving
 from testbed.roles.transport.greeting import Greeted
 from testbed.training.slices import Slice
 from testbed.updates import FloatVector, SparseUpdate, as_bytes
@@ -16,10 +16,10 @@ from testbed.wire.encodings import DENSE, Codec
 from testbed.wire.frames import Head
 
 Take: TypeAlias = Callable[[int, Sequence[memoryview]], None]
-"""Receives a body that was announced over a conversation into places; ``links.Links.take``."""
+"""Receives a body that was announced over a conversation into places; ``ServerLinks.take``."""
 
 
-class Parameters(Arriving):
+class ReceivedParameters(Arriving):
     """The parameters of all servers, as far as they have come.
 
     Attributes:
@@ -29,7 +29,7 @@ class Parameters(Arriving):
     """
 
     def __init__(self, cut: Sequence[Slice], longest: Sequence[int]) -> None:
-        """Begin with none.
+        """Start with no parameters.
 
         Args:
             cut: the servers' slices.
@@ -73,14 +73,14 @@ class Parameters(Arriving):
         )
 
 
-class ParametersInTurn(Parameters):
+class ParametersInTurn(ReceivedParameters):
     """Whole answers of the only server, which are received straight into the model's memory.
 
     They stay in the kernel until the worker has its turn at computing.
     """
 
     def __init__(self, only: Slice) -> None:
-        """Begin with none.
+        """Start with no parameters.
 
         Args:
             only: the server's slice, which is all parameters.
@@ -114,11 +114,11 @@ class ParametersInTurn(Parameters):
         take(0, [as_bytes(into)])
 
 
-class KeptParameters(Parameters):
+class KeptParameters(ReceivedParameters):
     """Parameters that are kept in memory of their own, by server and version."""
 
     def __init__(self, cut: Sequence[Slice], pulls: Pulls, *, only_newest: bool) -> None:
-        """Begin with none.
+        """Start with no parameters.
 
         Args:
             pulls: what answers bring; ``changed``: what has changed since the answer before.

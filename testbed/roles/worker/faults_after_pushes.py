@@ -30,7 +30,7 @@ class FaultsAfterPushes:
         send: Callable[[FaultReported], None],
         pushes: int = 0,
     ) -> None:
-        """Begin with the worker's next push.
+        """Start before the worker's next push.
 
         Args:
             paces: of all devices, of which this one changes its own.
@@ -54,7 +54,7 @@ class FaultsAfterPushes:
         return PacedTimes(times, self._paces, self._number)
 
     def pushed(self) -> None:
-        """Note that a push was sent."""
+        """Count a push that was sent."""
         self._pushes += 1
         self._unanswered = True
 

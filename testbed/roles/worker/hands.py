@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from testbed.engine.events import Message, Pull, Push, Report
-from testbed.roles.sockets.parameters import Parameters, Take
+from testbed.roles.sockets.parameters import ReceivedParameters, Take
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
@@ -35,12 +35,12 @@ class Hands:
     def __init__(
         self,
         computation: Computation,
-        parameters: Parameters,
+        parameters: ReceivedParameters,
         take: Take,
         learners: TurnTaking,
         line: DeviceLine,
     ) -> None:
-        """Begin with nothing computed.
+        """Start with nothing computed.
 
         Args:
             take: receives parameters that have not been received yet.

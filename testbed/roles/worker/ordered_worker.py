@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 
 from testbed.engine.events import Received
 from testbed.roles.orders import OrderChannel, OrderKind
-from testbed.roles.sockets.links import Links
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.standstill import Standstill
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.worker.hands import PULL, Hands, report
@@ -24,8 +24,8 @@ _BROKEN = "the order of events is broken, please report it with the experiment f
 class OrderedWorker(ABC):
     """One incarnation of a worker, by the clock's orders."""
 
-    def __init__(self, links: Links, hands: Hands, orders: OrderChannel) -> None:
-        """Begin with greeted servers."""
+    def __init__(self, links: ServerLinks, hands: Hands, orders: OrderChannel) -> None:
+        """Start with greeted servers."""
         self._links, self._hands, self._orders = links, hands, orders
         self._standstill = Standstill(links.are_idle, orders)
         links.idle = self._standstill.claim
@@ -174,8 +174,8 @@ class AskingWorker(OrderedWorker):
 class ListeningWorker(OrderedWorker):
     """A worker that is sent every version, by the clock's orders."""
 
-    def __init__(self, links: Links, hands: Hands, orders: OrderChannel) -> None:
-        """Begin with greeted servers."""
+    def __init__(self, links: ServerLinks, hands: Hands, orders: OrderChannel) -> None:
+        """Start with greeted servers."""
         super().__init__(links, hands, orders)
         # By server: the version that has arrived last, by the clock.
         self._arrived = list(self._came)

@@ -6,8 +6,8 @@ import time
 from testbed.engine.events import Computed, Event, Job, Lost, Push, Send
 from testbed.engine.worker import Worker
 from testbed.roles.pace import Draws
-from testbed.roles.sockets.links import Links
 from testbed.roles.sockets.loop import Loop
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.hands import Hands
@@ -17,9 +17,14 @@ class WallWorker(Loop):
     """One incarnation of a worker, by the wall clock."""
 
     def __init__(
-        self, worker: Worker, links: Links, hands: Hands, times: Draws, faults: FaultsAfterPushes
+        self,
+        worker: Worker,
+        links: ServerLinks,
+        hands: Hands,
+        times: Draws,
+        faults: FaultsAfterPushes,
     ) -> None:
-        """Begin with nothing computed.
+        """Start with nothing computed.
 
         Args:
             times: how long it computes and then waits.

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from testbed.engine.worker import Worker
 from testbed.learning.data import datasets
 from testbed.roles.orders import OrderChannel
-from testbed.roles.sockets.links import Links
-from testbed.roles.sockets.parameters import KeptParameters, Parameters, ParametersInTurn
+from testbed.roles.sockets.parameters import KeptParameters, ParametersInTurn, ReceivedParameters
+from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -70,12 +70,12 @@ def work(  # noqa: PLR0917 - what a worker is made of
 
     def work_over_links() -> None:
         """Work over one connection to each server until all have said STOP."""
-        parameters: Parameters
+        parameters: ReceivedParameters
         if protocol.asks and pulls == "full" and len(cut) == 1:
             parameters = ParametersInTurn(cut[0])
         else:
             parameters = KeptParameters(cut, pulls, only_newest=protocol.asks)
-        links = Links(
+        links = ServerLinks(
             greet,
             parameters,
             asks=protocol.asks,

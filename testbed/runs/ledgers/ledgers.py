@@ -16,7 +16,7 @@ from traffic.sockets import Forgotten, Socket
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionLedger:
     """The server's ledger of one connection.
 
     Attributes:
@@ -108,7 +108,7 @@ class Ledgers:
     captured: bool
     began: float | None = None
     began_monotonic: float | None = None
-    connections: list[Connection] = field(default_factory=list)
+    connections: list[ConnectionLedger] = field(default_factory=list)
     capture: dict[str, Any] | None = None
     counter: dict[str, float] | None = None
     server_kills: int = 0
@@ -132,7 +132,7 @@ class Ledgers:
         path = directory / ledgers_file(of)
         try:
             fields = parse_json(read_file(path))
-            connections = [Connection(**one) for one in fields.pop("connections")]
+            connections = [ConnectionLedger(**one) for one in fields.pop("connections")]
             counts = fields.pop("sockets", None)
             sockets = None if counts is None else SocketCounts.of_json(counts)
             return cls(**fields, connections=connections, sockets=sockets)
@@ -172,7 +172,7 @@ class Ledgers:
         path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 
     @property
-    def over_links(self) -> list[Connection]:
+    def over_links(self) -> list[ConnectionLedger]:
         """The connections that cross a link."""
         return [one for one in self.connections if one.address != self.local]
 

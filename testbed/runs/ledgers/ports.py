@@ -15,7 +15,7 @@ SUMS = ("frames", "wire_bytes", "stream_bytes", "retransmitted_bytes")
 """What is added up of TCP; the stream of UDP is its datagrams."""
 
 
-class Place(NamedTuple):
+class PortKey(NamedTuple):
     """A row's key.
 
     Attributes:
@@ -35,14 +35,14 @@ class Place(NamedTuple):
 
 def by_port(found: Account, ledgers: Ledgers) -> list[dict[str, Any]]:
     """Return a row for each direction, device and port, the busiest first."""
-    sums: defaultdict[Place, Counter[str]] = defaultdict(Counter)
+    sums: defaultdict[PortKey, Counter[str]] = defaultdict(Counter)
     for place, sizes in _flows(found, ledgers):
         sums[place].update(sizes)
     rows = [{**place._asdict(), **{name: sums[place][name] for name in SUMS}} for place in sums]
     return sorted(rows, key=lambda row: (row["direction"] == "egress", -row["wire_bytes"]))
 
 
-def _flows(found: Account, ledgers: Ledgers) -> Iterator[tuple[Place, dict[str, int]]]:
+def _flows(found: Account, ledgers: Ledgers) -> Iterator[tuple[PortKey, dict[str, int]]]:
     for flow in found.flows:
         place = _place(found, ledgers, flow, "tcp")
         yield place, {name: int(flow[name]) for name in SUMS}
@@ -54,7 +54,7 @@ def _flows(found: Account, ledgers: Ledgers) -> Iterator[tuple[Place, dict[str, 
         )
 
 
-def _place(found: Account, ledgers: Ledgers, flow: npt.NDArray[np.void], protocol: str) -> Place:
+def _place(found: Account, ledgers: Ledgers, flow: npt.NDArray[np.void], protocol: str) -> PortKey:
     source, destination = found.pairs[int(flow["pair"])]
     ports = int(flow["source_port"]), int(flow["destination_port"])
     inward = destination == ledgers.server
@@ -71,4 +71,4 @@ def _place(found: Account, ledgers: Ledgers, flow: npt.NDArray[np.void], protoco
         port, program = there, of_device
     else:
         port, program = min(here, there), ""
-    return Place("ingress" if inward else "egress", device, protocol, port, program)
+    return PortKey("ingress" if inward else "egress", device, protocol, port, program)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from testbed.device_names import aggregator_name, is_aggregator, server_place, worker_name
 from testbed.results.reading.journals import read_updates
-from testbed.runs.ledgers.ledgers import Connection, Ledgers
+from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
 from testbed.wire.frames import HEADER
 
 Integers = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ def _names(ledgers: Ledgers) -> Callable[[int], str]:
     )
 
 
-def locate(message: Integers, payload: Integers, connections: Sequence[Connection]) -> Pushes:
+def locate(message: Integers, payload: Integers, connections: Sequence[ConnectionLedger]) -> Pushes:
     """Locate one worker's pushes in the stream of all its connections, one after the other.
 
     Args:

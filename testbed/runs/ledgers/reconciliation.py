@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.results.reading.records import SERVER_KILLED
-from testbed.runs.ledgers.ledgers import Connection, Ledgers, SocketCounts
+from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers, SocketCounts
 from traffic.accounting import Account
 from traffic.socket_comparison import RECEIVED, compare_sockets
 
@@ -146,7 +146,7 @@ def _background_differences(
             yield Difference(BACKGROUND, device, expected, seen, reason)
 
 
-class _Direction(NamedTuple):
+class _FlowKey(NamedTuple):
     """The addresses and ports of one direction of a connection."""
 
     source: str
@@ -159,13 +159,13 @@ class _Flows:
     """The flows of a capture that no connection has taken yet."""
 
     def __init__(self, found: Account) -> None:
-        self._flows: dict[_Direction, list[Flow]] = {}
+        self._flows: dict[_FlowKey, list[Flow]] = {}
         for flow in found.flows:
             ports = int(flow["source_port"]), int(flow["destination_port"])
-            direction = _Direction(*found.pairs[int(flow["pair"])], *ports)
+            direction = _FlowKey(*found.pairs[int(flow["pair"])], *ports)
             self._flows.setdefault(direction, []).append(flow)
 
-    def take(self, direction: _Direction, fits: Callable[[Flow], bool]) -> Flow | None:
+    def take(self, direction: _FlowKey, fits: Callable[[Flow], bool]) -> Flow | None:
         """Remove and return the flow of a connection: the first that fits, else the first.
 
         A port that is used again has several flows; one of them may be a connection that was
@@ -176,7 +176,7 @@ class _Flows:
             return None
         return flows.pop(next((i for i, flow in enumerate(flows) if fits(flow)), 0))
 
-    def rest(self) -> Iterator[tuple[_Direction, int]]:
+    def rest(self) -> Iterator[tuple[_FlowKey, int]]:
         """Yield each direction of which bytes are left, and their number."""
         for direction, flows in self._flows.items():
             left = sum(_stream_bytes(flow) for flow in flows if not _is_stray(flow))
@@ -191,8 +191,8 @@ def _stream_differences(ledgers: Ledgers, found: Account, flaw: str | None) -> I
         name = connection.device or f"{connection.address} port {connection.port}"
         address, port, local_port = connection.address, connection.port, connection.local_port
         arrived, left = partial(_has_arrived, connection), partial(_has_left, connection)
-        inward = flows.take(_Direction(address, server, port, local_port), arrived)
-        outward = flows.take(_Direction(server, address, local_port, port), left)
+        inward = flows.take(_FlowKey(address, server, port, local_port), arrived)
+        outward = flows.take(_FlowKey(server, address, local_port, port), left)
         if not arrived(inward):
             expected, seen = connection.received_bytes, _stream_bytes(inward)
             reason = flaw or _why_not_received(connection, inward)
@@ -216,7 +216,7 @@ def _stream_bytes(flow: Flow | None) -> int:
     return 0 if flow is None else int(flow["stream_bytes"])
 
 
-def _has_arrived(connection: Connection, flow: Flow | None) -> bool:
+def _has_arrived(connection: ConnectionLedger, flow: Flow | None) -> bool:
     """Return True if a flow to the server agrees with what the server received."""
     received = connection.received_bytes
     if flow is None or _stream_bytes(flow) <= received:
@@ -230,7 +230,7 @@ def _has_arrived(connection: Connection, flow: Flow | None) -> bool:
     return cut_short or acknowledged - received in ((0, 1) if flow["closed"] else (0,))
 
 
-def _has_left(connection: Connection, flow: Flow | None) -> bool:
+def _has_left(connection: ConnectionLedger, flow: Flow | None) -> bool:
     """Return True if a flow from the server agrees with what its kernel accepted."""
     # The kernel may have sent the rest after the connection was closed.
     accepted, unsent = connection.sent_bytes, connection.unsent_bytes
@@ -246,7 +246,7 @@ def _is_stray(flow: Flow) -> bool:
     return not flow["opened"] and not flow["acknowledged_bytes"]
 
 
-def _why_not_received(connection: Connection, flow: Flow | None) -> str:
+def _why_not_received(connection: ConnectionLedger, flow: Flow | None) -> str:
     gap = _gap(flow)
     if gap:
         return gap

@@ -4,7 +4,7 @@ import math
 
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule, TimedFault
-from testbed.orchestrator.injection.agenda import Agenda, End
+from testbed.orchestrator.injection.agenda import Agenda, FaultEnd
 
 FREEZE, KILL = Fault(0, "freeze", 2.0), Fault(1, "kill", 2.0)
 
@@ -29,7 +29,7 @@ def test_events_come_in_order_and_an_end_before_a_beginning_at_once() -> None:
     mine.end_at(102.5, KILL, {1: 4})
     assert mine.due == 102.5 and mine.has_end(1) and not mine.has_end(0)
     taken = [mine.take(103.0) for _ in range(3)]
-    assert [(one.fault, one.struck) for one in taken if isinstance(one, End)] == [
+    assert [(one.fault, one.struck) for one in taken if isinstance(one, FaultEnd)] == [
         (KILL, {1: 4}),
         (FREEZE, {0: 0}),
     ]

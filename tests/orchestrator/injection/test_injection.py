@@ -20,7 +20,7 @@ from testbed.messages.requests import (
     ThawDevice,
 )
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.injection.workers import CLOSING_TIMEOUT
+from testbed.orchestrator.injection.killable_workers import CLOSING_TIMEOUT
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError

@@ -13,7 +13,7 @@ from testbed.messages.reports import REPORTS, EvaluationDue, EvaluationLeftOut, 
 from testbed.roles.evaluation import evaluator_link
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.evaluation.snapshots import IN_MEMORY
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.updates import as_bytes
@@ -28,7 +28,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.ours, theirs = Channel.pair()
-        self.report = Report(theirs)
+        self.report = RoleReporter(theirs)
         self.link: EvaluatorLink
         self.closed: list[str | None] = []
 

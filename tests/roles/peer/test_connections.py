@@ -31,7 +31,7 @@ from testbed.roles.evaluation import evaluator_link
 from testbed.roles.orders import Order, OrderChannel, OrderKind
 from testbed.roles.peer import connections
 from testbed.roles.peer.connections import PeerConnections
-from testbed.roles.reporting import Report
+from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport import greeting
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, Frame, Kind, header, parse
@@ -98,7 +98,7 @@ class Place:
             neighbours = [other for other in range(peers) if other != number]
             peer = PeerConnections(
                 *(plan, number, neighbours, size, LONGEST),
-                Report(theirs),
+                RoleReporter(theirs),
                 spill=self.spill,
                 incarnation=incarnation,
             )

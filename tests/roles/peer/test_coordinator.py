@@ -11,7 +11,7 @@ from testbed.messages.reports import REPORTS, ServerFinished
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
 from testbed.roles.peer.coordinator import PARTING_TIMEOUT, Coordinator
-from testbed.roles.peer.reports import Met, Parted
+from testbed.roles.peer.peer_reports import Met, Parted
 from testbed.telemetry.board import Board, hub_line, lines_of
 from testbed.training.exchange import Step
 from testbed.training.times import Times

@@ -18,8 +18,8 @@ from testbed.messages.driving import FROM_SERVER, AnyRequest, Gathered, Outcome,
 from testbed.messages.reports import ConnectionClosed, ServerFinished
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import serve_driven
-from testbed.roles.server.restoration import Restart
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.restart import Restart
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import SIZE, Running, dense, hello, receive
 from tests.roles.server.test_wall_aggregator import TREE, Server, above, half
@@ -56,7 +56,7 @@ class Clock:
 class GoesBack:
     """An aggregator whose state is saved, and that is made anew when it goes back."""
 
-    def __init__(self, serving: Serving, channel: Channel, options: dict[str, Any]) -> None:
+    def __init__(self, serving: ServerInputs, channel: Channel, options: dict[str, Any]) -> None:
         def make(restart: Restart | None) -> DrivenAggregator:
             own = replace(serving, half=half(options), index=1, is_saved=True, restart=restart)
             return DrivenAggregator(own)
@@ -78,7 +78,7 @@ def drive(monkeypatch: pytest.MonkeyPatch, above: Server) -> Iterator[Drive]:
     def start(**options: Any) -> tuple[Running, Clock]:
         ours, theirs = Channel.pair()
 
-        def make(serving: Serving) -> GoesBack:
+        def make(serving: ServerInputs) -> GoesBack:
             return GoesBack(serving, theirs, options)
 
         made.append((Running(monkeypatch, make, None, **TREE | {"clock": "virtual"}), Clock(ours)))

@@ -39,9 +39,9 @@ from testbed.messages.reports import (
 from testbed.roles import connections
 from testbed.roles.evaluation import evaluator_link
 from testbed.roles.evaluation.snapshots import IN_MEMORY
-from testbed.roles.server import host
-from testbed.roles.server.parts import Parts
-from testbed.roles.server.serving import Serving
+from testbed.roles.server import role_host
+from testbed.roles.server.assembly import Parts
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import accepting
 from testbed.roles.transport.connection import Connection
@@ -99,7 +99,9 @@ class Running:
         self.report, theirs = Channel.pair()
         half = StalenessDivided(np.zeros(SIZE, np.float32), 0.5)
         self.layout = Layout(("weight", "bias"), (SIZE - 10, 10))
-        self.server = make(Serving(settings(**changes), half, self.layout, theirs, spill=spill))
+        self.server = make(
+            ServerInputs(settings(**changes), half, self.layout, theirs, spill=spill)
+        )
         self.reports: list[RoleReport] = []
         self._read = 0
         self.thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)
@@ -321,7 +323,7 @@ def test_a_second_worker_of_the_same_number_is_refused(running: Running) -> None
 def test_a_connection_that_does_not_greet_is_closed(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "GREETING_TIMEOUT", 0.3)
+    monkeypatch.setattr(role_host, "GREETING_TIMEOUT", 0.3)
     with running.connect() as stranger:
         running.until(EventReported, "no greeting within 0.3 s")
         assert stranger.recv(1) == b""

@@ -16,7 +16,7 @@ from testbed.messages.reports import (
     TrainingEnded,
     UpdatesApplied,
 )
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import SIZE, Running, dense, pull, receive, run_server
@@ -101,7 +101,7 @@ def test_the_last_worker_may_come_back(run_server: Callable[..., Running]) -> No
 
 
 def test_a_version_made_because_a_worker_left_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(serving: Serving) -> WallServer:
+    def make(serving: ServerInputs) -> WallServer:
         half = SynchronousServer(np.zeros(SIZE, np.float32), 0.5, 2, "pull")
         return WallServer(replace(serving, half=half))
 

@@ -28,7 +28,7 @@ from testbed.messages.reports import (
     TrainingEnded,
     Welcomed,
 )
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.transport import greeting
 from testbed.roles.transport.greeting import Identity
@@ -137,7 +137,7 @@ def run(monkeypatch: pytest.MonkeyPatch, above: Server) -> Iterator[Run]:
     made: list[Running] = []
 
     def start(options: dict[str, Any] | None = None, **changes: Any) -> Running:
-        def make(serving: Serving) -> WallAggregator:
+        def make(serving: ServerInputs) -> WallAggregator:
             return WallAggregator(replace(serving, half=half(options or {}), index=1))
 
         made.append(Running(monkeypatch, make, None, **TREE | changes))

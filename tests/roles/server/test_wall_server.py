@@ -29,8 +29,8 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.evaluation import evaluator_link
-from testbed.roles.server.restoration import STORED, Restart
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.restart import STORED, Restart
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import Running, dense, pull, receive
@@ -53,7 +53,7 @@ def files(tmp_path: Path) -> Iterator[CheckpointFiles]:
 def running(
     monkeypatch: pytest.MonkeyPatch, files: CheckpointFiles, back: Restart | None, **changes: Any
 ) -> Iterator[Running]:
-    def make(serving: Serving) -> WallServer:
+    def make(serving: ServerInputs) -> WallServer:
         return WallServer(replace(serving, checkpoints=Checkpoints(3, files), restart=back))
 
     one = Running(monkeypatch, make, **ALL | changes)

@@ -22,7 +22,7 @@ from testbed.messages.reports import REPORTS, EventReported, ServerListening, Up
 from testbed.nodes.turns import Turns
 from testbed.roles import connections
 from testbed.roles.evaluation.evaluator import evaluate
-from testbed.roles.server.serving import Serving
+from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import greeting
 from testbed.roles.transport.greeting import Identity
@@ -74,7 +74,7 @@ class Ran:
         layout = learners[0].layout
         self.half = computation.server_half(chosen, layout, initial.copy())
         report, theirs = Channel.pair()
-        server = WallServer(Serving(chosen, self.half, layout, theirs))
+        server = WallServer(ServerInputs(chosen, self.half, layout, theirs))
         serving = threading.Thread(target=self._serve, args=(server, theirs), daemon=True)
         serving.start()
         assert REPORTS.receive(report) == ServerListening()

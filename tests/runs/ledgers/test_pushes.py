@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from testbed.runs.ledgers.ledgers import Connection
+from testbed.runs.ledgers.ledgers import ConnectionLedger
 from testbed.runs.ledgers.pushes import Pushes, locate
 
 
-def connection(message: int, payload: int, incomplete: int = 0) -> Connection:
-    return Connection(
+def connection(message: int, payload: int, incomplete: int = 0) -> ConnectionLedger:
+    return ConnectionLedger(
         device="worker-0",
         address="10.77.0.5",
         port=1,

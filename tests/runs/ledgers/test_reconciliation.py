@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from testbed.results.reading.records import SERVER_KILLED
-from testbed.runs.ledgers.ledgers import Connection, Ledgers
+from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
 from testbed.runs.ledgers.reconciliation import BACKGROUND, reconcile
 from traffic.accounting import FLOW_COLUMNS, Account
 from traffic.datagrams import DATAGRAM_COLUMNS
@@ -15,7 +15,7 @@ from traffic.quantities import QUANTITIES, SECOND_COLUMNS
 SERVER, WORKER = "10.77.0.1", "10.77.0.5"
 
 
-def ledgers(*connections: Connection) -> Ledgers:
+def ledgers(*connections: ConnectionLedger) -> Ledgers:
     report: dict[str, Any] = {"records": 0, "dropped": 0, "left_out": 0, "error": None}
     counted: dict[str, float] = {"frames": 0, "bytes": 0}
     return Ledgers(
@@ -28,8 +28,8 @@ def ledgers(*connections: Connection) -> Ledgers:
     )
 
 
-def connection(received: int, port: int = 40_000) -> Connection:
-    return Connection(
+def connection(received: int, port: int = 40_000) -> ConnectionLedger:
+    return ConnectionLedger(
         device="worker-0",
         address=WORKER,
         port=port,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.runs.ledgers.ledgers import Connection, Ledgers
+from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
 from testbed.runs.ledgers.tables import by_device
 from traffic.accounting import FLOW_COLUMNS, Account
 from traffic.quantities import QUANTITIES, SECOND_COLUMNS
@@ -18,7 +18,7 @@ def test_a_stream_is_split_at_the_payload_s_place(
     tmp_path: Path, final: bool, framing: list[int]
 ) -> None:
     """The payload is bytes 60 to 160 of the stream, which has 100 bytes in each of two seconds."""
-    connection = Connection(
+    connection = ConnectionLedger(
         device="peer-1",
         address=SENDER,
         port=40_000,

@@ -1,0 +1,59 @@
+"""Which workers and peers can send, receive and be struck, after the faults so far."""
+
+from collections.abc import Mapping, Sequence
+
+from testbed.faults.fault import Fault, Kind
+from testbed.orchestrator.injection.agenda import Agenda
+from testbed.orchestrator.injection.impairments import Impairments
+from testbed.orchestrator.injection.killable_workers import KillableWorkers
+
+UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
+"""Kinds of faults during which a device can neither send nor receive."""
+
+
+class Reachability:
+    """The state of a run's workers or peers under its faults, by number.
+
+    Attributes:
+        told_others: by a peer that comes back, those that it calls, if the virtual clock has said so.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        workers: KillableWorkers,
+        impairments: Impairments,
+        agenda: Agenda,
+    ) -> None:
+        self._names = names
+        self.told_others: dict[int, Sequence[tuple[int, int]]] = {}
+        self._workers = workers
+        self._impairments = impairments
+        self._agenda = agenda
+
+    def can_be_struck(self, number: int) -> bool:
+        """Return True if a fault may strike a worker: it is neither killed nor lost."""
+        return self._workers.is_alive(number) and not self.is_lost(number)
+
+    def lasts(self, fault: Fault, number: int, incarnation: int) -> bool:
+        """Return True if a fault is still active; a freeze ends when the frozen process is killed."""
+        alive = self._workers.is_alive(number) and self._workers.incarnation(number) == incarnation
+        return alive or fault.kind != "freeze"
+
+    def is_lost(self, number: int) -> bool:
+        """Return True if a worker can never send again: killed, frozen or disconnected for good."""
+        if self._workers.is_killed_for_good(number):
+            return not self._agenda.has_end(number)
+        return self._impairments.has(number, ("freeze", *UNREACHABLE), for_good=True)
+
+    def is_deaf(self, number: int, kinds: Sequence[Kind]) -> bool:
+        """Return True if a worker cannot receive, under faults of some kinds or after an outage."""
+        return self._impairments.has(number, kinds) or self._workers.is_unsettled(number)
+
+    def others(self, number: int) -> Sequence[tuple[int, int]]:
+        """Return the peers that a peer calls as it comes back, each with how often it was killed."""
+        told = self.told_others.pop(number, None)
+        if told is not None:
+            return told
+        there = [one for one in self._names if one != number and self.can_be_struck(one)]
+        return [(one, self._workers.incarnation(one)) for one in there]

@@ -1,0 +1,182 @@
+"""A peer's process: it owns a model, computes, sends to the other peers and takes in what they send.
+
+Each peer listens, and connects to the peers with lower numbers, so that every two have one connection.
+One thread does everything: it computes, and otherwise waits for its sockets and for the coordinator, so
+that a peer that has much to send never keeps others from sending.
+
+What is done, and when, is the role's to say (``testbed.engine.peer``). Under the wall clock it is here
+(``testbed.roles.peer.wall_peer``). Under the virtual clock it is in the coordinator's process, and the
+peer follows orders, one after the other, and does nothing else.
+"""
+
+import hashlib
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from testbed.roles.orders import Order, OrderChannel, OrderKind
+from testbed.roles.peer.connections import PeerConnections
+from testbed.roles.peer.peer_reports import Lost, Met, Outcome, Parted
+from testbed.roles.turn_taking import TurnTaking
+from testbed.telemetry.board import DeviceLine
+from testbed.training.exchange import Answered
+from testbed.training.peer_computation import LocalPeer, PeerComputation, Sending
+from testbed.training.settings import Settings
+from testbed.updates import Update, as_bytes
+from testbed.wire.frames import header
+
+LOOK_PERIOD = 1.0
+"""Seconds between two looks for lost peers while no order comes, and at least between two claims."""
+Parts: TypeAlias = tuple[
+    Settings, int, PeerComputation, TurnTaking, OrderChannel, PeerConnections, DeviceLine
+]
+"""The arguments of a peer; its number is the second."""
+
+
+class PeerProcess(LocalPeer):
+    """One peer of a run, which carries out what its role decides; see ``run``."""
+
+    def __init__(self, *parts: *Parts) -> None:
+        self._settings, self._number, computation, learners, orders, connections, line = parts
+        super().__init__(computation)
+        self._learners = learners
+        self._orders = orders
+        self._connections = connections
+        self._line = line
+
+    def run(self, others: Mapping[int, int] | None = None) -> None:
+        """Connect to the others, work until the coordinator says STOP, and disconnect.
+
+        Args:
+            others: if this peer was killed and comes back, the peers that are there, each with how
+                often it was killed.
+        """
+        if others is None:
+            self._connections.connect()
+        else:
+            self._orders.forget()  # they were the killed process's
+            self._connections.connect_again(others)
+            for absent in self._connections.absent:
+                self._half.forget(absent)
+        incarnation = self._connections.identity.incarnation
+        self._orders.report(Met(incarnation, self._connections.connected, self._half.version))
+        self._line.waiting()
+        self._work()
+        self._line.done()
+        digest = hashlib.sha256(self._half.parameters.tobytes()).hexdigest()
+        if self._number == self._settings.network.evaluated_peer:
+            self._connections.report.parameters(as_bytes(self._half.parameters))
+        self._connections.disconnect()
+        self._report_losses()  # of peers that were killed as they could not learn of the end
+        received = self._connections.payload_bytes, self._connections.message_bytes
+        self._orders.report(Parted(*received, digest))
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Work until the coordinator says STOP."""
+
+    def _report_losses(self) -> None:
+        """Forget the peers whose connections have broken, and report them."""
+        for peer, incarnation in self._connections.lost():
+            self._lose(peer)
+            self._orders.report(Lost(peer, incarnation, self.ready, list(self.waits_for)))
+
+    def _lose(self, peer: int) -> None:
+        """Go on without a peer whose connection has broken."""
+        self.forget(peer)
+
+    # -- what carries out what the role decides
+
+    def compute(self) -> None:
+        self._line.training()
+        with self._learners.take() as learner:
+            self._compute_with(learner)
+        self._line.waiting()
+
+    def _next_from(self, sender: int) -> Update | None:
+        frame = self._connections.next_from(sender, lambda: self._wait_for(sender))
+        return None if frame is None else self.computation.decode(frame)
+
+    def _wait_for(self, sender: int) -> None:
+        """Do what a wait for a peer's next update takes, before that arrives; for subclasses."""
+
+    def _send(self, sent: Sequence[Sending], version: int, loss: float = 0.0) -> None:
+        for kind, encoded, receivers in sent:
+            head = header(kind, version, encoding=encoded.encoding, loss=loss, length=encoded.size)
+            for receiver in receivers:
+                self._connections.send(receiver, [head, *encoded.body])
+
+
+class OrderedPeer(PeerProcess):
+    """A peer whose role is in the coordinator's process."""
+
+    _orders_taken = 0
+    _claimed = 0.0
+
+    def _work(self) -> None:
+        self._connections.also(self._orders.fileno())
+        reading: int | None = None
+        while True:
+            while not self._connections.turn(LOOK_PERIOD, reading):
+                looked = time.monotonic()
+                # Nothing to do: read what has arrived, after which a connection may have ended.
+                if self._connections.turn(0.0):
+                    break
+                self._report_losses()
+                self._claim(None, looked)
+            order = self._orders.take()
+            assert order is not None
+            self._orders_taken += 1
+            self._claimed = time.monotonic()
+            # Others have to be rid of what they sent this peer, until all have settled.
+            reading = -1 if order.what is OrderKind.SETTLE else None
+            if order.what is OrderKind.STOP:
+                return
+            self._obey(order)
+
+    def _obey(self, order: Order) -> None:
+        lacking: Sequence[int] = ()
+        match order.what:
+            case OrderKind.BEGIN:
+                self.compute()
+                return
+            case OrderKind.EVALUATE:
+                self._connections.evaluate(order.number, self._half.parameters)
+                return
+            case OrderKind.FINISHED:
+                self._orders.report(self.step())
+            case OrderKind.ARRIVED:
+                answered = Answered(self.receive(order.number))
+                if not (self._half.paced or self._half.answers):
+                    return
+                self._orders.report(answered)
+            case OrderKind.FORGET:
+                self._connections.forget(order.number)
+                self.forget(order.number)
+            case OrderKind.ADMIT:
+                self._connections.returned.remove(order.number)
+                self.joined(order.number)
+            case OrderKind.SUSPECT:
+                self.suspect(order.number)
+            case OrderKind.SETTLE:
+                lacking = self._connections.outgoing.settle()
+        self._orders.report(Outcome(self.ready, list(self.waits_for), lacking))
+
+    def _wait_for(self, sender: int) -> None:
+        self._claim(sender, time.monotonic())
+
+    def _claim(self, sender: int | None, looked: float) -> None:
+        """Claim what this peer waits for, unless that is there, or the last order or claim is recent.
+
+        Args:
+            sender: the peer whose message is waited for; None for the clock's next order.
+            looked: when this peer began to look for it, in seconds of CLOCK_MONOTONIC.
+        """
+        if looked - self._claimed < LOOK_PERIOD:
+            return
+        if sender is not None and self._connections.has_from(sender):
+            return
+        self._claimed = looked
+        under_way = self._connections.outgoing.under_way()
+        self._orders.claim(sender, orders=self._orders_taken, looked=looked, under_way=under_way)

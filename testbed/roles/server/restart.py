@@ -1,0 +1,51 @@
+"""The arguments of a parameter server that is restored from a checkpoint."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from testbed.clock import worker_faults
+from testbed.errors import RunError
+from testbed.roles.server import outstanding_work
+from testbed.roles.server.remote_servers import UpdateElsewhere
+
+STORED = (*worker_faults.STORED, *outstanding_work.STORED, UpdateElsewhere)
+"""The types in a server's checkpoints, in addition to plain values and arrays."""
+
+
+def cannot_be_written(version: int, error: OSError) -> RunError:
+    """Return the error of a run whose checkpoint of a version cannot be written."""
+    return RunError(
+        f"the checkpoint of update {version:,} cannot be written: {error.strerror or error}; free "
+        "some room and resume the run"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The restart of a server that was killed, or whose run was interrupted.
+
+    Attributes:
+        kills: the number of times that it was killed so far.
+        training: when training began, in seconds of CLOCK_MONOTONIC; None for an interrupted run.
+        elapsed: seconds that an interrupted run had trained, by the host's clock.
+        server: the index of the server that was killed last; 0 for an interrupted run.
+    """
+
+    kills: int
+    training: float | None
+    elapsed: float = 0.0
+    server: int = 0
+
+    @classmethod
+    def of_role(cls, role: Mapping[str, Any]) -> Self | None:
+        """Return the restart that a role's arguments describe; None if the server starts a new run."""
+        if not role.get("restore"):
+            return None
+        elapsed = float(role.get("elapsed", 0.0))
+        return cls(int(role["kills"]), role.get("training"), elapsed)
+
+    def began(self) -> float:
+        """Return when training began (CLOCK_MONOTONIC), as if an interrupted run went on just now."""
+        return time.monotonic() - self.elapsed if self.training is None else self.training

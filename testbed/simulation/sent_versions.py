@@ -1,0 +1,80 @@
+"""The parameters that servers have sent, for as long as a worker may still compute at them.
+
+Each slice of the parameters has its copies. An aggregator holds all of them, like the only server above
+it, and at one version both have the same: they share the copy.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from testbed.checkpoints.stateful import Stateful
+from testbed.counted_copies import CountedCopies
+from testbed.training.slices import Slice, whole
+from testbed.updates import FloatVector
+
+Part: TypeAlias = tuple[int, Hashable]
+"""A slice's index, and the key of its copy: a version, or a version and the worker it was made for."""
+
+
+class SentVersions(Stateful):
+    """The copies of all slices."""
+
+    def __init__(
+        self,
+        cut: Sequence[Slice],
+        empty: Callable[[FloatVector], FloatVector] = np.empty_like,
+    ) -> None:
+        """Set up the store, without copies.
+
+        Args:
+            cut: the slices.
+            empty: makes an array like another one, in the memory that copies are to be in.
+        """
+        self._cut = list(cut)
+        self._copies: list[CountedCopies[FloatVector]] = [CountedCopies(empty) for _ in cut]
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of each slice's copies."""
+        return {"copies": [copies.state() for copies in self._copies]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with the copies of a checkpoint."""
+        for copies, saved in zip(self._copies, state["copies"], strict=True):
+            copies.restore(saved)
+
+    def __len__(self) -> int:
+        """Return the number of copies."""
+        return sum(map(len, self._copies))
+
+    def __getitem__(self, part: Part) -> FloatVector:
+        """Return a slice's copy; float32, (|slice|,)."""
+        of, key = part
+        return self._copies[of][key]
+
+    def hold(self, part: Part, vector: FloatVector) -> None:
+        """Add a holder of a part; the first one makes a copy of ``vector``."""
+        of, key = part
+        self._copies[of].hold(key, vector)
+
+    def hold_again(self, part: Part) -> None:
+        """Add a holder of a part that has one."""
+        of, key = part
+        copies = self._copies[of]
+        copies.hold(key, copies[key])
+
+    def release(self, part: Part) -> None:
+        """Remove a holder of a part."""
+        of, key = part
+        self._copies[of].release(key)
+
+    def load(self, parts: Sequence[Part], into: FloatVector) -> None:
+        """Copy the parts of all slices to ``into``, float32, (|Θ|,)."""
+        for (of, key), one in zip(parts, self._cut, strict=True):
+            one.put(self._copies[of][key], into)
+
+    def whole(self, parts: Sequence[Part]) -> FloatVector:
+        """Return the parts of all slices in one vector, float32, (|Θ|,); do not change it."""
+        found = [self[part] for part in parts]
+        return found[0] if len(found) == 1 else whole(found, self._cut)
