@@ -21,6 +21,7 @@ from torch import nn
 
 from testbed.learning import buffers as rules
 from testbed.learning.buffers import Buffers
+from testbed.learning.contiguous import move
 from testbed.learning.data.raw import Array
 from testbed.learning.fast import inference
 from testbed.learning.fast.chain import Chain, build
@@ -29,6 +30,7 @@ from testbed.learning.fast.layers import Slot
 from testbed.learning.inputs import GREY_28, Inputs
 from testbed.learning.losses import CROSS_ENTROPY, Evaluated, Loss, single
 from testbed.learning.models import Model, drawn, layout_of, structure
+from testbed.nodes.shared_memory import in_large_pages, shared_memory
 from testbed.updates import FloatVector, Layout
 
 OwnBuffers: TypeAlias = tuple[Array, ...]
@@ -132,17 +134,18 @@ class Learner:
         ``parameters`` is another array afterwards, with the same values.
 
         Raises:
-            OSError: the host has no room for shared memory (/dev/shm).
+            OSError: the host has no memory left.
         """
         tensors = [self._values, self._flat_gradient]
+        for slot in self._slots.values():
+            tensors += (slot.value, slot.gradient)
         if self._training is not None:
             tensors += self._training.tensors()
-        try:
-            for tensor in tensors:
-                tensor.share_memory_()  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            raise OSError(f"no shared memory for a learner: {error}") from error
-        # Views of tensors moved with their storage; arrays still refer to the old memory.
+        in_large_pages(move(tensors, shared_memory))
+        if self._training is None:
+            for name, slot in self._slots.items():
+                _put(self._module, name, slot)
+        # Arrays still refer to the old memory.
         self.parameters = self._values.numpy()
         self._gradient = self._flat_gradient.numpy()
 
