@@ -7,7 +7,7 @@ one thread the same input gives the same bits, in every process: the vectors are
 because the last bit of the matrix library's result may depend on it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fastgrad import inference
 from fastgrad.chain import build
+from fastgrad.contiguous import move
 from fastgrad.vector import Slot, Vector
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -68,20 +69,36 @@ class Gradient:
         self._autograd = autograd
         on_chain = loss is None and not autograd
         self._chain = build(module, (batch_size, *self._example), self._slots) if on_chain else None
-        if self._chain is None:
-            for name, _ in list(module.named_parameters()):
-                _put(module, name, self._slots[name])
+        self._put_into_module()
 
     @property
     def fast(self) -> bool:
         """True if the gradient is computed without autograd."""
         return self._chain is not None
 
-    def tensors(self) -> Iterator[Tensor]:
-        """Yield the vectors, and the memory that a computation without autograd uses besides."""
-        yield from (self.values, self.gradient)
+    def move(self, memory: Callable[[int], memoryview]) -> memoryview:
+        """Move the vectors, and all memory that ``compute`` writes without autograd, into one block.
+
+        Args:
+            memory: returns so many bytes; for example such as forked processes share.
+
+        Returns:
+            the block.
+        """
+        tensors = [self.values, self.gradient]
+        for slot in self._slots.values():
+            tensors += (slot.value, slot.gradient)
         if self._chain is not None:
-            yield from self._chain.tensors()
+            tensors += self._chain.tensors()
+        block = move(tensors, memory)
+        self._put_into_module()
+        return block
+
+    def _put_into_module(self) -> None:
+        """Make the module's parameters views of the vectors, if it runs on autograd."""
+        if self._chain is None:
+            for name, _ in list(self.module.named_parameters()):
+                _put(self.module, name, self._slots[name])
 
     def compute(
         self, examples: Tensor, targets: Tensor, others: Sequence[Tensor] | None = None

@@ -38,6 +38,8 @@ _WHEN = struct.Struct("@ll")
 _SENT_AT = 35
 """SO_TIMESTAMPNS and SCM_TIMESTAMPNS, which the standard library lacks."""
 _ROOM = socket.CMSG_SPACE((MOST_DESCRIPTORS + 1) * _ITEM_SIZE) + socket.CMSG_SPACE(_WHEN.size)
+# Plain integers: a member of an enumeration takes microseconds to combine, at each message.
+_WITHOUT_DESCRIPTORS, _CUT = int(socket.MSG_CTRUNC), int(socket.MSG_TRUNC)
 _ASK = (LARGEST, _ROOM, socket.MSG_CMSG_CLOEXEC)
 
 
@@ -149,7 +151,7 @@ class Channel:
         descriptors, when = _attached(ancillary)
         kept: Sequence[int] = ()
         try:
-            if flags & socket.MSG_CTRUNC:  # the kernel has closed the descriptors without room
+            if flags & _WITHOUT_DESCRIPTORS:  # the kernel has closed the descriptors without room
                 if most is not None:
                     raise InvalidMessageError(
                         "a message with more descriptors than there is room for"
@@ -161,7 +163,7 @@ class Channel:
                 )
             if not data:
                 return None
-            if flags & socket.MSG_TRUNC:
+            if flags & _CUT:
                 raise InvalidMessageError(f"a packet of more than {LARGEST:,} bytes")
             own = list(descriptors)
             if data == _IN_FILE:

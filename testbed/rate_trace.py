@@ -7,10 +7,10 @@ rounding.
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,6 @@ class RateTrace:
             )
         kept = [i for i in range(len(times)) if i == 0 or rates[i] != rates[i - 1]]
         return cls([times[i] for i in kept], [rates[i] for i in kept], period, spread)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any] | None) -> Self | None:
-        """Return the trace that ``dataclasses.asdict`` described, or None."""
-        return None if fields is None else cls(**fields)
 
     def begin(self, step: int) -> float:
         """Return when a step begins, in seconds; infinite after the last step of all."""

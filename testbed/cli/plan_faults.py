@@ -1,11 +1,12 @@
 """The faults in ``testbed plan``: each rule's devices, effect, times and expected strikes."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, struck_name
 from testbed.experiment.units import format_percentage, format_rate
+from testbed.faults.rules import Intervals, Moment, Pushes, Row, Rule, Trace, Version
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
 from testbed.quantities import as_number
@@ -37,18 +38,18 @@ def describe(plan: AnyPlan) -> list[str]:
     if isinstance(plan, Plan):
         settings = plan.settings
         of = _Struck(settings.workers, settings.servers, settings.training.updates)
-        of_all: Sequence[Mapping[str, Any]] = settings.faults.rules
+        of_all = settings.faults.rules
     else:
         of, of_all = _Struck(plan.spec.devices.workers, servers=1, updates=None), plan.rules
-    rules = [one for one in of_all if not one["fault"].get("away")]
+    rules = [one for one in of_all if not one.fault.away]
     lines = [f"  {i}. {_rule(rule, of)}" for i, rule in enumerate(rules)]
     return [f"faults: {as_number(len(rules), 'rule')}", *lines] if lines else []
 
 
-def _rule(rule: Mapping[str, Any], of: _Struck) -> str:
-    fault, devices = rule["fault"], rule["devices"]
-    if "trace" in rule:
-        return _of_trace(rule, of)
+def _rule(rule: Rule, of: _Struck) -> str:
+    fault, devices = rule.fault, rule.devices
+    if isinstance(rule.when, Trace):
+        return _of_trace(rule.when.rows, of)
     if devices and devices[0] <= SERVER_NUMBER:
         names = [struck_name(device, of.servers) for device in devices]
         target = ", ".join("the server" if name == SERVER_NAME else name for name in names)
@@ -56,41 +57,44 @@ def _rule(rule: Mapping[str, Any], of: _Struck) -> str:
         target = "each worker"
     else:
         target = f"{len(devices)} of {of.workers} workers"
-    options = [f"{key} {_OPTIONS[key](fault[key])}" for key in _OPTIONS if key in fault]
-    how = " ".join([fault["kind"], *options])
-    lasting = "for good" if fault["duration"] is None else f"for {fault['duration']:g} s"
+    chosen = fault.to_json()
+    options = [f"{key} {_OPTIONS[key](chosen[key])}" for key in _OPTIONS if key in chosen]
+    how = " ".join([fault.kind, *options])
+    lasting = "for good" if fault.duration is None else f"for {fault.duration:g} s"
     return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, of)}{_never(rule, of)}"
 
 
-def _of_trace(rule: Mapping[str, Any], of: _Struck) -> str:
+def _of_trace(rows: Sequence[Row], of: _Struck) -> str:
     """Return the text of a trace: its devices, kinds of fault and durations."""
-    rows = rule["trace"]
-    count = len({device for _, _, device, _ in rows})
-    kinds = Counter(fault["kind"] for *_, fault in rows)
-    durations = {fault["duration"] for *_, fault in rows}
+    count = len({row.device for row in rows})
+    kinds = Counter(row.fault.kind for row in rows)
+    durations = {row.fault.duration for row in rows}
     known = sorted(duration for duration in durations if duration is not None)
     lasting = [f"for {known[0]:g} to {known[-1]:g} s"] if len(known) > 1 else []
     lasting += [f"for {known[0]:g} s"] if len(known) == 1 else []
     lasting += ["for good"] if None in durations else []
     how = ", ".join(f"{kind} {as_number(times, 'time')}" for kind, times in kinds.items())
-    late = sum(iteration is not None and _is_late(iteration, of) for _, iteration, _, _ in rows)
+    late = sum(row.iteration is not None and _is_late(row.iteration, of) for row in rows)
     never = f"; {late} never: training ends with update {of.updates:,}" if late else ""
     return f"{count} of {of.workers} workers: from a trace, {how}, {' or '.join(lasting)}{never}"
 
 
-def _when(rule: Mapping[str, Any]) -> str:
-    if "probability" in rule:
-        return f"after a push with probability {rule['probability']:g}"
-    if "time" in rule:
-        return f"at {rule['time']:g} s"
-    if "iteration" in rule:
-        return f"at iteration {rule['iteration']:,}"
-    return f"every {rule['mean_time']:g} s on average, exponential"
+def _when(rule: Rule) -> str:
+    match rule.when:
+        case Pushes(probability):
+            return f"after a push with probability {probability:g}"
+        case Moment(time):
+            return f"at {time:g} s"
+        case Version(iteration):
+            return f"at iteration {iteration:,}"
+        case Intervals(mean_time):
+            return f"every {mean_time:g} s on average, exponential"
+    raise AssertionError(rule)
 
 
-def _never(rule: Mapping[str, Any], of: _Struck) -> str:
+def _never(rule: Rule, of: _Struck) -> str:
     """Return why a rule at an iteration never strikes, as text; empty for others."""
-    late = _is_late(rule.get("iteration", 0), of)
+    late = isinstance(rule.when, Version) and _is_late(rule.when.iteration, of)
     return f"; never: training ends with update {of.updates:,}" if late else ""
 
 
@@ -98,13 +102,13 @@ def _is_late(iteration: int, of: _Struck) -> bool:
     return of.updates is not None and iteration > of.updates
 
 
-def _expected(rule: Mapping[str, Any], of: _Struck) -> str:
+def _expected(rule: Rule, of: _Struck) -> str:
     """Return the expected number of strikes of a rule with a probability, as text; empty for others."""
-    if "probability" not in rule or of.updates is None:
+    if not isinstance(rule.when, Pushes) or of.updates is None:
         return ""
-    count = len(rule["devices"])
-    strikes = rule["probability"] * of.updates * count / of.workers
-    if rule["fault"]["duration"] is not None:
+    count = len(rule.devices)
+    strikes = rule.when.probability * of.updates * count / of.workers
+    if rule.fault.duration is not None:
         return f"; about {strikes:,.0f} times by the end"
     if strikes >= count:
         return f"; all {count} before the end"

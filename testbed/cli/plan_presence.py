@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.device_names import worker_name
 from testbed.experiment.model_conflicts import layout_of
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
+from testbed.faults.rules import Laws, Rule, Trace
 
 if TYPE_CHECKING:
     from testbed.planning.plan import Plan
@@ -21,7 +22,7 @@ def describe(plan: "Plan") -> list[str]:
     firsts: dict[str, dict[int, float]] = {"arrive": {}, "leave": {}}
     again = 0
     for rule in plan.settings.faults.rules:
-        if not rule["fault"].get("away"):
+        if not rule.fault.away:
             continue
         for device, found in _of_rule(rule, plan).items():
             for begin, absence in found:
@@ -55,11 +56,11 @@ def _why_no_update(plan: "Plan") -> list[str]:
         return []
     short: set[int] = set()
     for rule in settings.faults.rules:
-        leaves = rule.get("presence", {}).get("leaves") or {}
+        leaves = (rule.when.leaves if isinstance(rule.when, Laws) else None) or {}
         if leaves.get("distribution") == "constant":
             short |= {
                 device
-                for device in rule["devices"]
+                for device in rule.devices
                 if (rate := settings.device(device).downlink)
                 and 32 * total / rate > 2 * leaves["mean"]
             }
@@ -68,13 +69,14 @@ def _why_no_update(plan: "Plan") -> list[str]:
     return ["  no update is possible: all leave before their links have brought the parameters"]
 
 
-def _of_rule(rule: Mapping[str, Any], plan: "Plan") -> dict[int, list[tuple[float, Fault]]]:
+def _of_rule(rule: Rule, plan: "Plan") -> dict[int, list[tuple[float, Fault]]]:
     """Return the first two absences of each device of a rule."""
     found: dict[int, list[tuple[float, Fault]]] = {}
     each: list[Iterator[tuple[float, int, Fault]]]
-    if "trace" in rule:
-        each = [iter((row[0], row[2], Fault(**row[3])) for row in rule["trace"])]
-        limit = len(rule["trace"])
+    if isinstance(rule.when, Trace):
+        rows = rule.when.rows
+        each = [iter((row.time or 0.0, row.device, row.fault) for row in rows)]
+        limit = len(rows)
     else:
         each, limit = absences(rule, plan.settings.seed, plan.settings.workers), 2
     for own in each:

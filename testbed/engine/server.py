@@ -146,7 +146,7 @@ class Server(Stateful):
         if self.phase is Phase.TRAINING:
             if self.service.finished:
                 yield from self._end()
-            else:
+            elif self.service.half.deadline != self._expires:
                 yield from self._limit()
 
     # -- gathering
@@ -284,7 +284,7 @@ class Server(Stateful):
     def _limit(self) -> Iterator[Action]:
         """Be told when the half's time limit is over."""
         deadline = self.service.half.deadline
-        if deadline is not None and deadline != self._expires:
+        if deadline is not None:
             self._expires = deadline
             yield At(deadline, Token(What.EXPIRED))
 

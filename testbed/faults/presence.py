@@ -6,34 +6,32 @@ more device, or a longer run, changes no other's times.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from testbed.durations import Durations
 from testbed.faults.fault import Fault
+from testbed.faults.rules import Laws, Rule
 
 SHORTEST = 0.001
 """The least seconds for which a device is there, or away: laws may draw 0."""
 
 
-def absences(
-    rule: Mapping[str, Any], seed: int, devices: int
-) -> list[Iterator[tuple[float, int, Fault]]]:
+def absences(rule: Rule, seed: int, devices: int) -> list[Iterator[tuple[float, int, Fault]]]:
     """Return the absences of each device of a rule: when one begins, the device, and its duration.
 
     Args:
-        rule: as ``testbed.planning.presence_rules`` makes it.
+        rule: one with laws.
         devices: the number of all devices of the run.
 
     Raises:
         SpecError: a law's trace cannot be used.
     """
+    assert isinstance(rule.when, Laws)
     made = {
         key: Durations.of(section, seed, key, devices)
-        for key, section in rule["presence"].items()
-        if section is not None
+        for key in ("arrives", "leaves", "returns")
+        if (section := getattr(rule.when, key)) is not None
     }
-    fault = Fault(**rule["fault"])
-    return [_of_device(device, made, fault) for device in rule["devices"]]
+    return [_of_device(device, made, rule.fault) for device in rule.devices]
 
 
 def _of_device(

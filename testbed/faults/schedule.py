@@ -11,14 +11,15 @@
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
+from testbed.faults.rules import Intervals, Laws, Moment, Pushes, Rule, Trace, Version
 from testbed.streams import stream
 
 
@@ -30,13 +31,6 @@ class TimedFault(NamedTuple):
     fault: Fault
 
 
-def faults_of(rule: Mapping[str, Any], device: int) -> list[Fault]:
-    """Return the faults that a rule may strike a device with; of drawn absences, without durations."""
-    if "trace" in rule:
-        return [Fault(**of_row) for _, _, struck, of_row in rule["trace"] if struck == device]
-    return [Fault(**rule["fault"])] * (device in rule["devices"])
-
-
 class Schedule:
     """The faults of one run.
 
@@ -44,47 +38,44 @@ class Schedule:
         rules: the number of rules.
     """
 
-    def __init__(self, rules: Sequence[Mapping[str, Any]], seed: int, workers: int) -> None:
-        """Prepare the schedule.
-
-        Args:
-            rules: the rules as ``testbed.planning.fault_rules`` makes them.
-        """
+    def __init__(self, rules: Sequence[Rule], seed: int, workers: int) -> None:
+        """Prepare the schedule of a run with so many workers."""
         self.rules = len(rules)
         self._seed = seed
         self._all = rules
-        self._of_time = [rule for rule in rules if {"time", "mean_time", "presence"} & rule.keys()]
         self._rows: list[TimedFault] = []
         self._iterations: dict[int, list[tuple[tuple[int, ...], Fault]]] = {}
         self._after_pushes: list[_AfterPushes | None] = [None] * workers
         for rule in rules:
-            fault = Fault(**rule["fault"])
-            if "iteration" in rule:
-                at = self._iterations.setdefault(rule["iteration"], [])
-                at.append((tuple(rule["devices"]), fault))
-            if "probability" in rule:
-                self._add_pushes(rule, fault)
-            for time, iteration, device, of_row in rule.get("trace", ()):
-                if iteration is None:
-                    self._rows.append(TimedFault(time, (device,), Fault(**of_row)))
-                else:
-                    at = self._iterations.setdefault(iteration, [])
-                    at.append(((device,), Fault(**of_row)))
+            match rule.when:
+                case Version(iteration):
+                    self._add_at(iteration, tuple(rule.devices), rule.fault)
+                case Pushes(probability):
+                    self._add_pushes(rule, probability)
+                case Trace(rows):
+                    for row in rows:
+                        if row.time is not None:
+                            self._rows.append(TimedFault(row.time, (row.device,), row.fault))
+                        elif row.iteration is not None:
+                            self._add_at(row.iteration, (row.device,), row.fault)
         self._sorted = sorted(self._iterations)
 
-    def _add_pushes(self, rule: Mapping[str, Any], fault: Fault) -> None:
-        for device in rule["devices"]:
+    def _add_at(self, iteration: int, devices: tuple[int, ...], fault: Fault) -> None:
+        self._iterations.setdefault(iteration, []).append((devices, fault))
+
+    def _add_pushes(self, rule: Rule, probability: float) -> None:
+        for device in rule.devices:
             own = self._after_pushes[device]
             if own is None:
                 own = self._after_pushes[device] = _AfterPushes()
-            own.add(rule["probability"], fault, stream(self._seed, rule["stream"], device))
+            own.add(probability, rule.fault, stream(self._seed, rule.stream, device))
 
     def faults(self) -> Iterator[tuple[Sequence[int], Fault]]:
         """Yield the devices and the fault, for every fault that may happen."""
         for rule in self._all:
-            yield rule["devices"], Fault(**rule["fault"])
-            for _, _, device, of_row in rule.get("trace", ()):
-                yield (device,), Fault(**of_row)
+            yield rule.devices, rule.fault
+            if isinstance(rule.when, Trace):
+                yield from (((row.device,), row.fault) for row in rule.when.rows)
 
     @property
     def longest_absence(self) -> float:
@@ -92,8 +83,7 @@ class Schedule:
 
         It is infinite where a law draws it.
         """
-        drawn = (rule.get("presence", {}) for rule in self._all)
-        if any(one.get("arrives") or one.get("returns") for one in drawn):
+        if any(rule.brings_back for rule in self._all):
             return math.inf
         return max(
             (
@@ -120,23 +110,24 @@ class Schedule:
         """
         return heapq.merge(
             sorted(self._rows, key=_order),
-            *itertools.chain.from_iterable(self._timed_by(rule) for rule in self._of_time),
+            *itertools.chain.from_iterable(map(self._timed_by, self._all)),
             key=_order,
         )
 
-    def _timed_by(self, rule: Mapping[str, Any]) -> Iterator[Iterator[TimedFault]]:
-        fault, devices = Fault(**rule["fault"]), tuple(rule["devices"])
-        if "presence" in rule:
-            for own in absences(rule, self._seed, len(self._after_pushes)):
-                yield (TimedFault(time, (device,), absence) for time, device, absence in own)
-            return
-        if "time" in rule:
-            yield iter([TimedFault(rule["time"], devices, fault)])
-            return
-        together = fault.kind == "partition" and devices  # a small share may have no device
-        for struck in [devices] if together else [(device,) for device in devices]:
-            generator = stream(self._seed, rule["stream"], self._place(struck[0]))
-            yield _repeatedly(rule["mean_time"], struck, fault, generator)
+    def _timed_by(self, rule: Rule) -> Iterator[Iterator[TimedFault]]:
+        """Yield the timed faults of a rule, of several devices each by itself; none of a trace."""
+        fault, devices = rule.fault, tuple(rule.devices)
+        match rule.when:
+            case Laws():
+                for own in absences(rule, self._seed, len(self._after_pushes)):
+                    yield (TimedFault(time, (device,), absence) for time, device, absence in own)
+            case Moment(time):
+                yield iter([TimedFault(time, devices, fault)])
+            case Intervals(mean_time):
+                together = fault.kind == "partition" and devices  # a small share may have no device
+                for struck in [devices] if together else [(device,) for device in devices]:
+                    generator = stream(self._seed, rule.stream, self._place(struck[0]))
+                    yield _repeatedly(mean_time, struck, fault, generator)
 
     def _place(self, device: int) -> int:
         """Return a device's place among those that are struck: the first server, workers, servers."""

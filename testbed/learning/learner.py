@@ -26,6 +26,7 @@ from testbed.learning.data.raw import Array
 from testbed.learning.inputs import GREY_28, Inputs
 from testbed.learning.losses import CROSS_ENTROPY, Evaluated, Loss, single
 from testbed.learning.models import Model, drawn, layout_of, structure
+from testbed.nodes.shared_memory import in_large_pages, shared_memory
 from testbed.updates import FloatVector, Layout
 
 OwnBuffers: TypeAlias = tuple[Array, ...]
@@ -109,14 +110,10 @@ class Learner:
         ``parameters`` is another array afterwards, with the same values.
 
         Raises:
-            OSError: the host has no room for shared memory (/dev/shm).
+            OSError: the host has no memory left.
         """
-        try:
-            for tensor in self._computed.tensors():
-                tensor.share_memory_()  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            raise OSError(f"no shared memory for a learner: {error}") from error
-        # Views of tensors moved with their storage; arrays still refer to the old memory.
+        in_large_pages(self._computed.move(shared_memory))
+        # Arrays still refer to the old memory.
         self.parameters = self._computed.values.numpy()
         self._gradient = self._computed.gradient.numpy()
 

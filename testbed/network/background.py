@@ -18,14 +18,15 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol, Self
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from testbed.network.segments import DATAGRAM_HEADERS
 from testbed.nodes.linux import die_with_parent
+from testbed.plain import of_plain
 from testbed.streams import stream
 
 PORT = 9
@@ -56,15 +57,6 @@ class BackgroundFlow:
     law: Literal["constant", "poisson", "on-off"] = "constant"
     on: float = 0.0
     off: float = 0.0
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the flow that ``to_json`` described."""
-        return cls(**fields)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the flow as JSON values."""
-        return asdict(self)
 
     @property
     def frame(self) -> int:
@@ -182,7 +174,7 @@ def main() -> None:
         if commands.ended:
             return
     (plan,) = plans
-    flows = [BackgroundFlow.from_json(one) for one in plan["flows"]]
+    flows = [of_plain(BackgroundFlow, one) for one in plan["flows"]]
     sockets = [socket.socket(fileno=descriptor) for descriptor in plan["sockets"]]
     sender, begun = Sender(flows, plan["seed"], sockets), False
     print(flush=True)

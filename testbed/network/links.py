@@ -6,9 +6,7 @@ run's own namespaces, so that they cannot clash with the host's networks or anot
 """
 
 import ipaddress
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 BASE = int(ipaddress.IPv4Address("10.77.0.0"))
 MOST_LINKS = 32_768
@@ -88,16 +86,6 @@ class Link:
     uplink: Shape = Shape()
     downlink: Shape = Shape()
     router: str = CORE
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the link that ``to_json`` described."""
-        shapes = {key: Shape(**fields[key]) for key in ("uplink", "downlink")}
-        return cls(**{**fields, **shapes})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the link as JSON values."""
-        return asdict(self)
 
     @property
     def needs_netem(self) -> bool:

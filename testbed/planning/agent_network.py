@@ -6,6 +6,7 @@ from typing import Any
 
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.network.background import BackgroundFlow
+from testbed.plain import to_plain
 from testbed.planning import background_flows, probed_links
 from testbed.planning.linked_plan import LinkedPlan
 
@@ -42,7 +43,7 @@ def links(plan: LinkedPlan, flows: tuple[BackgroundFlow, ...], directory: Path) 
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "routers": plan.network.routers,
         "delays": plan.network.delays,
-        "links": [link.to_json() for link in plan.links],
-        "probe": [link.to_json() for link in probed_links.sample(plan)],
+        "links": [to_plain(link) for link in plan.links],
+        "probe": [to_plain(link) for link in probed_links.sample(plan)],
         **background_flows.for_agent(plan.spec, flows),
     }

@@ -1,25 +1,22 @@
-"""The rules of a run's faults: those of the experiment file, with numbers in place of names and files.
-
-A rule is a JSON object: ``stream`` (the name of its random streams), ``fault`` (its ``Fault``),
-``devices`` (their numbers) and one of ``probability``, ``time``, ``iteration``, ``mean_time`` and
-``trace``, a list of [time or null, iteration or null, device, fault]. The streams of a rule are named
-by its place in its own list, so a rule added at a list's end changes no other rule's draws.
-"""
+"""The rules of a run's faults: those of its file, with numbers in place of names and files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from testbed.device_names import SERVER_NUMBER, server_number, server_place, worker_name
 from testbed.durations.shares import apportion
 from testbed.experiment.deployment import Deployment
 from testbed.experiment.sections.faults import (
+    AfterPushes,
+    AtIteration,
+    AtTime,
     ByTrace,
     ClassFaultSpec,
     FaultSpec,
     OfClass,
     PlainFault,
+    Repeatedly,
     WhoByDevices,
     WhoByName,
     WhoByNumber,
@@ -27,10 +24,11 @@ from testbed.experiment.sections.faults import (
 )
 from testbed.faults.fault import Fault
 from testbed.faults.fault_traces import load_trace
+from testbed.faults.rules import Intervals, Moment, Pushes, Row, Rule, Trace, Version, When
 from testbed.streams import stream
 
 
-def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[dict[str, Any]]:
+def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[Rule]:
     """Return the rules of the file's faults, then those of its classes' faults.
 
     Args:
@@ -56,22 +54,38 @@ def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[dict[str, Any
 
 def _rule(
     index: int, spec: ClassFaultSpec, named: str, devices: list[int], numbers: dict[str, int]
-) -> dict[str, Any]:
+) -> Rule:
     lasting = spec.lasting
     if isinstance(spec, FaultSpec) and spec.of_server:
         lasting = lasting or 0.0
     options = {"kind": spec.how.kind} if isinstance(spec.how, PlainFault) else spec.how.model_dump()
     fault = Fault(index, duration=lasting, **options)
-    rule = {"stream": named, "fault": fault.to_json(), "devices": devices}
-    if not isinstance(spec.when, ByTrace):
-        return rule | spec.when.model_dump()
+    when: When
+    match spec.when:
+        case AfterPushes(probability=probability):
+            when = Pushes(probability)
+        case AtTime(time=time):
+            when = Moment(time)
+        case AtIteration(iteration=iteration):
+            when = Version(iteration)
+        case Repeatedly(mean_time=mean_time):
+            when = Intervals(mean_time)
+        case ByTrace(trace=path):
+            known = {name: number for name, number in numbers.items() if number in devices}
+            when = _trace(path, fault, known)
+    return Rule(named, fault, devices, when)
+
+
+def _trace(path: str, fault: Fault, numbers: dict[str, int]) -> Trace:
+    """Read a trace, whose rows are of ``fault`` where they do not say another kind or duration."""
     rows = []
-    known = {name: number for name, number in numbers.items() if number in devices}
-    for row in load_trace(Path(spec.when.trace), known):
-        duration = lasting if row.lasting is None else row.lasting
-        as_row = Fault(index, row.kind, duration) if row.kind else replace(fault, duration=duration)
-        rows.append([row.time, row.iteration, row.device, as_row.to_json()])
-    return rule | {"trace": rows}
+    for row in load_trace(Path(path), numbers):
+        duration = fault.duration if row.lasting is None else row.lasting
+        own = (
+            Fault(fault.rule, row.kind, duration) if row.kind else replace(fault, duration=duration)
+        )
+        rows.append(Row(row.time, row.iteration, row.device, own))
+    return Trace(rows)
 
 
 def _devices(

@@ -22,7 +22,8 @@ from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import format_rate
 from testbed.faults.fault import Fault
-from testbed.faults.schedule import Schedule, faults_of
+from testbed.faults.rules import Rule
+from testbed.faults.schedule import Schedule
 from testbed.learning.data import catalogue, datasets
 from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Direction, Network
@@ -306,7 +307,7 @@ def _harm(fault: Fault) -> str | None:
     return "stop for good" if fault.kind == "freeze" and fault.duration is None else None
 
 
-def _rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
+def _rules(spec: Spec, class_of: Sequence[int]) -> list[Rule]:
     """Return the rules of faults, and of devices that arrive and leave.
 
     Raises:
@@ -319,13 +320,13 @@ def _rules(spec: Spec, class_of: Sequence[int]) -> list[dict[str, Any]]:
         return rules + absences
     name = peer_name(evaluated)
     for rule in rules:
-        does = next(filter(None, map(_harm, faults_of(rule, evaluated))), None)
+        does = next(filter(None, map(_harm, rule.faults_of(evaluated))), None)
         if does is not None:
             raise SpecError(
-                f"{rule['stream'].replace(' ', '.')}: it would {does} {name}, whose model is "
+                f"{rule.stream.replace(' ', '.')}: it would {does} {name}, whose model is "
                 "evaluated: name other devices in `who`, or another `evaluation.peer`"
             )
-    come_and_go = {device for rule in absences for device in rule["devices"]}
+    come_and_go = {device for rule in absences for device in rule.devices}
     if evaluated in come_and_go:
         always = next((one for one in range(spec.devices.workers) if one not in come_and_go), None)
         advice = "have a class of peers that neither arrive nor leave"

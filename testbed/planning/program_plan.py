@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from testbed.containers.image import default_image
 from testbed.containers.programs import HOME_INSIDE
@@ -17,6 +16,7 @@ from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.experiment.sections.faults import OfClass
 from testbed.experiment.sections.programs import WORKERS
+from testbed.faults.rules import Rule
 from testbed.faults.schedule import Schedule
 from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Network
@@ -52,7 +52,7 @@ class ProgramPlan:
     label: str
     network: Network
     class_of: Sequence[int]
-    rules: Sequence[Mapping[str, Any]]
+    rules: Sequence[Rule]
 
     @property
     def links(self) -> tuple[Link, ...]:

@@ -108,7 +108,7 @@ class Connections(ABC):
         )
         if self._queued is not None:
             connection.stamp()
-        self._selector.register(opened, selectors.EVENT_READ, connection)
+        connection.watch(self._selector, read=True)
         self.open.add(connection)
         return connection
 
@@ -238,8 +238,7 @@ class Connections(ABC):
 
     def _forget(self, connection: Connection) -> None:
         """Close a connection's socket, which leaves room for another connection."""
-        if connection.socket in self._selector.get_map():
-            self._selector.unregister(connection.socket)
+        connection.unwatch(self._selector)
         connection.socket.close()
         self._accepting.again(at_once=True)
         self.open.discard(connection)

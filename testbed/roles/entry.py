@@ -29,6 +29,7 @@ from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
 from testbed.nodes.linux import close_all_but
+from testbed.plain import of_plain
 from testbed.plugins.names import said
 from testbed.roles.evaluation.evaluator import evaluate
 from testbed.roles.orders import OrderChannels
@@ -389,7 +390,7 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
 
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
-    settings = Settings.from_json(arguments[SETTINGS])
+    settings = of_plain(Settings, arguments[SETTINGS])
     settings.install_plugins()
     contents = datasets.contents(
         settings.data.chosen, settings.data.scaling, settings.data.train_images, settings.seed

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from testbed.device_names import server_index
 from testbed.nodes.turns import Turns
+from testbed.plain import of_plain
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import Paces
 from testbed.telemetry.board import Board, lines_of
@@ -90,7 +91,7 @@ class SharedResources:
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
         """Make the resources of a run; ``arguments`` has the keys of this module."""
-        settings = Settings.from_json(arguments[SETTINGS])
+        settings = of_plain(Settings, arguments[SETTINGS])
         turns = None if settings.timing.own_processors else Turns()
         orders = OrderChannels(settings.workers) if _has_orders(settings) else None
         descriptor = arguments.get(BOARD)

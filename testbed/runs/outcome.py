@@ -169,8 +169,8 @@ class RunOutcome:
 
     def _never_struck(self, plan: Plan, rules_struck: Collection[int]) -> list[int]:
         """Return the places of the rules of faults of which a run that has ended saw nothing."""
-        faults = (one["fault"] for one in plan.settings.faults.rules)
-        never = [f["rule"] for f in faults if not f.get("away") and f["rule"] not in rules_struck]
+        faults = [one.fault for one in plan.settings.faults.rules]
+        never = [one.rule for one in faults if not one.away and one.rule not in rules_struck]
         return never if is_complete(self.ended) else []
 
     def _measured(self, plan: Plan) -> dict[str, Any]:

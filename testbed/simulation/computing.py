@@ -7,6 +7,7 @@ import numpy as np
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
+from testbed.faults.rules import Rule, Trace
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
@@ -236,10 +237,10 @@ def _instant(settings: Settings) -> bool:
     return alone and at_once and not any(map(_delays, settings.faults.rules))
 
 
-def _delays(rule: Mapping[str, Any]) -> bool:
+def _delays(rule: Rule) -> bool:
     """Return True if a rule makes parameters arrive later than they are sent."""
-    faults = [rule["fault"], *(row[-1] for row in rule.get("trace", ()))]
+    rows = rule.when.rows if isinstance(rule.when, Trace) else ()
     return any(
-        fault.get("downlink") or (fault["duration"] and fault["kind"] not in ("kill", "slow"))
-        for fault in faults
+        fault.downlink or (fault.duration and fault.kind not in ("kill", "slow"))
+        for fault in (rule.fault, *(row.fault for row in rows))
     )

@@ -20,6 +20,7 @@ from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.messages.codec import encode
 from testbed.messages.reports import REPORTS, EventReported, RoleReport, VersionEvaluated
+from testbed.plain import of_plain, to_plain
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
 from testbed.standalone.shard_reports import KINDS
@@ -116,8 +117,8 @@ def _handshake(connection: socket.socket, server: str, role: str, secret: bytes)
     admission = messages.parse(body)
     session = messages.challenge_of(admission.get("session"))
     try:
-        settings = Settings.from_json(admission["settings"])
-    except (KeyError, TypeError) as error:
+        settings = of_plain(Settings, admission["settings"])
+    except (KeyError, ValueError) as error:
         raise RunError(
             f"the server at {server} runs another version of the testbed: use one for all roles"
         ) from error
@@ -159,7 +160,7 @@ def take_part(
     connection, serves = admitted.connection, role == "shard"
     with contextlib.ExitStack() as opened:
         spill = [opened.enter_context(tempfile.TemporaryFile()).fileno()] if serves else []
-        run = load_alone({SETTINGS: admitted.settings.to_json(), SPILL: spill})
+        run = load_alone({SETTINGS: to_plain(admitted.settings), SPILL: spill})
         ready()
         messages.send(connection, ready=True)
         go = messages.receive(connection) or {}

@@ -5,12 +5,12 @@ where they pass them on.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
-from testbed.faults.schedule import faults_of
+from testbed.faults.rules import Rule
 from testbed.learning.data.choice import DatasetChoice
 from testbed.plugins.sources import PluginSource, install
 from testbed.rate_trace import RateTrace
@@ -77,12 +77,6 @@ class TrainingSettings:
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     measure: MeasureSettings | None = None
     allocation: Allocation = "ranges"
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """Make the settings from a JSON object."""
-        measure = told["measure"]
-        return cls(**{**told, "measure": measure and MeasureSettings(**measure)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,36 +196,26 @@ class NetworkSettings:
     aggregator_addresses: Sequence[str] = field(default_factory=list)
 
 
-def _brings_back(rule: Mapping[str, Any], device: int) -> bool:
-    """Return True if a rule of faults may kill a device for a time."""
-    drawn = rule.get("presence", {})
-    may_return = bool(drawn.get("arrives") or drawn.get("returns"))
-    return any(
-        one.kind == "kill" and (may_return or one.duration is not None)
-        for one in faults_of(rule, device)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class FaultSettings:
     """The faults of a run.
 
     Attributes:
-        rules: the rules as ``testbed.planning.fault_rules`` makes them.
+        rules: those of faults, and of devices that arrive and leave.
         checkpoint_every: updates from one checkpoint to the next, or a peer's own steps; None: none is
             written.
     """
 
-    rules: Sequence[dict[str, Any]]
+    rules: Sequence[Rule]
     checkpoint_every: int | None = None
 
     @property
     def server_absence(self) -> float | None:
         """The longest time in seconds for which a killed server is away; None if none is killed."""
         absences = [
-            float(rule["fault"]["duration"] or 0.0)
+            rule.fault.duration or 0.0
             for rule in self.rules
-            if any(device <= SERVER_NUMBER for device in rule["devices"])
+            if any(device <= SERVER_NUMBER for device in rule.devices)
         ]
         return max(absences, default=None)
 
@@ -240,9 +224,12 @@ class FaultSettings:
 
         None: it keeps none, as no rule kills it for a time, or the run has no checkpoints.
         """
-        return (
-            self.checkpoint_every if any(_brings_back(rule, peer) for rule in self.rules) else None
+        returns = any(
+            fault.kind == "kill" and (rule.brings_back or fault.duration is not None)
+            for rule in self.rules
+            for fault in rule.faults_of(peer)
         )
+        return self.checkpoint_every if returns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,12 +261,6 @@ class DeviceSettings:
     def is_sent_at_once(self) -> bool:
         """True if what is sent to the device arrives at that moment."""
         return self.downlink is None and self.down_trace is None and not self.down_delay
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """Make the settings from a JSON object."""
-        traces = {key: RateTrace.from_json(told.get(key)) for key in ("up_trace", "down_trace")}
-        return cls(**{**told, **traces})
 
 
 AT_ROUTER = DeviceSettings(compute={}, waiting={}, uplink=None, downlink=None, delay=0.0)
@@ -404,29 +385,3 @@ class Settings:
             SpecError: the code of one cannot be executed here.
         """
         install(PluginSource(*one) for one in self.plugins)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """Make settings from what ``to_json`` returned; other keys are ignored."""
-        return cls(
-            told["seed"],
-            told["workers"],
-            TrainingSettings.from_json(told["training"]),
-            DataSettings(**told["data"]),
-            TimingSettings(**told["timing"]),
-            NetworkSettings(
-                **{**told["network"], "routes": [Route(**r) for r in told["network"]["routes"]]}
-            ),
-            FaultSettings(**told["faults"]),
-            DeviceSettings.from_json(told["devices"]),
-            [
-                DeviceClass(c["name"], DeviceSettings.from_json(c["devices"]))
-                for c in told["classes"]
-            ],
-            told["class_of"],
-            [(module, text) for module, text in told["plugins"]],
-        )

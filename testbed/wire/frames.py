@@ -60,6 +60,9 @@ class Kind(IntEnum):
     """In place of WELCOME, from a server restored from a checkpoint: go on from the checkpoint."""
 
 
+_KINDS = {int(kind): kind for kind in Kind}
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """The values in a header; ``length`` is that of the body, in bytes."""
@@ -138,7 +141,7 @@ def parse(head: bytes, accepts: Mapping[Kind, int]) -> Head:
         raise WireError(f"a {Kind(kind).name} of {length} bytes, over the limit of {accepts[kind]}")
     if head[5:8] != b"\0\0\0" or (count and kind not in (Kind.PUSH, Kind.PARAMETERS)):
         raise WireError("reserved bytes of the header are not 0")
-    return Head(Kind(kind), encoding, number, loss, count, length)
+    return Head(_KINDS[kind], encoding, number, loss, count, length)
 
 
 class Receiver:

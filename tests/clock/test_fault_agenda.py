@@ -7,6 +7,7 @@ from testbed.clock.device_conditions import Condition
 from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.clock.fault_agenda import STORED, End, FaultAgenda, Strike
 from testbed.faults.fault import Fault, Kind
+from testbed.faults.rules import Moment, Rule, Version
 from testbed.faults.schedule import Schedule
 
 LINKS = Fault(0, "stop-network", 1.0)
@@ -23,11 +24,10 @@ def test_a_killed_process_does_not_thaw_and_links_outlive_it(kind: Kind, ends: l
 
 def schedule() -> Schedule:
     rules = [
-        {"fault": {"rule": 0, "kind": "freeze", "duration": 1.0}, "devices": [0], "time": time}
-        for time in (1.0, 2.0, 3.0)
+        Rule("faults 0", Fault(0, "freeze", 1.0), [0], Moment(time)) for time in (1.0, 2.0, 3.0)
     ]
     of_versions = [
-        {"fault": {"rule": 1, "kind": "kill"}, "devices": [device], "iteration": version}
+        Rule("faults 1", Fault(1, "kill"), [device], Version(version))
         for device, version in ((1, 2), (2, 2), (3, 4), (4, 9))
     ]
     return Schedule([*rules, *of_versions], 1, 5)

@@ -15,6 +15,8 @@ from testbed.algorithms.ako import AkoPeer
 from testbed.clock.mesh import Mesh, MeshClock
 from testbed.clock.peer_faults import add_faults
 from testbed.clock.transfers import Line
+from testbed.faults.fault import Fault, Kind
+from testbed.faults.rules import Moment, Rule, Version, When
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
@@ -54,7 +56,7 @@ class Played(Undiagnosed, MeshSystem):
         self,
         p: Sequence[int],
         tau: int | None,
-        rules: list[dict[str, Any]],
+        rules: list[Rule],
         seconds: list[int],
         half: type[Unit] = Unit,
     ) -> None:
@@ -118,28 +120,20 @@ class Played(Undiagnosed, MeshSystem):
                     assert int(coordinate) & ~due == 0
 
 
+KINDS: tuple[Kind, ...] = ("kill", "kill", "kill", "freeze", "stop-network")
+
+
 @st.composite
-def faults(draw: st.DrawFn, peers: int) -> list[dict[str, Any]]:
+def faults(draw: st.DrawFn, peers: int) -> list[Rule]:
     rules = []
     for number in range(draw(st.integers(1, 6))):
-        kind = draw(st.sampled_from(["kill", "kill", "kill", "freeze", "stop-network"]))
+        kind = draw(st.sampled_from(KINDS))
         duration = draw(st.integers(1, 12)) / 4
-        rules.append(
-            {
-                "stream": f"faults {number}",
-                "fault": {"rule": number, "kind": kind, "duration": duration},
-                # Peer 0 stays, as the evaluated one does.
-                "devices": sorted(draw(st.sets(st.integers(1, peers - 1), min_size=1, max_size=2))),
-            }
-            | draw(
-                st.sampled_from(
-                    [
-                        {"time": draw(st.integers(0, 20)) / 4},
-                        {"iteration": draw(st.integers(1, MOST - 1))},
-                    ]
-                )
-            )
-        )
+        # Peer 0 stays, as the evaluated one does.
+        devices = sorted(draw(st.sets(st.integers(1, peers - 1), min_size=1, max_size=2)))
+        moment, version = draw(st.integers(0, 20)) / 4, draw(st.integers(1, MOST - 1))
+        when: When = Moment(moment) if draw(st.booleans()) else Version(version)
+        rules.append(Rule(f"faults {number}", Fault(number, kind, duration), devices, when))
     return rules
 
 
@@ -173,9 +167,8 @@ class Remembering(Unit):
 
 
 def test_nothing_enters_a_dead_peer_whatever_a_half_sends() -> None:
-    rule = {"stream": "faults 0", "devices": [1], "time": 2.0}
     for duration in (None, 1.5):
-        kill = rule | {"fault": {"rule": 0, "kind": "kill", "duration": duration}}
+        kill = Rule("faults 0", Fault(0, "kill", duration), [1], Moment(2.0))
         one, other = (
             Played([1, 1, 1], None, [kill], [2, 2, 2], half) for half in (Unit, Remembering)
         )

@@ -151,7 +151,7 @@ def test_the_evaluated_peer_stays_in_the_run(tmp_path: Path, how: str, does: str
         plan(load(written(tmp_path, [fault], **changes)))
     changes["evaluation"] = {"peer": 0}
     (planned,) = plan(load(written(tmp_path, [fault], **changes)))
-    assert planned.settings.faults.rules[0]["devices"] == [1]
+    assert planned.settings.faults.rules[0].devices == [1]
 
 
 def test_no_row_of_a_trace_cuts_the_evaluated_peer_off(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from testbed.experiment.plugin_code import plugin_digests
 from testbed.learning.data import datasets
 from testbed.learning.description import describe
 from testbed.learning.inputs import GREY_28
+from testbed.plain import of_plain, to_plain
 from testbed.planning import node_plan
 from testbed.planning.data_check import check_data
 from testbed.planning.plan import plan
@@ -228,7 +229,7 @@ def of_model(folder: Path, *, rest: dict[str, Any] | None = None, **section: Any
 def test_a_model_of_ones_own_has_its_functions_arguments_as_options(folder: Path) -> None:
     spec = load(of_model(folder, width=24, dropout=0.1))
     assert spec.model.options == {"width": 24, "dropout": 0.1}
-    settings = Settings.from_json(json.loads(json.dumps(plan(spec)[1].settings.to_json())))
+    settings = of_plain(Settings, json.loads(json.dumps(to_plain(plan(spec)[1].settings))))
     learner = computation.learner(settings, GREY_28)
     assert learner.layout.total == 784 * 24 + 24 + 24 * 10 + 10
     assert load(of_model(folder)).model.options == {"width": 16, "dropout": 0.0}
@@ -296,7 +297,7 @@ def test_a_dataset_of_ones_own_has_its_functions_arguments_as_options(
     assert spec.dataset.options == {"path": stripes, "train": 50, "test": 100, "noise": 40.0}
     assert spec.dataset.scaling is None
     (one,) = plan(spec)
-    settings = Settings.from_json(json.loads(json.dumps(one.settings.to_json())))
+    settings = of_plain(Settings, json.loads(json.dumps(to_plain(one.settings))))
     check_data(one)
     loaded = datasets.load(settings.data.chosen, settings.data.scaling)
     assert loaded.train_images.shape == (50, 3, 32, 32)

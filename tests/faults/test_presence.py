@@ -9,6 +9,7 @@ import pytest
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
 from testbed.faults.presence_traces import load_presence
+from testbed.faults.rules import Rule
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.planning.plan import plan
 
@@ -22,7 +23,7 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 
-def rules(devices: dict[str, Any]) -> list[dict[str, Any]]:
+def rules(devices: dict[str, Any]) -> list[Rule]:
     spec = Spec.model_validate(EXPERIMENT | {"devices": {"workers": 4} | devices})
     return list(plan(spec)[0].settings.faults.rules)
 
@@ -115,7 +116,7 @@ def test_times_that_make_no_sense_are_refused(devices: dict[str, Any], text: str
 def test_peers_arrive_and_leave_as_workers_do() -> None:
     devices = {"devices": {"workers": 4, "classes": LATE}}
     workers = rules({"classes": LATE})
-    always = {0, 1, 2, 3} - {device for rule in workers for device in rule["devices"]}
+    always = {0, 1, 2, 3} - {device for rule in workers for device in rule.devices}
     peers = {"algorithms": ["all-to-all"], "evaluation": {"peer": min(always)}}
     (planned,) = plan(Spec.model_validate(EXPERIMENT | devices | peers))
     assert list(planned.settings.faults.rules) == workers

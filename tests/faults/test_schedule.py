@@ -1,6 +1,7 @@
 """The schedule of faults: it depends on the seed alone, and not on the order of the calls."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,21 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.faults.fault import Fault
+from testbed.faults.fault import Fault, Kind
+from testbed.faults.rules import Intervals, Moment, Pushes, Row, Rule, Trace, Version, When
 from testbed.faults.schedule import Schedule
 
 WORKERS = 20
 
 
 def rule(
-    index: int, kind: Any = "freeze", duration: float | None = None, **when: Any
-) -> dict[str, Any]:
-    devices = when.pop("devices", list(range(WORKERS)))
-    fault = Fault(index, kind, duration).to_json()
-    return {"stream": f"faults {index}", "fault": fault, "devices": devices, **when}
+    index: int,
+    when: When,
+    kind: Kind = "freeze",
+    duration: float | None = None,
+    devices: Sequence[int] = range(WORKERS),
+) -> Rule:
+    return Rule(f"faults {index}", Fault(index, kind, duration), list(devices), when)
 
 
-def schedule(*rules: dict[str, Any], seed: int = 1, workers: int = WORKERS) -> Schedule:
+def schedule(*rules: Rule, seed: int = 1, workers: int = WORKERS) -> Schedule:
     return Schedule(rules, seed, workers)
 
 
@@ -37,11 +41,11 @@ def times(plan: Schedule, count: int, of: int | None = None) -> list[Any]:
 
 
 SEVERAL = [
-    rule(0, probability=0.1),
-    rule(1, "kill", 3.0, mean_time=5.0),
-    rule(2, probability=0.3, devices=[1, 4]),
-    rule(3, "slow", 2.0, time=4.0),
-    rule(4, "partition", 1.0, mean_time=2.0, devices=[2, 3]),
+    rule(0, Pushes(0.1)),
+    rule(1, Intervals(5.0), "kill", 3.0),
+    rule(2, Pushes(0.3), devices=[1, 4]),
+    rule(3, Moment(4.0), "slow", 2.0),
+    rule(4, Intervals(2.0), "partition", 1.0, devices=[2, 3]),
 ]
 
 
@@ -70,7 +74,7 @@ def test_another_seed_gives_another_schedule() -> None:
 
 def test_pushes_until_a_fault_are_geometric_and_it_strikes_again() -> None:
     p, workers = 0.02, 300
-    plan = schedule(rule(0, probability=p, devices=range(workers)), workers=workers)
+    plan = schedule(rule(0, Pushes(p), devices=range(workers)), workers=workers)
     struck = [pushes(plan, 1000, device) for device in range(workers)]
     gaps = np.concatenate([np.diff([0, *one]) for one in struck])
     assert min(gaps) == 1
@@ -85,7 +89,7 @@ def test_adacomp_s_probability_strikes_a_hundred_in_250_000_pushes() -> None:
     counts = []
     for seed in range(6):
         everybody = range(workers)
-        plan = schedule(rule(0, probability=0.0004, devices=everybody), seed=seed, workers=workers)
+        plan = schedule(rule(0, Pushes(0.0004), devices=everybody), seed=seed, workers=workers)
         first = sorted(
             next(n for n in itertools.count(1) if plan.after_push(w, n)) for w in everybody
         )
@@ -102,7 +106,7 @@ def test_adacomp_s_probability_strikes_a_hundred_in_250_000_pushes() -> None:
 
 
 def test_times_from_one_fault_s_end_to_the_next_are_exponential() -> None:
-    plan = schedule(rule(0, "kill", 3.0, mean_time=5.0))
+    plan = schedule(rule(0, Intervals(5.0), "kill", 3.0))
     events = list(itertools.takewhile(lambda one: one[0] < 2000, plan.timed()))
     assert [one[0] for one in events] == sorted(one[0] for one in events)
     gaps = np.concatenate(
@@ -114,23 +118,23 @@ def test_times_from_one_fault_s_end_to_the_next_are_exponential() -> None:
 
 
 def test_a_permanent_fault_strikes_each_device_once() -> None:
-    events = list(schedule(rule(0, mean_time=5.0)).timed())
+    events = list(schedule(rule(0, Intervals(5.0))).timed())
     assert sorted(devices for _, devices, _ in events) == [(w,) for w in range(WORKERS)]
 
 
 def test_a_partition_is_one_event_for_all_its_devices() -> None:
-    events = times(schedule(rule(0, "partition", 1.0, mean_time=5.0, devices=[2, 3])), 5)
+    events = times(schedule(rule(0, Intervals(5.0), "partition", 1.0, devices=[2, 3])), 5)
     assert [devices for _, devices, _ in events] == [(2, 3)] * 5
 
 
 def test_a_partition_without_devices_never_happens() -> None:
-    assert times(schedule(rule(0, "partition", 1.0, mean_time=5.0, devices=[])), 1) == []
+    assert times(schedule(rule(0, Intervals(5.0), "partition", 1.0, devices=[])), 1) == []
 
 
 def test_times_are_merged_in_order() -> None:
-    trace = [[9.0, None, 1, Fault(1, "kill").to_json()], [1.0, None, 2, Fault(1, "kill").to_json()]]
+    kill = Fault(1, "kill")
     plan = schedule(
-        rule(0, time=4.0), {"stream": "t", "fault": {}, "devices": [], "trace": trace} | rule(1)
+        rule(0, Moment(4.0)), rule(1, Trace([Row(9.0, None, 1, kill), Row(1.0, None, 2, kill)]))
     )
     assert [(t, d) for t, d, _ in plan.timed()] == [
         (1.0, (2,)),
@@ -140,8 +144,8 @@ def test_times_are_merged_in_order() -> None:
 
 
 def test_rules_and_traces_strike_at_their_iterations() -> None:
-    by_trace = rule(1) | {"trace": [[None, 3, 1, Fault(1, "kill", 2.0).to_json()]]}
-    plan = schedule(rule(0, iteration=5, devices=[7]), by_trace)
+    by_trace = rule(1, Trace([Row(None, 3, 1, Fault(1, "kill", 2.0))]))
+    plan = schedule(rule(0, Version(5), devices=[7]), by_trace)
     assert plan.at_iteration(5) == [((7,), Fault(0, "freeze"))]
     assert plan.at_iteration(3) == [((1,), Fault(1, "kill", 2.0))]
     assert plan.at_iteration(4) == ()

@@ -12,6 +12,7 @@ from testbed.device_names import SERVER_NUMBER
 from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.spec import Spec
 from testbed.faults.fault import Fault
+from testbed.faults.rules import Intervals, Pushes, Row, Rule, Trace
 from testbed.faults.schedule import Schedule
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.plan import plan
@@ -40,16 +41,16 @@ def faulty(*faults: Any, folder: Path = Path(), **changes: Any) -> Spec:
     return Spec.model_validate(data | changes, strict=True, context={TRACES: folder})
 
 
-def rules(*faults: Any, **changes: Any) -> list[dict[str, Any]]:
+def rules(*faults: Any, **changes: Any) -> list[Rule]:
     spec = faulty(*faults, **changes)
     return fault_rules(spec, spec.devices.class_of(spec.seed))
 
 
 def test_by_default_a_fault_strikes_each_worker_permanently() -> None:
     (rule,) = rules({"when": {"probability": 0.0004}, "how": "freeze"})
-    assert rule["devices"] == list(range(20))
-    assert rule["probability"] == 0.0004
-    assert Fault(**rule["fault"]) == Fault(0, "freeze")
+    assert rule.devices == list(range(20))
+    assert rule.when == Pushes(0.0004)
+    assert rule.fault == Fault(0, "freeze")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_a_fault_resolves_to_its_kind_duration_and_options(
     fault: dict[str, Any], expected: Fault
 ) -> None:
     (rule,) = rules(fault)
-    assert Fault(**rule["fault"]) == expected
+    assert rule.fault == expected
 
 
 def test_the_key_who_selects_the_devices() -> None:
@@ -86,13 +87,13 @@ def test_the_key_who_selects_the_devices() -> None:
         how | {"who": {"devices": ["worker-7", "worker-3", "worker-7"]}},
         how | {"who": "server"},
     )
-    assert len(set(number["devices"])) == 5
-    assert len(set(share["devices"])) == 2
-    assert named["devices"] == [3, 7]
-    assert server["devices"] == [SERVER_NUMBER]
-    assert Fault(**server["fault"]).duration == 0  # started again at once
+    assert len(set(number.devices)) == 5
+    assert len(set(share.devices)) == 2
+    assert named.devices == [3, 7]
+    assert server.devices == [SERVER_NUMBER]
+    assert server.fault.duration == 0  # started again at once
     again = rules(how | {"who": {"number": 5}}, seed=2)
-    assert again[0]["devices"] != number["devices"]
+    assert again[0].devices != number.devices
 
 
 def test_servers_are_struck_by_name_and_the_first_where_none_is_named() -> None:
@@ -103,9 +104,9 @@ def test_servers_are_struck_by_name_and_the_first_where_none_is_named() -> None:
         how | {"who": "server"},
         devices=devices,
     )
-    assert named["devices"] == [SERVER_NUMBER - 1, SERVER_NUMBER - 2]
-    assert first["devices"] == [SERVER_NUMBER]
-    assert Fault(**named["fault"]).duration == 0
+    assert named.devices == [SERVER_NUMBER - 1, SERVER_NUMBER - 2]
+    assert first.devices == [SERVER_NUMBER]
+    assert named.fault.duration == 0
     schedule = Schedule([named], 1, 20)
     timed = list(itertools.islice(schedule.timed(), 30))
     assert {struck for _, struck, _ in timed} == {(-2,), (-3,)}
@@ -138,10 +139,9 @@ def test_the_rows_of_a_trace_become_faults(tmp_path: Path) -> None:
     )
     fault = {"when": {"trace": "struck.csv"}, "how": "kill", "lasting": "9s"}
     (rule,) = rules(fault, folder=tmp_path)
-    assert [(time, at, who, Fault(**fault)) for time, at, who, fault in rule["trace"]] == [
-        (3.5, None, 2, Fault(0, "kill", 9)),
-        (1, None, 0, Fault(0, "freeze", 2)),
-    ]
+    assert rule.when == Trace(
+        [Row(3.5, None, 2, Fault(0, "kill", 9)), Row(1, None, 0, Fault(0, "freeze", 2))]
+    )
 
 
 def test_a_fault_may_name_a_class_and_a_class_may_have_its_own_faults() -> None:
@@ -149,13 +149,13 @@ def test_a_fault_may_name_a_class_and_a_class_may_have_its_own_faults() -> None:
     members = faulty(devices=CLASSES).devices.class_of(seed=1)
     slow = [i for i in range(20) if members[i] == 0]
     by_name, own = rules(fault, devices=CLASSES)
-    assert by_name["devices"] == own["devices"] == slow
+    assert by_name.devices == own.devices == slow
     assert len(slow) == 6
-    assert own["mean_time"] == 9
-    assert Fault(**own["fault"]) == Fault(1, "kill")
+    assert own.when == Intervals(9)
+    assert own.fault == Fault(1, "kill")
     fast = {"who": {"class": "fast"}, "when": AT, "how": "freeze"}
     more = rules(fault, fast, devices=CLASSES)[-1]
-    assert more["stream"] == own["stream"]  # one more top-level fault changes no draws of it
+    assert more.stream == own.stream  # one more top-level fault changes no draws of it
 
 
 def test_peers_that_may_come_back_keep_checkpoints(tmp_path: Path) -> None:

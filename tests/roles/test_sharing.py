@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from testbed.experiment.load import load
+from testbed.plain import to_plain
 from testbed.planning.plan import plan
 from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, SharedResources
 from tests.docs.blocks import REPOSITORY
@@ -20,7 +21,7 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
     os.truncate(files[PACES], 8 * settings.workers)
     models = [files[str(peer)] for peer in range(settings.workers)]
     arguments = {
-        SETTINGS: settings.to_json(),
+        SETTINGS: to_plain(settings),
         PACES: files[PACES],
         SPILL: [files[SPILL]],
         MODELS: models,

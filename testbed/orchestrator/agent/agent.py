@@ -71,6 +71,7 @@ from testbed.nodes.namespaces import NamespaceNodes
 from testbed.nodes.node_table import NodeTable
 from testbed.nodes.turns import holds_turn
 from testbed.nodes.user_namespace import enter_user_namespace
+from testbed.plain import of_plain
 
 TURN_TIMEOUT = 5.0
 """Seconds to find a moment without a turn, after which a device is frozen even with one."""
@@ -230,7 +231,7 @@ class Agent:
         from testbed.orchestrator.agent.observation import Observation, ObservedDevices
         from testbed.orchestrator.agent.socket_counts import SocketLedgers
 
-        links = tuple(map(Link.from_json, plan["links"]))
+        links = tuple(of_plain(Link, one) for one in plan["links"])
         delays = tuple((up, down) for up, down in plan.get("delays", ()))
         network = Network(links, tuple(plan["routers"]), delays)
         above = plan.get("above", {})
@@ -260,7 +261,7 @@ class Agent:
             # Before anything counts or captures, so that the probe is in no ledger.
             from testbed.orchestrator.agent.probing import probe_links
 
-            probed = list(map(Link.from_json, plan["probe"]))
+            probed = [of_plain(Link, one) for one in plan["probe"]]
             self._report(LinksProbed(probe_links(probed, networks, self._is_finished)))
             if self._finished:
                 return

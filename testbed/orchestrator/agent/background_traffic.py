@@ -19,6 +19,7 @@ from testbed.network.graph import Network
 from testbed.nodes.forked import ForkedCommand
 from testbed.nodes.linux import inside_network
 from testbed.nodes.run_names import BACKGROUND
+from testbed.plain import of_plain
 from traffic.sink import Sink
 
 START_TIMEOUT = 300.0
@@ -44,7 +45,7 @@ class Background:
         Raises:
             HostError: the sockets cannot be made, or the process does not start.
         """
-        self._flows = [BackgroundFlow.from_json(one) for one in plan["flows"]]
+        self._flows = [of_plain(BackgroundFlow, one) for one in plan["flows"]]
         self._sinks: list[Sink] = []
         self._there: set[str] = set()
         self._frozen: set[str] = set()

@@ -90,6 +90,7 @@ class RoleHost:
         self._others = others
         self._tokens: list[tuple[float, int, Due]] = []
         self._at_once: deque[Due] = deque()
+        self._settled = Settled(self._has_room)
         self._count = itertools.count()
         self._last_look = 0.0
 
@@ -103,10 +104,10 @@ class RoleHost:
 
     def settle(self) -> None:
         """Have the role answer those that are due, and tell it of what is due after that."""
-        self.tell(Settled(self._has_room))
+        self.tell(self._settled)
         while self._at_once:
             self._tell_at_once()
-            self.tell(Settled(self._has_room))
+            self.tell(self._settled)
 
     def _tell_at_once(self) -> None:
         while self._at_once:

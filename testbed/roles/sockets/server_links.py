@@ -24,6 +24,7 @@ from testbed.wire.frames import HEADER, Head, Kind, parse
 READ_OUT_TIMEOUT = 30.0
 """Seconds without a byte after which a connection is not read any further; its end may be lost."""
 _CLOSED = "it closed the connection"
+_NOW, _WHOLE = int(socket.MSG_DONTWAIT), int(socket.MSG_WAITALL)
 
 
 class Arriving(ABC):
@@ -105,7 +106,7 @@ class ServerLink:
             WireError: it is no message of this run.
         """
         try:
-            data = self.end.socket.recv(HEADER.size - len(self._begun), socket.MSG_DONTWAIT)
+            data = self.end.socket.recv(HEADER.size - len(self._begun), _NOW)
         except BlockingIOError:
             return False
         if not data:
@@ -129,7 +130,7 @@ class ServerLink:
         Raises:
             ConnectionError: the connection has ended.
         """
-        left, how = self.left, socket.MSG_WAITALL if wait else socket.MSG_DONTWAIT
+        left, how = self.left, _WHOLE if wait else _NOW
         assert left is not None
         while left:
             try:
@@ -273,8 +274,12 @@ class ServerLinks:
             for link in self.links:
                 if link.is_read:
                     link.end.wake_if_stalled()
-        first = next((one for one in self.links if one.awaits and one.is_read), None)
-        if first is not None and also is None and not any(one.end.pending for one in self.links):
+        first, pending = None, also is not None
+        for link in self.links:
+            pending = pending or link.end.pending > 0
+            if first is None and link.awaits and link.is_read:
+                first = link
+        if first is not None and not pending:
             # Once it is there, the others' answers may be as well.
             if first.readable.poll(1000 * seconds):
                 return [(first, select.POLLIN)]

@@ -55,6 +55,7 @@ class Connection(Endpoint):
     informed: bool = False
     stamped: bool = False
     arrived: int = 0
+    _watched: int = 0
 
     def stamp(self) -> None:
         """Have the kernel report when it receives what will be read."""
@@ -109,12 +110,20 @@ class Connection(Endpoint):
         wanted = selectors.EVENT_READ if read else 0
         if self.pending:
             wanted |= selectors.EVENT_WRITE
-        key = selector.get_map().get(self.socket)
-        if key is None:
-            if wanted:
-                selector.register(self.socket, wanted, self)
+        self._watch(selector, wanted)
+
+    def unwatch(self, selector: selectors.BaseSelector) -> None:
+        """Watch for nothing."""
+        self._watch(selector, 0)
+
+    def _watch(self, selector: selectors.BaseSelector, wanted: int) -> None:
+        if wanted == self._watched:
+            return
+        if not self._watched:
+            selector.register(self.socket, wanted, self)
         elif not wanted:
             # If it stayed registered, a broken connection would be reported again and again.
             selector.unregister(self.socket)
-        elif key.events != wanted:
+        else:
             selector.modify(self.socket, wanted, self)
+        self._watched = wanted

@@ -10,6 +10,7 @@ from testbed.roles.transport.kernel_queues import STALLED, unread
 
 Pieces: TypeAlias = Sequence[bytes | memoryview]
 """A message; the pieces may lie in memory that changes after it was sent."""
+_NOW = int(socket.MSG_DONTWAIT)  # a member of an enumeration takes microseconds to combine
 _AT_ONCE = 64
 """The most pieces that are sent with one call; the kernel takes up to 1,024."""
 
@@ -17,9 +18,12 @@ _AT_ONCE = 64
 def after(pieces: Pieces, count: int) -> Iterator[memoryview]:
     """Yield what is left of pieces after their first ``count`` bytes."""
     for piece in pieces:
-        if count < len(piece):
+        size = len(piece)
+        if count < size:
             yield memoryview(piece)[count:]
-        count -= min(count, len(piece))
+            count = 0
+        else:
+            count -= size
 
 
 class BrokenConnectionError(OSError):
@@ -52,7 +56,7 @@ class Endpoint:
     @property
     def pending(self) -> int:
         """The number of bytes that the kernel had no room for yet."""
-        return sum(map(len, self._queue))
+        return sum(map(len, self._queue)) if self._queue else 0
 
     def drop_pending(self) -> None:
         """Send no more of what is pending."""
@@ -100,7 +104,7 @@ class Endpoint:
     def _sent(self, pieces: Pieces, flags: int = 0) -> int:
         """Return the number of bytes that the kernel takes now."""
         try:
-            sent = self.socket.sendmsg(pieces, [], socket.MSG_DONTWAIT | flags)
+            sent = self.socket.sendmsg(pieces, [], _NOW | flags)
         except BlockingIOError:
             return 0
         except OSError as error:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
+from testbed.faults.rules import Intervals, Moment, Rule
 from testbed.messages.requests import (
     FreezeDevice,
     KillDevice,
@@ -46,19 +48,14 @@ def clock() -> Clock:
     return Clock()
 
 
-def rule(index: int, fault: Fault, time: float) -> dict[str, Any]:
-    return {
-        "stream": f"faults {index}",
-        "fault": fault.to_json(),
-        "devices": [index],
-        "time": time,
-    }
+def rule(index: int, fault: Fault, time: float) -> Rule:
+    return Rule(f"faults {index}", fault, [index], Moment(time))
 
 
 @pytest.fixture
 def make(tmp_path: Path, clock: Clock) -> Make:
     def made(
-        *rules: dict[str, Any], names: Sequence[str] = ("worker-0", "worker-1"), **changes: Any
+        *rules: Rule, names: Sequence[str] = ("worker-0", "worker-1"), **changes: Any
     ) -> tuple[Injection, list[Request]]:
         asked: list[Request] = []
         injection = Injection(
@@ -114,8 +111,8 @@ def starts(asked: Sequence[Request]) -> dict[str, tuple[int, list[tuple[int, int
 def test_peers_that_come_back_call_those_that_are_neither_dead_nor_lost(
     make: Make, clock: Clock
 ) -> None:
-    lost = rule(0, Fault(0, "freeze"), 0.1) | {"devices": [0]}
-    both = rule(1, Fault(1, "kill", 0.5), 0.2) | {"devices": [1, 2]}
+    lost = replace(rule(0, Fault(0, "freeze"), 0.1), devices=[0])
+    both = replace(rule(1, Fault(1, "kill", 0.5), 0.2), devices=[1, 2])
     injection, asked = make(lost, both, names=PEERS, workers=4, evaluated_peer=3)
     injection.training(clock.now - 1)
     injection.turn()
@@ -130,7 +127,7 @@ def test_peers_that_come_back_call_those_that_are_neither_dead_nor_lost(
 
 
 def test_a_peer_that_is_connected_again_is_not_killed_at_the_end(make: Make, clock: Clock) -> None:
-    killed = rule(0, Fault(0, "kill", 0.5), 0.2) | {"devices": [1, 2]}
+    killed = replace(rule(0, Fault(0, "kill", 0.5), 0.2), devices=[1, 2])
     injection, asked = make(killed, names=PEERS, workers=4, evaluated_peer=3)
     injection.training(clock.now - 1)
     injection.turn()
@@ -169,7 +166,7 @@ def test_a_fault_that_is_not_due_by_a_moment_begins_in_a_later_turn(
 
 
 def test_a_killed_server_is_started_again_when_its_fault_ends(make: Make, clock: Clock) -> None:
-    killed = rule(0, Fault(0, "kill", 0.5), 1.0) | {"devices": [SERVER_NUMBER]}
+    killed = replace(rule(0, Fault(0, "kill", 0.5), 1.0), devices=[SERVER_NUMBER])
     injection, asked = make(killed)
     began = clock.now - 2
     injection.training(began)
@@ -302,12 +299,7 @@ def test_a_resumed_run_starts_only_the_workers_that_the_server_expects(
 
 
 def test_a_run_ends_whose_workers_are_struck_before_they_can_push(make: Make, clock: Clock) -> None:
-    flapping = {
-        "stream": "faults 0",
-        "fault": Fault(0, "freeze", 0.001).to_json(),
-        "devices": [0, 1],
-        "mean_time": 0.001,
-    }
+    flapping = Rule("faults 0", Fault(0, "freeze", 0.001), [0, 1], Intervals(0.001))
     injection, _ = make(flapping)
     injection.training(clock.now)
     clock.now += 1.0

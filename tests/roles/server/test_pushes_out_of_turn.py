@@ -14,6 +14,7 @@ import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
+from testbed.faults.rules import Moment, Rule
 from testbed.messages.reports import (
     ConnectionClosed,
     EvaluationDue,
@@ -26,7 +27,7 @@ from testbed.wire.frames import Kind, header
 from tests.roles.server import test_server
 from tests.roles.server.test_server import Running, dense, pull, receive
 
-KILL = Fault(0, "kill", 1.0).to_json()
+KILL = Fault(0, "kill", 1.0)
 
 
 def without_a_pull(connection: socket.socket) -> None:
@@ -129,7 +130,7 @@ def test_a_server_that_sends_every_version_refuses_a_second_push_for_one(
 def test_a_greeting_of_an_earlier_incarnation_does_not_replace_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ends = {"stream": "faults 0", "fault": KILL, "devices": [0], "time": 1000.0}
+    ends = Rule("faults 0", KILL, [0], Moment(1000.0))
     running = Running(monkeypatch, updates=6, rules=[ends])
     try:
         later, honest = running.connect(int(Identity(0, 1))), running.connect(1)

@@ -10,6 +10,7 @@ import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
+from testbed.faults.rules import Moment, Rule, Version
 from testbed.messages.reports import (
     ConnectionClosed,
     FaultVersionReached,
@@ -22,18 +23,8 @@ from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import SIZE, Running, dense, pull, receive, run_server
 
 __all__ = ["run_server"]
-KILLED = {
-    "stream": "faults 0",
-    "fault": Fault(0, "kill", 1.0).to_json(),
-    "devices": [0],
-    "time": 1000.0,
-}
-AT_TWO = {
-    "stream": "faults 1",
-    "fault": Fault(1, "freeze").to_json(),
-    "devices": [1],
-    "iteration": 2,
-}
+KILLED = Rule("faults 0", Fault(0, "kill", 1.0), [0], Moment(1000.0))
+AT_TWO = Rule("faults 1", Fault(1, "freeze"), [1], Version(2))
 
 
 def test_a_worker_that_comes_back_replaces_its_old_connection(
@@ -105,7 +96,7 @@ def test_a_version_made_because_a_worker_left_is_reported(monkeypatch: pytest.Mo
         half = SynchronousServer(np.zeros(SIZE, np.float32), 0.5, 2, "pull")
         return WallServer(replace(serving, half=half))
 
-    later = AT_TWO | {"stream": "faults 2", "iteration": 3}
+    later = replace(AT_TWO, stream="faults 2", when=Version(3))
     running = Running(monkeypatch, make, rules=(AT_TWO, later), updates=4, evaluate_every=100)
     first, second = running.connect(0), running.connect(1)
     for version in (0, 1):

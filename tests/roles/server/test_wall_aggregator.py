@@ -20,6 +20,7 @@ from testbed.algorithms.interface import Conditions
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.fault import Fault
+from testbed.faults.rules import Moment, Rule
 from testbed.messages.reports import (
     ConnectionClosed,
     EventReported,
@@ -55,13 +56,8 @@ TREE = {
     "aggregator_addresses": ["127.0.0.1"],
 }
 
-KILLED = {
-    "stream": "faults 0",
-    "fault": Fault(0, "kill", 1.0).to_json(),
-    "devices": [0, 1],
-    "time": 1000.0,
-}
-SERVER_KILLED = KILLED | {"devices": [SERVER_NUMBER]}
+KILLED = Rule("faults 0", Fault(0, "kill", 1.0), [0, 1], Moment(1000.0))
+SERVER_KILLED = replace(KILLED, devices=[SERVER_NUMBER])
 
 
 def half(options: dict[str, Any], devices: int = 2) -> AggregatorHalf:

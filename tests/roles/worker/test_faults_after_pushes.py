@@ -6,6 +6,7 @@ import time
 import pytest
 
 from testbed.faults.fault import Fault
+from testbed.faults.rules import Pushes, Rule
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import FaultReported
 from testbed.roles.pace import Paces
@@ -17,12 +18,7 @@ WORKERS = 3
 def parking(
     fault: Fault, probability: float = 0.2, pushes: int = 0
 ) -> tuple[FaultsAfterPushes, Schedule, Paces, list[FaultReported]]:
-    rule = {
-        "stream": "faults 0",
-        "fault": fault.to_json(),
-        "devices": list(range(WORKERS)),
-        "probability": probability,
-    }
+    rule = Rule("faults 0", fault, range(WORKERS), Pushes(probability))
     told: list[FaultReported] = []
     paces = Paces(None, WORKERS)
     schedules = [Schedule([rule], 1, WORKERS) for _ in range(2)]
