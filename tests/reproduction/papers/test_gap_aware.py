@@ -13,7 +13,7 @@ from reproduction import pages
 from reproduction.__main__ import main
 from reproduction.claims import Claim
 from reproduction.diagnosed import thinned
-from reproduction.drawing import Panel
+from reproduction.drawing import Panel, chart
 from reproduction.driver import Order
 from reproduction.measures import Line, Lines
 from reproduction.papers.gap_aware import PAPER
@@ -221,8 +221,7 @@ def test_the_committed_pages_are_those_of_the_committed_records(
 
 
 def _drawn(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
-    some = any(panel.has_points(lines) for panel in panels)
-    return stem.with_suffix(".svg") if some else None
+    return stem.with_suffix(".svg") if chart(panels, lines) else None
 
 
 def _short(spec: Spec) -> Sequence[str]:
