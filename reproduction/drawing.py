@@ -1,37 +1,38 @@
-"""Draws figures: curves of moving averages with a band of extremes, and sweeps of final values.
+"""Charts of reproductions: curves of moving averages with a band of extremes, sweeps of final values.
 
-A figure is data: its panels, and in each panel what the axes show and which lines are drawn. The figure
+A part's chart is data: its panels, and in each panel what the axes show and which lines are drawn. It
 gives each title its colour, dashes and marker, in the order of drawing: a title looks the same in all
 panels, and no two titles look alike.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from reproduction.measures import Averaged, Line, Lines, Spread, Target
-from testbed.results.figures import style
+from testbed.results.figures import paper, style
+from testbed.results.figures.chart import (
+    Across,
+    Axis,
+    Chart,
+    Floats,
+    Plot,
+    Series,
+    without_seeds,
+)
+from testbed.results.figures.chart import Panel as Upright
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-
-_WIDTH = 3.2
-"""Width of one of several panels, inches."""
 _BESIDE = 3
 """The most panels in a row: with more, their numbers are too small to read on a page."""
-_GREY = "#777777"
 _COUNTS = 5
 """The height of an axis of diagnostics above which its ticks are whole numbers."""
 _HALF = 50
 """The accuracy, in percent, above which an axis ends at 100 %."""
-_SEEDS = re.compile(r" \(\d+ seeds\)$")
-"""The end of a curve's title in the legend, if the curve is the mean of several."""
+_NO_RUN = "no run yet"
 _LABELS = {
     "accuracy": "test accuracy (%)",
     "loss": "test loss",
@@ -52,13 +53,10 @@ class Places(dict[str, int]):
 
 
 class Panel(Protocol):
-    """One pair of axes."""
+    """One plot."""
 
-    def has_points(self, lines: Lines) -> bool:
-        """Return True if a line has a point in it."""
-
-    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
-        """Draw the lines that have points, each in the look of its title's place."""
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return what it shows of the lines that have points, each in the look of its title's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +97,6 @@ class Against:
     target: Target | None = None
     above: tuple[str, Callable[[Averaged], float]] | None = None
 
-    def has_points(self, lines: Lines) -> bool:
-        """Return True if a line has enough evaluations for a moving average."""
-        return bool(self._averaged(lines))
-
     def _averaged(self, lines: Lines) -> dict[str, Averaged]:
         found = {
             name: line.over_time(self.window, self.measure)
@@ -112,60 +106,44 @@ class Against:
         }
         return {name: averaged for name, averaged in found.items() if len(averaged)}
 
-    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
-        """Draw the curves; the x axes of all panels reach as far as the longest line of the part."""
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return the curves; the x axes of all panels reach as far as the longest line of the part."""
         drawn = self._averaged(lines)
         titles = self.curves or {name: line.series.title for name, line in lines.items()}
-        shown = [name for name in titles if name in drawn]
-        for name in shown:
-            x = drawn[name].costs[self.x.name] / self.x.unit
-            _band(axes, titles[name], places, x, drawn[name].values)
-        if self.title:
-            axes.set_title(self.title, fontsize=8)
-        if drawn:
-            self._draw_x_axis(axes, list(drawn.values()))
-        if shown:
-            self._draw_y_axis(axes, [drawn[name] for name in shown])
-        else:
-            style.nothing_to_draw(axes, "no run yet")
+        shown = {name: drawn[name] for name in titles if name in drawn}
+        series = tuple(
+            _line(titles[name], places, one.costs[self.x.name] / self.x.unit, one.values)
+            for name, one in shown.items()
+        )
+        target = (Across("y", self.target.value, dotted=True),) if self.target and series else ()
+        y = self._y_axis(list(shown.values()))
+        panel = Upright(y, series, target, nothing="" if series else _NO_RUN)
+        return Plot(self._x_axis(list(drawn.values())), (panel,), self.title)
 
-    def _draw_x_axis(self, axes: "Axes", drawn: list[Averaged]) -> None:
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
-
+    def _x_axis(self, drawn: list[Averaged]) -> Axis:
+        label, above = self.x.label, None
+        if self.above and drawn:
+            above = (self.above[0], self.above[1](drawn[0]))
         if self.logarithmic:
-            style.logarithmic(axes, "x")
-        elif self.x is UPDATES:
-            axes.set_xlim(0, max(int(one.costs["iteration"][-1]) for one in drawn))
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-        else:
-            axes.set_xlim(left=0)
-        axes.set_xlabel(self.x.label)
-        if self.above:
-            label, scale = self.above
-            times = scale(drawn[0])
-            functions = (_scaled(times), _scaled(1 / times))
-            axes.secondary_xaxis("top", functions=functions).set_xlabel(label)
+            return Axis(label, log=10, above=above)
+        longest = max((float(one.costs[UPDATES.name][-1]) for one in drawn), default=None)
+        if self.x is UPDATES:
+            return Axis(label, whole=True, low=0, high=longest, above=above)
+        return Axis(label, low=0, above=above)
 
-    def _draw_y_axis(self, axes: "Axes", shown: list[Averaged]) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        if self.target:
-            axes.axhline(
-                self.target.value, color=_GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=1
-            )
+    def _y_axis(self, shown: list[Averaged]) -> Axis:
+        label = _LABELS.get(self.measure, self.measure)
+        if not shown:
+            return Axis(label)
+        lowest = min(float(one.values.min()) for one in shown)
+        highest = max(float(one.values.max()) for one in shown)
         if self.measure not in _LABELS:
-            axes.set_ylim(bottom=min(0.0, *(float(one.values.min()) for one in shown)))
-            if axes.get_ylim()[1] > _COUNTS:
-                axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        elif self.measure == "accuracy":
-            # Nothing is seen of the first twentieth, in which accuracy climbs.
-            lowest = min(float(one.values[:, len(one) // 20].min()) for one in shown)
-            highest = max(float(one.values.max()) for one in shown)
-            axes.set_ylim(max(0.0, lowest - 1), 100 if highest > _HALF else highest + 5)
-        else:
-            style.logarithmic(axes, "y")
-        axes.set_ylabel(_LABELS.get(self.measure, self.measure))
+            return Axis(label, whole=highest > _COUNTS, low=min(0.0, lowest))
+        if self.measure != "accuracy":
+            return Axis(label, log=10)
+        # Nothing is seen of the first twentieth, in which accuracy climbs.
+        lowest = min(float(one.values[:, len(one) // 20].min()) for one in shown)
+        return Axis(label, low=max(0.0, lowest - 1), high=100 if highest > _HALF else highest + 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,27 +160,17 @@ class Beside:
     measures: Mapping[str, str]
     y_label: str
 
-    def _averaged(self, lines: Lines) -> dict[str, Averaged]:
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return the measures that the line has."""
         found = {measure: lines[self.name].averaged(1, measure) for measure in self.measures}
-        return {measure: averaged for measure, averaged in found.items() if len(averaged)}
-
-    def has_points(self, lines: Lines) -> bool:
-        """Return True if the line has an evaluation."""
-        return bool(self._averaged(lines))
-
-    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
-        """Draw the measures that the line has."""
-        drawn = self._averaged(lines)
-        for measure, averaged in drawn.items():
-            x = averaged.costs[UPDATES.name]
-            _band(axes, self.measures[measure], places, x, averaged.values)
-        axes.set_xlim(left=0)
-        axes.set_xlabel(UPDATES.label)
-        axes.set_ylabel(self.y_label)
-        if drawn:
-            style.logarithmic(axes, "y")
-        else:
-            style.nothing_to_draw(axes, "no run yet")
+        series = tuple(
+            _line(self.measures[measure], places, averaged.costs[UPDATES.name], averaged.values)
+            for measure, averaged in found.items()
+            if len(averaged)
+        )
+        y = Axis(self.y_label, log=10 if series else 0)
+        panel = Upright(y, series, nothing="" if series else _NO_RUN)
+        return Plot(Axis(UPDATES.label, whole=True, low=0), (panel,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,40 +194,26 @@ class Sweep:
     logarithmic: bool = False
     chance: float = -math.inf
 
-    def has_points(self, lines: Lines) -> bool:
-        """Return True if a line has a run."""
-        return any(lines[name].runs for points in self.curves.values() for name in points.values())
-
-    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
-        """Draw the mean over seeds at each setting."""
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return the mean over seeds at each setting."""
         drawn: list[Spread] = []
+        series = []
         for title, points in self.curves.items():
-            place = places[title]
             spreads = {
                 x: Spread.of(self.values(lines[name]).values()) for x, name in points.items()
             }
             found = {x: spread for x, spread in spreads.items() if spread is not None}
-            if found:
-                axes.errorbar(
-                    list(found),
-                    [spread.mean for spread in found.values()],
-                    [spread.deviation or 0.0 for spread in found.values()],
-                    label=title,
-                    marker=style.marker(place),
-                    capsize=2,
-                    **style.line_style(place),
-                )
             drawn += found.values()
+            x = np.array(list(found), dtype=float)
+            mean = np.array([spread.mean for spread in found.values()])
+            deviation = np.array([spread.deviation or 0.0 for spread in found.values()])
+            series.append(Series(title, x, mean, places[title], markers=True, errors=deviation))
         learnt = [one for one in drawn if one.mean >= self.chance]
-        if 0 < len(learnt) < len(drawn):
-            _fit(axes, learnt)
-        ticks = sorted({x for points in self.curves.values() for x in points})
-        if self.logarithmic:
-            axes.set_xscale("log")
-            axes.minorticks_off()
-        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
-        axes.set_xlabel(self.label)
-        axes.set_ylabel(self.y_label)
+        low, high = _ends(learnt) if 0 < len(learnt) < len(drawn) else (None, None)
+        y = Axis(self.y_label, low=low, high=high)
+        settings = sorted({x for points in self.curves.values() for x in points})
+        x_axis = Axis(self.label, log=10 * self.logarithmic, ticks={x: f"{x:g}" for x in settings})
+        return Plot(x_axis, (Upright(y, tuple(one for one in series if len(one.x))),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,43 +235,24 @@ class Boxes:
     def _known(self, line: Line) -> list[float]:
         return [value for value in self.values(line).values() if math.isfinite(value)]
 
-    def has_points(self, lines: Lines) -> bool:
-        """Return True if a line has a finite value."""
-        names = (name for group in self.groups.values() for name in group.values())
-        return any(self._known(lines[name]) for name in names)
-
-    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
-        """Draw a box for each line with values of several seeds: quartiles and median, whiskers to the
-        extremes; the value of a single seed is a point.
-        """
-        labels: dict[int, str] = {}
-        above = axes.get_xaxis_transform()
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return a box for each line with values of several seeds, and a point for each value."""
+        labels: dict[float, str] = {}
+        series = []
         left = 0
         for place, (title, group) in enumerate(self.groups.items()):
-            colour = style.COLOURS[place % len(style.COLOURS)]
             known = {box: self._known(lines[name]) for box, name in group.items()}
             drawn = {box: values for box, values in known.items() if values}
-            for x, (box, values) in enumerate(drawn.items(), left):
-                labels[x] = box
-                self._box(axes, x, values, colour)
-            if drawn:
-                middle = left + (len(drawn) - 1) / 2
-                axes.text(middle, 1.02, title, transform=above, ha="center", color=colour)
-                left += len(drawn) + 1
-        axes.set_xticks(list(labels), list(labels.values()), rotation=90)
-        if labels:
-            axes.set_ylim(0, 1.05 * axes.dataLim.ymax)
-        axes.set_ylabel(self.y_label)
-
-    @staticmethod
-    def _box(axes: "Axes", x: int, values: Sequence[float], colour: str) -> None:
-        parts = ("boxprops", "whiskerprops", "capprops", "medianprops")
-        look: dict[str, Any] = {part: {"color": colour} for part in parts}
-        if len(values) > 1:
-            axes.boxplot(
-                [values], positions=[x], whis=(0, 100), widths=0.6, showfliers=False, **look
-            )
-        axes.plot([x] * len(values), values, ".", markersize=5, alpha=0.7, color=colour)
+            if not drawn:
+                continue
+            labels |= dict(enumerate(drawn, left))
+            x = np.repeat(np.arange(left, left + len(drawn)), [len(one) for one in drawn.values()])
+            y = np.concatenate(list(drawn.values()))
+            series.append(Series(title, x.astype(float), y, style.colour_of(place), "boxes"))
+            left += len(drawn) + 1
+        high = 1.05 * max(float(one.y.max()) for one in series) if series else None
+        panel = Upright(Axis(self.y_label, low=0, high=high), tuple(series))
+        return Plot(Axis(ticks=labels), (panel,))
 
 
 def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
@@ -326,92 +261,48 @@ def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
     Raises:
         TestbedError: a file cannot be written.
     """
-    if not any(panel.has_points(lines) for panel in panels):
+    found = chart(panels, lines)
+    return None if found is None else paper.write(found, stem.with_name(f"{stem.name}.svg"))
+
+
+def chart(panels: Sequence[Panel], lines: Lines) -> Chart | None:
+    """Return a part's chart, at most ``_BESIDE`` panels in a row; None if no line has a point."""
+    places = Places()
+    plots = [panel.plot(lines, places) for panel in panels]
+    series = [one for plot in plots for panel in plot.panels for one in panel.series]
+    if not any(len(one.x) for one in series):
         return None
-    path = stem.with_name(f"{stem.name}.svg")
-    style.write(figure(panels, lines), [path])
-    return path
+    titles = {one.name for one in series}
+    # A system that has both a curve and points, which say nothing of seeds, has one entry.
+    names = {
+        title: title if (bare := without_seeds(title)) not in titles else bare for title in titles
+    }
+    if len(lines) <= 1 and len(set(names.values())) == 1:
+        names = dict.fromkeys(titles, "")
+    rows = -(-len(plots) // _BESIDE)
+    return Chart(tuple(_named(plot, names) for plot in plots), -(-len(plots) // rows))
 
 
-def figure(panels: Sequence[Panel], lines: Lines) -> style.Draw:
-    """Return what draws a part's panels, at most ``_BESIDE`` in a row, and one legend above them."""
-
-    def into(canvas: "Canvas") -> None:
-        rows = -(-len(panels) // _BESIDE)
-        columns = -(-len(panels) // rows)
-        if len(panels) > 1:
-            canvas.set_size_inches(columns * _WIDTH, rows * style.HEIGHT)
-        grid = list(canvas.subplots(rows, columns, squeeze=False).flat)
-        legend: dict[str, Any] = {}
-        places = Places()
-        for place, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
-            panel.draw(axes, lines, places)
-            _name_what_is_outside(axes)
-            handles, names = axes.get_legend_handles_labels()
-            legend |= dict(zip(names, handles, strict=True))
-            if place % columns and axes.get_ylabel() == grid[place - 1].get_ylabel():
-                axes.yaxis.label.set_visible(False)
-        for axes in grid[len(panels) :]:
-            axes.set_axis_off()
-        # A system that has both a curve and points, which say nothing of seeds, has one entry.
-        legend = {name: one for name, one in legend.items() if _titled_once(name, legend)}
-        if len(lines) > 1 or len(legend) > 1:
-            style.legend_above(canvas, list(legend.values()), list(legend))
-
-    return into
+def _named(plot: Plot, names: Mapping[str, str]) -> Plot:
+    """Return a plot whose series have other names."""
+    panels = (
+        replace(panel, series=tuple(replace(one, name=names[one.name]) for one in panel.series))
+        for panel in plot.panels
+    )
+    return replace(plot, panels=tuple(panels))
 
 
-def _fit(axes: "Axes", spreads: Sequence[Spread]) -> None:
-    """Set the y axis to these means and their bars, with its usual margin."""
-    from matplotlib import rcParams
-
+def _ends(spreads: Sequence[Spread]) -> tuple[float, float]:
+    """Return the ends of a y axis that shows these means and their bars, and a margin."""
     low = min(one.mean - (one.deviation or 0.0) for one in spreads)
     high = max(one.mean + (one.deviation or 0.0) for one in spreads)
-    margin = rcParams["axes.ymargin"] * (high - low)
-    axes.set_ylim(low - margin, high + margin)
+    margin = 0.05 * (high - low)
+    return low - margin, high + margin
 
 
-def _titled_once(name: str, legend: Mapping[str, object]) -> bool:
-    title = _SEEDS.sub("", name)
-    return title == name or title not in legend
-
-
-def _name_what_is_outside(axes: "Axes") -> None:
-    """Write below or above which edge the curves are that have no point inside the axes."""
-    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    below: list[str] = []
-    above: list[str] = []
-    for handle, title in zip(*axes.get_legend_handles_labels(), strict=True):
-        line: Any = handle[0] if isinstance(handle, tuple) else handle  # that of an error bar
-        x, y = (np.asarray(one, dtype=float) for one in line.get_data())
-        y = y[np.isfinite(x) & np.isfinite(y) & (x >= left) & (x <= right)]
-        if len(y) and not ((y >= low) & (y <= high)).any():
-            (below if y.max() < low else above).append(_SEEDS.sub("", title))
-    for titles, where, at, align in (
-        (below, "below", 0.02, "bottom"),
-        (above, "above", 0.98, "top"),
-    ):
-        if titles:
-            axes.text(
-                *(0.5, at, f"{where}: {', '.join(titles)}"),
-                transform=axes.transAxes,
-                ha="center",
-                va=align,
-                fontsize=6,
-                color=_GREY,
-            )
-
-
-def _band(axes: "Axes", title: str, places: Places, x: Any, values: Any) -> None:
-    """Draw the mean over the seeds, and with several seeds a band from the least to the greatest."""
-    seeds, place = "", places[title]
-    if len(values) > 1:
-        seeds = f" ({len(values)} seeds)"
-        colour = style.COLOURS[place % len(style.COLOURS)]
-        low, high = values.min(axis=0), values.max(axis=0)
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(x, values.mean(axis=0), label=title + seeds, **style.line_style(place))
-
-
-def _scaled(times: float) -> "Callable[[Any], Any]":
-    return lambda x: times * x
+def _line(title: str, places: Places, x: Floats, values: Floats) -> Series:
+    """Return the mean over the seeds, and with several seeds a band from the least to the greatest."""
+    several = len(values) > 1
+    band = (values.min(axis=0), values.max(axis=0)) if several else None
+    name = f"{title} ({len(values)} seeds)" if several else title
+    return Series(name, x, values.mean(axis=0), places[title], band=band)

@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from reproduction.claims import Verdict
 from reproduction.drawing import Places
 from reproduction.measures import Lines
 from reproduction.tables import markdown
-from testbed.results.figures import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from testbed.results.figures.chart import Across, Axis, Panel, Plot, Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +52,17 @@ class Points:
     logarithmic: bool = False
     mark: float | None = None
 
-    def has_points(self, lines: Lines) -> bool:
-        """Return True if there is a point."""
-        return any(self.curves.values())
-
-    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
-        """Draw the curves."""
-        for title, points in self.curves.items():
-            x, y = zip(*points, strict=True)
-            axes.plot(x, y, label=title, **style.line_style(places[title]))
-        if self.logarithmic:
-            style.logarithmic(axes, "x", base=2)
-            style.logarithmic(axes, "y", base=2)
-        if self.mark is not None:
-            axes.axvline(self.mark, color="#777777", linewidth=0.6)
-        axes.set_xlabel(self.x_label)
-        axes.set_ylabel(self.y_label)
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return the curves."""
+        log = 2 if self.logarithmic else 0
+        found = {
+            title: np.array(points, dtype=float).reshape(-1, 2)
+            for title, points in self.curves.items()
+        }
+        series = tuple(
+            Series(title, points[:, 0], points[:, 1], places[title])
+            for title, points in found.items()
+        )
+        mark = () if self.mark is None else (Across("x", self.mark),)
+        panel = Panel(Axis(self.y_label, log=log), series, mark)
+        return Plot(Axis(self.x_label, log=log), (panel,))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reproduction import tables
 from reproduction.claims import Verdict
-from reproduction.drawing import draw
+from reproduction.drawing import chart, draw
 from reproduction.driver import Order
 from reproduction.measures import Lines, lines_of
 from reproduction.paper import Part, Section
@@ -35,7 +35,7 @@ class Checked:
         """The number of lines that have runs, of all; of a measurement if its numbers are there."""
         if not self.part.series:
             checked = any(one.holds is not None for one in self.verdicts)
-            drawn = any(panel.has_points(self.lines) for panel in self.part.panels)
+            drawn = chart(self.part.panels, self.lines) is not None
             return "measured" if checked or drawn else "no"
         return f"{sum(bool(line.runs) for line in self.lines.values())} of {len(self.lines)}"
 

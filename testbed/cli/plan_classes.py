@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.cli.plan_links import cells
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.units import format_size
-from testbed.results.tables.comparison import plain_text
+from testbed.results.tables.table import Table, plain_text
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec
@@ -49,7 +49,7 @@ def describe(plan: "Plan", images: Sequence[str] = ()) -> list[str]:
     for row, of_class in zip(rows, images, strict=False):
         row["images"] = of_class
     kept = [key for key in rows[0] if any(row[key] != _NO_VALUE for row in rows)]
-    return plain_text(kept, [[row[key] for key in kept] for row in rows]).splitlines()
+    return plain_text(Table(kept, [[row[key] for key in kept] for row in rows])).splitlines()
 
 
 def records(plan: "Plan") -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from testbed.errors import DataError
 from testbed.planning.images import ImageCounts, share_out
-from testbed.results.tables.comparison import plain_text
+from testbed.results.tables.table import Table, plain_text
 
 if TYPE_CHECKING:
     from testbed.planning.plan import Plan
@@ -55,7 +55,7 @@ def describe(plan: "Plan", shared: ImageCounts | DataError) -> list[str]:
                 zip(shared.images.tolist(), shared.by_label.tolist(), strict=True)
             )
         ]
-        lines += plain_text(headings, rows).splitlines()
+        lines += plain_text(Table(headings, rows)).splitlines()
     return lines
 
 

@@ -5,8 +5,9 @@ A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as
 """
 
 import os
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,25 +27,19 @@ from testbed.results.reading.finding import Execution, find, resolve
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run
-from testbed.results.tables.classes import HEADINGS, class_rows
+from testbed.results.tables.classes import class_rows
 from testbed.results.tables.classes import records as class_records
-from testbed.results.tables.comparison import STYLES, Comparison, for_terminal, plain_text, records
+from testbed.results.tables.comparison import Comparison, records
 from testbed.results.tables.comparison import compare as compare_runs
-from testbed.results.tables.diagnostics import HEADINGS as DIAGNOSTIC_HEADINGS
-from testbed.results.tables.diagnostics import diagnostic_rows
 from testbed.results.tables.diagnostics import records as diagnostic_records
 from testbed.results.tables.faults import in_a_line, never_struck
-from testbed.results.tables.links import HEADINGS as LINK_HEADINGS
-from testbed.results.tables.links import in_a_sentence, link_rows
-from testbed.results.tables.over_links import HEADINGS as USE_HEADINGS
-from testbed.results.tables.over_links import link_use_rows
+from testbed.results.tables.links import in_a_sentence
+from testbed.results.tables.of_run import tables_of
 from testbed.results.tables.over_links import records as link_use_records
-from testbed.results.tables.reaching import Reaching, reaching
+from testbed.results.tables.reaching import reaching
 from testbed.results.tables.reaching import records as reaching_records
-from testbed.results.tables.servers import HEADINGS as SERVER_HEADINGS
-from testbed.results.tables.servers import server_rows
-from testbed.results.tables.utilisation import HEADINGS as UTILISATION_HEADINGS
-from testbed.results.tables.utilisation import in_words, utilisation_rows
+from testbed.results.tables.table import STYLES, Table, for_terminal, plain_text
+from testbed.results.tables.utilisation import in_words
 from testbed.results.tables.utilisation import records as utilisation_records
 from testbed.results.tables.verdict import left_out, no_update, verdict
 from testbed.telemetry.json_text import json_text
@@ -166,24 +161,13 @@ def show(
         typer.echo(printable(row.name))
         for name, value in _facts(found_run).items():
             typer.echo(printable(f"  {name:<12}{value}"))
-        for headings, rows in _tables(found_run):
-            for line in plain_text(headings, rows).splitlines() if rows else ():
-                typer.echo(f"  {line}")
+        for table in tables_of(found_run).values():
+            typer.echo(textwrap.indent(plain_text(table), "  "))
         for name, peer in found_run.summary.peers.items():
             typer.echo(
                 f"  {name:<12}payload {q.as_bytes(peer.payload_bytes)}, message "
                 f"{q.as_bytes(peer.message_bytes)}, wire {q.as_bytes(peer.wire_bytes)} in all"
             )
-
-
-def _tables(run: Run) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
-    """Yield the headings and rows of each table on a run; without rows it has none."""
-    yield HEADINGS, [row.cells for row in class_rows(run)]
-    yield LINK_HEADINGS, [row.cells for row in link_rows(run)]
-    yield USE_HEADINGS, [row.cells for row in link_use_rows(run)]
-    yield DIAGNOSTIC_HEADINGS, [row.cells for row in diagnostic_rows(run)]
-    yield SERVER_HEADINGS, server_rows(run)
-    yield UTILISATION_HEADINGS, utilisation_rows(run)
 
 
 def compare(
@@ -224,7 +208,8 @@ def compare(
         )
         return
     print_comparison(comparison)
-    _print_reaching(reached)
+    typer.echo("")
+    typer.echo(plain_text(reached))
     typer.echo("")
     typer.echo(printable(f"figure: {figure}"))
 
@@ -277,20 +262,14 @@ def print_comparison(comparison: Comparison) -> None:
     if console.is_terminal:
         console.print(for_terminal(comparison, console.width))
     else:
-        typer.echo(plain_text(comparison.headings, comparison.cells))
+        typer.echo(plain_text(comparison))
     for remark in comparison.remarks:
         typer.echo(printable(remark))
 
 
-def _print_reaching(table: Reaching) -> None:
-    """Print what each curve takes to reach the goal, never cut to the terminal's width."""
-    typer.echo("")
-    typer.echo(plain_text(table.headings, table.cells))
-
-
 def _print_list(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print plain lines, the state coloured on a terminal; no id is cut, so that it can be copied."""
-    lines = plain_text(headings, rows).splitlines()
+    lines = plain_text(Table(headings, rows)).splitlines()
     typer.echo(typer.style(lines[0], bold=True))
     colours: dict[str, str] = {str(state): colour for state, colour in STYLES.items()}
     for line, row in zip(lines[1:], rows, strict=True):

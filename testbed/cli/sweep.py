@@ -117,7 +117,7 @@ def show(swept: "SweepProgress", as_json: bool) -> None:
 def _print_table(swept: "SweepProgress") -> None:
     import csv
 
-    from testbed.results.tables.comparison import plain_text
+    from testbed.results.tables.table import Table, plain_text
 
     if not swept.table:
         return
@@ -131,7 +131,7 @@ def _print_table(swept: "SweepProgress") -> None:
         name for name in lines[0] if name not in left_out and any(line[name] for line in lines)
     ]
     cells = [[_cell(name, line[name]) for name in headings] for line in lines]
-    typer.echo(plain_text(headings, cells))
+    typer.echo(plain_text(Table(headings, cells)))
 
 
 def _cell(name: str, text: str) -> str:

@@ -141,7 +141,7 @@ def _picture(
     """Return the table or, where it is wider than the terminal, three lines for each run."""
     from rich.text import Text
 
-    from testbed.results.tables.comparison import STYLES
+    from testbed.results.tables.table import STYLES
 
     styles: dict[str, str] = {str(state): style for state, style in STYLES.items()}
     now = time.strftime("%H:%M:%S")
@@ -171,7 +171,7 @@ _NONE = "no run is running on this host that this user may see"
 
 def _as_text(statuses: "Sequence[Status]") -> str:
     from testbed.results.reading.quality import ACCURACY
-    from testbed.results.tables.comparison import plain_text
+    from testbed.results.tables.table import Table, plain_text
 
     if not statuses:
         return _NONE
@@ -180,7 +180,7 @@ def _as_text(statuses: "Sequence[Status]") -> str:
         headings[_EVALUATION] = "accuracy %"
         for row, status in zip(rows, statuses, strict=True):
             row[_EVALUATION] = ACCURACY.text(status.value)
-    return plain_text(headings, rows)
+    return plain_text(Table(headings, rows))
 
 
 def _cells(status: "Status") -> Sequence[str]:

@@ -14,6 +14,8 @@ from testbed.results.reading.curves import curves_of, quality_of
 from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run as Recorded
 from testbed.results.tables import comparison as tables
+from testbed.results.tables.reaching import reaching
+from testbed.results.tables.table import plain_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,11 +57,12 @@ class Comparison:
             against: ``wire``, ``message`` or ``payload`` bytes, or ``iteration``.
             linear: True for a linear axis of bytes.
         """
-        curves, goal = curves_of(self._runs), self._table.goal
-        return Figure(lambda empty: quality_figure.draw(empty, curves, against, linear, goal))
+        curves = curves_of(self._runs)
+        reached = reaching(curves, self._table.goal)
+        return Figure(quality_figure.chart(curves, against, linear, reached))
 
     def __str__(self) -> str:
-        lines = tables.plain_text(self._table.headings, self._table.cells)
+        lines = plain_text(self._table)
         return "\n".join([lines, *self._table.remarks])
 
 

@@ -1,10 +1,10 @@
 """A figure that a notebook shows, and that is drawn again in the format of any file."""
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.results.figures import style
+from testbed.results.figures import paper
+from testbed.results.figures.chart import Chart
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Figure:
     """A figure as the report draws it. A notebook shows it by itself."""
 
-    def __init__(self, draw: style.Draw) -> None:
-        self._draw = draw
+    def __init__(self, chart: Chart) -> None:
+        self._chart = chart
 
     def save(self, path: str | Path) -> Path:
         """Write it as .svg, .png or .pdf, by the path's suffix, and return the path.
@@ -22,15 +22,11 @@ class Figure:
         Raises:
             TestbedError: the suffix is another, or the file cannot be written.
         """
-        style.write(self._draw, [path := Path(path)])
-        return path
+        return paper.write(self._chart, Path(path))
 
     def matplotlib(self) -> "matplotlib.figure.Figure":
         """Draw it and return Matplotlib's figure, to change it."""
-        return style.drawn(self._draw)
+        return paper.figure(self._chart)
 
     def _repr_svg_(self) -> str:
-        file = io.StringIO()
-        with style.look():
-            self.matplotlib().savefig(file, format="svg", metadata={"Date": None})
-        return file.getvalue()
+        return paper.as_svg(self._chart)

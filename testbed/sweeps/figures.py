@@ -6,28 +6,29 @@ these would be too many to be told apart, a line for each algorithm, its band ov
 """
 
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from testbed.ended import is_complete
 from testbed.experiment.sweep import describe, text_of
+from testbed.results.figures import paper
 from testbed.results.figures import quality as quality_figure
-from testbed.results.figures import style
+from testbed.results.figures.chart import LOW, Axis, Chart, Panel, Plot, Series, values_axis
 from testbed.results.reading.curves import Curve, quality_of
 from testbed.results.reading.quality import ACCURACY, Quality
 from testbed.results.reading.run import Run
+from testbed.results.tables.reaching import reaching
 from testbed.sweeps.sweep_table import SweepRow
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_LINES = 10
 """Lines that can be told apart, and whose names have room above a figure."""
+_DECADES = 20
+"""The ratio of the greatest to the least number of a key from which on its axis is logarithmic."""
 
 
 def write_figures(
@@ -42,22 +43,18 @@ def write_figures(
     if not complete:
         return []
     quality = quality_of([row.run for row in complete])
-    drawings: dict[str, style.Draw] = {}
+    charts: dict[str, Chart] = {}
     for key, values in keys.items():
         if key != "seed" and len(values) > 1:
             name = f"by-{re.sub(r'[^A-Za-z0-9_-]+', '-', key)}"
-            drawings[name] = _of_key(complete, key, values, quality)
+            charts[name] = _of_key(complete, key, values, quality)
     curves = _curves(complete, quality)
     if len(curves) <= MOST_LINES:
-        drawings[f"{quality.name}-versus-ingress"] = lambda figure: quality_figure.draw(
-            figure, curves, "wire", False
+        reached = reaching(curves)
+        charts[f"{quality.name}-versus-ingress"] = quality_figure.chart(
+            curves, "wire", False, reached
         )
-    written = []
-    for name, draw in drawings.items():
-        paths = [folder / f"{name}.{suffix}" for suffix in ("svg", "png")]
-        style.write(draw, paths)
-        written += paths
-    return written
+    return paper.write_all(charts, folder)
 
 
 def _others(row: SweepRow, *but: str) -> dict[str, Any]:
@@ -84,10 +81,8 @@ def _curves(rows: Sequence[SweepRow], quality: Quality) -> list[Curve]:
     ]
 
 
-def _of_key(
-    rows: Sequence[SweepRow], key: str, values: Sequence[Any], quality: Quality
-) -> style.Draw:
-    """Return what draws the final value of a quality, and wire ingress, against one swept key."""
+def _of_key(rows: Sequence[SweepRow], key: str, values: Sequence[Any], quality: Quality) -> Chart:
+    """Make the chart of the final value of a quality, and of wire ingress, against one swept key."""
     lines: dict[str, list[SweepRow]] = defaultdict(list)
     for row in rows:
         lines[_name(row, key)].append(row)
@@ -107,28 +102,25 @@ def _of_key(
         text_of(value): float(value) if numeric else float(i) for i, value in enumerate(values)
     }
 
-    def draw(figure: "Figure") -> None:
-        figure.set_figheight(figure.get_figheight() * 1.7)
-        upper, lower = figure.subplots(2, 1, sharex=True)
+    def of(value_of: Callable[[Run], float | None]) -> tuple[Series, ...]:
+        found = []
         for i, (name, group) in enumerate(lines.items()):
-            of_value: dict[float, list[SweepRow]] = defaultdict(list)
+            known: dict[float, list[float]] = defaultdict(list)
             for row in group:
-                of_value[places[text_of(row.values[key])]].append(row)
-            _line(upper, i, name, of_value, lambda run: _final(run, quality))
-            _line(lower, i, name, of_value, lambda run: float(run.summary.ingress.wire_bytes))
-        upper.set_ylabel(f"final {quality.axis}")
-        if quality != ACCURACY:
-            quality_figure.scale_values(upper)
-        lower.set_ylabel("PS ingress, wire bytes")
-        lower.set_xlabel(key)
-        _scale(lower, places, numeric)
-        style.bytes_axis(lower.yaxis)
-        lower.set_ylim(bottom=0)
-        handles, labels = upper.get_legend_handles_labels()
-        style.legend_above(figure, handles, labels)
-        style.remarks_below(figure, remarks)
+                if (value := value_of(row.run)) is not None:
+                    known[places[text_of(row.values[key])]].append(value)
+            found.append(_line(name, i, known))
+        return tuple(found)
 
-    return draw
+    final = of(lambda run: _final(run, quality))
+    y = values_axis(f"final {quality.axis}", () if quality == ACCURACY else final)
+    ingress = of(lambda run: float(run.summary.ingress.wire_bytes))
+    at = sorted(places.values())
+    log = 10 if numeric and at[0] > 0 and at[-1] / at[0] >= _DECADES else 0
+    x = Axis(key, log=log, ticks={place: text for text, place in places.items()})
+    bytes_axis = Axis("PS ingress, wire bytes", "B", low=0)
+    panels = (Panel(y, final, height=LOW), Panel(bytes_axis, ingress, height=LOW))
+    return Chart((Plot(x, panels),), remarks=tuple(remarks))
 
 
 def _final(run: Run, quality: Quality) -> float | None:
@@ -139,34 +131,12 @@ def _final(run: Run, quality: Quality) -> float | None:
     return float(values[-1]) if len(values) and np.isfinite(values[-1]) else None
 
 
-def _line(
-    axes: "Axes",
-    i: int,
-    name: str,
-    of: Mapping[float, list[SweepRow]],
-    value_of: Callable[[Run], float | None],
-) -> None:
-    """Draw a mean over runs at each place, and the band of them."""
-    known = {}
-    for place in sorted(of):
-        found = [value for row in of[place] if (value := value_of(row.run)) is not None]
-        if found:
-            known[place] = found
-    x = list(known)
-    if any(len(found) > 1 for found in known.values()):
-        low, high = [min(found) for found in known.values()], [max(f) for f in known.values()]
-        colour = style.COLOURS[i % len(style.COLOURS)]
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    mean = [sum(found) / len(found) for found in known.values()]
-    axes.plot(x, mean, label=name, marker=style.marker(i), **style.line_style(i))
-
-
-def _scale(axes: "Axes", places: Mapping[str, float], numeric: bool) -> None:
-    """Give the axis a tick for each value; numbers that span decades are on a logarithmic one."""
-    from matplotlib.ticker import NullLocator
-
-    at = sorted(places.values())
-    if numeric and at[0] > 0 and at[-1] / at[0] >= 20:
-        axes.set_xscale("log")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(list(places.values()), list(places))
+def _line(name: str, place: int, known: Mapping[float, list[float]]) -> Series:
+    """Return a mean over runs at each place, and the band of them."""
+    values = [known[at] for at in sorted(known)]
+    several = any(len(found) > 1 for found in values)
+    low, high, mean = (
+        np.array([of(found) for found in values]) for of in (min, max, statistics.fmean)
+    )
+    band = (low, high) if several else None
+    return Series(name, np.array(sorted(known)), mean, place, markers=True, band=band)

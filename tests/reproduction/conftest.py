@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pytest
 
 from reproduction import pages
-from reproduction.drawing import Panel
+from reproduction.drawing import Panel, chart
 from reproduction.measures import Lines
 from reproduction.runs import Setting, of_lines
 from reproduction.series import Scale, Series
@@ -77,7 +77,6 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have the names of their figures, which are not drawn: that takes most of a page's time."""
 
     def named(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
-        some = any(panel.has_points(lines) for panel in panels)
-        return stem.with_suffix(".svg") if some else None
+        return stem.with_suffix(".svg") if chart(panels, lines) else None
 
     monkeypatch.setattr(pages, "draw", named)

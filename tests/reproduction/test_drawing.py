@@ -1,19 +1,17 @@
 """Figures: the legend that panels share, and axes that leave out runs that learnt nothing."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from reproduction.drawing import UPDATES, Against, Places, Sweep, draw
+from reproduction.drawing import UPDATES, Against, Panel, Sweep, chart
 from reproduction.measures import Line, lines_of
 from reproduction.papers.gap_aware.lines import FIG2
 from reproduction.papers.gap_aware.scales import TINY
 from reproduction.records import Records
 from reproduction.runs import Folder, Setting, of_lines
-from testbed.results.figures import style
+from testbed.results.figures.paper import figure
 from tests.reproduction.conftest import WriteRun, spec_of
 
 FINAL = {"ga-8": 87.0, "ga-16": 85.0, "dana-8": 89.0, "dana-16": 10.0}
@@ -38,8 +36,9 @@ def lines(tmp_path: Path, write_run: WriteRun) -> dict[str, Line]:
 
 
 def drawn(curves: dict[str, dict[float, str]], lines: dict[str, Line], chance: float) -> Axes:
-    axes: Axes = Figure().subplots()
-    Sweep("N", curves, Line.last, "accuracy (%)", chance=chance).draw(axes, lines, Places())
+    found = chart([Sweep("N", curves, Line.last, "accuracy (%)", chance=chance)], lines)
+    assert found is not None
+    [axes] = figure(found).axes
     return axes
 
 
@@ -53,13 +52,13 @@ def test_runs_that_learnt_nothing_do_not_stretch_the_axis(lines: dict[str, Line]
     assert low < 10.5 < high, "where nothing has learnt, the axis shows it"
 
 
-def test_a_system_is_in_the_legend_once(
-    lines: dict[str, Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[Sequence[str]] = []
-    monkeypatch.setattr(style, "legend_above", lambda figure, handles, names: found.append(names))
+def test_a_system_is_in_the_legend_once(lines: dict[str, Line]) -> None:
+    def legend(*panels: Panel) -> list[str]:
+        found = chart(panels, lines)
+        assert found is not None
+        return [text.get_text() for text in figure(found).legends[0].get_texts()]
+
     sweep = Sweep("N", {"GA": CURVES["GA"]}, Line.last, "accuracy (%)")
     against = Against(UPDATES, curves={"ga-16": "GA", "dana-16": "DANA"})
-    assert draw((sweep, against), lines, tmp_path / "both") is not None
-    assert draw((against,), lines, tmp_path / "curves") is not None
-    assert found == [["GA", "DANA (2 seeds)"], ["GA (2 seeds)", "DANA (2 seeds)"]]
+    assert legend(sweep, against) == ["GA", "DANA (2 seeds)"]
+    assert legend(against) == ["GA (2 seeds)", "DANA (2 seeds)"]

@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from testbed.results.figures import style
+from testbed.results.figures import paper
+from testbed.results.figures.chart import Axis, Chart, Panel, Plot, Series
 
 REPOSITORY = Path(__file__).parents[2]
 FIGURES = sorted((REPOSITORY / "docs").rglob("*.svg"))
@@ -21,13 +22,11 @@ _MARKUP = re.compile(r"[$\\{}]")
 def test_a_logarithmic_axis_has_three_numbers_and_no_markup(
     which: Literal["x", "y"], base: int, quotient: float, low: float
 ) -> None:
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        ends = [low, quotient * low]
-        axes.plot(*((ends, [0, 1]) if which == "x" else ([0, 1], ends)))
-        style.logarithmic(axes, which, base)
-
-    drawn = style.drawn(draw)
+    ends, plain = np.array([low, quotient * low]), np.array([0.0, 1.0])
+    points = (ends, plain) if which == "x" else (plain, ends)
+    x, y = (Axis(log=base * (which == one)) for one in "xy")
+    chart = Chart((Plot(x, (Panel(y, (Series("", *points, 0),)),)),))
+    drawn = paper.figure(chart)
     drawn.draw_without_rendering()
     (axes,) = drawn.axes
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -39,7 +38,7 @@ def test_a_logarithmic_axis_has_three_numbers_and_no_markup(
     ]
     assert len(numbers) >= 3
     assert len(set(numbers)) == len(numbers), "two ticks have one number"
-    shown = _TEXT.findall(style.as_svg(draw).decode())
+    shown = _TEXT.findall(paper.as_svg(chart))
     assert len(shown) >= 3 and not [text for text in shown if _MARKUP.search(text)]
 
 

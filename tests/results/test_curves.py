@@ -1,7 +1,9 @@
 """Curves over several seeds, what they take to reach an accuracy, and their traffic."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,11 +11,12 @@ import pytest
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.ingress import ingress_of
 from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.quality import LOSS
 from testbed.results.reading.records import SERVER_KILLED
 from testbed.results.reading.run import Run
 from testbed.results.reading.staleness import histograms
 from testbed.results.tables.comparison import compare
-from testbed.results.tables.reaching import goal_of, reaching
+from testbed.results.tables.reaching import Point, goal_of, reaching, steps_of
 from testbed.results.tables.verdict import verdict
 from tests.results.conftest import (
     EVERY,
@@ -181,3 +184,29 @@ def test_a_run_without_evaluations_has_no_best_accuracy(write_run: WriteRun) -> 
     run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
     (row,) = reaching(curves_of([run]), 97).rows
     assert row.best is None and row.reached == 0
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_a_step_is_where_every_easier_goal_is_reached(
+    write_run: WriteRun, better: Literal["higher", "lower"]
+) -> None:
+    """The report's page has only the steps, and its reader asks for any goal."""
+    runs = [
+        Run.load(
+            write_run("asgd", f"quickstart/20261121-07450{seed}-{seed}", seed=seed, speed=speed)
+        )
+        for seed, speed in ((1, 40), (2, 55))
+    ]
+    [curve] = curves_of(runs)
+    if better == "lower":
+        curve = replace(curve, quality=LOSS)
+    steps = steps_of(curve)
+    never = Point(0, None, None, None, None, None)
+    seen = set()
+    for goal in np.linspace(0, 2.5, 60) if better == "lower" else np.linspace(5, 99, 60):
+        good = [one for one in steps if (one >= goal if better == "higher" else one <= goal)]
+        point = steps[good[0]] if good else never
+        [row] = reaching([curve], float(goal)).rows
+        assert (point.value, point.cells(2)) == (row.value, row.cells(2)), goal
+        seen.add(point.reached)
+    assert seen == {0, 1, 2}

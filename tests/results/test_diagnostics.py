@@ -103,5 +103,10 @@ def test_figure_and_report_draw_diagnostics_beside_exact_values(
     names = {path.name for path in write_figures([run], tmp_path / "figures")}
     assert "diagnostics.svg" in names
     page = write_report([run], tmp_path / "report.html").read_text()
-    assert 'src="data:image/svg+xml;base64,' in page
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    [plot] = data["charts"]["diagnostics"]["plots"]
+    estimated, computed = plot["panels"][0]["series"]
+    assert [data["arrays"][one] for one in (estimated["x"], estimated["y"])] == [[2, 3], [4, 8]]
+    assert [data["arrays"][one] for one in (computed["x"], computed["y"])] == [[1, 3], [5, 6]]
+    assert 'id="chart-diagnostics"' in page
     assert "exact values" in page

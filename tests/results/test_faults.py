@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from testbed.faults import fault as faults
-from testbed.results.figures import fault_strip
 from testbed.results.figures import quality as quality_figure
-from testbed.results.figures.fault_marks import living, marks
+from testbed.results.figures.chart import Chart
+from testbed.results.figures.faults import KIND_COLOURS, living, marks
 from testbed.results.figures.figures import write_figures
+from testbed.results.figures.paper import figure
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import KINDS, alive, crashed, struck, went_down
 from testbed.results.reading.run import Run
 from testbed.results.report.report import write_report
 from testbed.results.tables.comparison import compare
 from testbed.results.tables.faults import in_a_line, in_words, never_struck, rows
+from testbed.results.tables.reaching import reaching
 from testbed.results.tables.verdict import no_update
 from tests.results.conftest import WORKERS, WriteRun, evaluations_table, fault
 
@@ -230,26 +231,30 @@ def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
     few = write_run("comp-asgd-0.01", payload=17_000, faults=FEW)
     many = write_run("adacomp-0.01", payload=17_000, faults=crashes(15))
 
-    def draw(*directories: Path) -> Figure:
-        figure = Figure(figsize=(3.4, 2.6))
+    def chart(*directories: Path) -> Chart:
         curves = curves_of([Run.load(one) for one in directories])
-        quality_figure.draw(figure, curves, against, False, 97)
-        return figure
+        return quality_figure.chart(curves, against, False, reaching(curves, 97))
 
-    without, with_few, with_both = draw(plain), draw(plain, few), draw(plain, few, many)
+    charts = chart(plain), chart(plain, few), chart(plain, few, many)
+    assert [len(one.plots[0].panels) for one in charts] == [1, 2, 3]
+    without, with_few, with_both = map(figure, charts)
     assert [len(one.axes) for one in (without, with_few, with_both)] == [1, 2, 3]
     assert without.get_figheight() < with_few.get_figheight() < with_both.get_figheight()
     # A row with its line for each run with faults, a tick for each fault, a bar if it lasted.
-    strip = with_both.axes[-1]
-    assert len(strip.lines) == 2 + 3 + 15
-    assert len(strip.collections) == 2
-    living_axes = with_both.axes[1]
-    assert np.min(living_axes.lines[-1].get_ydata()) == 5
+    _, alive_panel, strip = charts[-1].plots[0].panels
+    assert len(strip.lines) == 2
+
+    def points(kind: str) -> int:
+        return sum(int(np.isfinite(one.x).sum()) for one in strip.series if one.kind == kind)
+
+    # One lasts, and the server is back at once: two bars, with two ends each.
+    assert (points("ticks"), points("spans")) == (3 + 15, 2 * 2)
+    assert [one.y[-1] for one in alive_panel.series] == [WORKERS - 1, 5]
     # The server's restart is a labelled line across the plot.
-    assert with_few.axes[0].texts[-1].get_text() == "server killed"
+    assert "server killed" in {text.get_text() for text in with_few.axes[0].texts}
     # No fault widens the plot.
     write_run("no-faults", payload=17_000)
-    same = draw(plain, few.parent / "no-faults").axes[0].get_xlim()
+    same = figure(chart(plain, few.parent / "no-faults")).axes[0].get_xlim()
     assert with_few.axes[0].get_xlim() == pytest.approx(same)
 
 
@@ -267,11 +272,14 @@ def test_figures_and_report_show_the_faults_of_runs(write_run: WriteRun, tmp_pat
     text = write_report(runs, tmp_path / "report.html").read_text()
     assert text.count("with probability 0.04 % after each push: freeze for good") == 1
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
-    assert [len(curve["faults"]) for curve in data["curves"]] == [3, 15, 3]
-    assert data["curves"][0]["living"] is None
-    assert data["curves"][1]["living"]["workers"][-1] == 5
-    assert list(data["fault_kinds"]) == ["freeze", "kill", "stop-network"]
-    assert all(fault_strip.colour_of(k) == c for k, c in data["fault_kinds"].items())
+    _, alive_panel, strip = data["charts"]["iteration"]["plots"][0]["panels"]
+    ticks = [one for one in strip["series"] if one["kind"] == "ticks"]
+    assert [one["name"] for one in ticks] == ["freeze", "kill", "stop-network"]
+    assert all(KIND_COLOURS[one["name"]] == one["look"] for one in ticks)
+    rows = [row for one in ticks for row in data["arrays"][one["y"]]]
+    assert [rows.count(row) for row in (0, 1, 2)] == [3, 15, 3]
+    last = [data["arrays"][one["y"]][-1] for one in alive_panel["series"]]
+    assert last == [WORKERS - 1, 5]
 
 
 def test_the_report_escapes_the_names_of_devices(write_run: WriteRun, tmp_path: Path) -> None:

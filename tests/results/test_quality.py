@@ -11,7 +11,7 @@ import pytest
 from testbed.library.comparison import compare as compare_in_library
 from testbed.results.figures import quality as quality_figure
 from testbed.results.figures.figures import write_figures
-from testbed.results.figures.style import drawn
+from testbed.results.figures.paper import figure as drawn
 from testbed.results.reading.curves import curves_of, quality_of
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
 from testbed.results.reading.run import Run
@@ -77,7 +77,9 @@ def test_figures_draw_and_name_the_measure(two: list[Run], tmp_path: Path) -> No
     assert {"perplexity-versus-ingress", "perplexity-versus-iteration"} < names
     assert not any(name.startswith("accuracy") for name in names)
 
-    figure = drawn(lambda empty: quality_figure.draw(empty, curves_of(two), "iteration", True))
+    figure = drawn(
+        quality_figure.chart(curves_of(two), "iteration", True, reaching(curves_of(two)))
+    )
     axes = figure.axes[0]
     assert axes.get_ylabel() == "test perplexity (lower is better)"
     assert axes.get_yscale() == "log"  # from 2,000 to 4
@@ -110,7 +112,7 @@ def test_a_measure_of_which_more_is_better_has_its_unit(write_run: WriteRun) -> 
     run = Run.load(write_run("asgd", **of_another()))
     (row,) = reaching(curves_of([run]), 50).rows
     assert row.reached == 1
-    figure = drawn(lambda empty: quality_figure.draw(empty, curves_of([run]), "wire", False))
+    figure = drawn(quality_figure.chart(curves_of([run]), "wire", False))
     assert figure.axes[0].get_ylabel() == "test within (px, higher is better)"
     assert tables.compare([run]).headings[4] == "best within (px)"
 

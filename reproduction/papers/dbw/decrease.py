@@ -6,7 +6,6 @@ compared over the same updates, which are those of a mean.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +14,7 @@ from reproduction.drawing import UPDATES, Places
 from reproduction.measures import Floats, Line, Lines
 from reproduction.races import of_most_seeds
 from reproduction.record import Record
-from testbed.results.figures import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from testbed.results.figures.chart import Across, Axis, Panel, Plot, Series
 
 BOUND = 0.9
 """The least share of comparisons in which a lower bound has to be one; the loss is noisy."""
@@ -94,20 +90,15 @@ class Decreases:
 
     name: str
 
-    def has_points(self, lines: Lines) -> bool:
-        """Return True if a run has both."""
-        return bool(_found(lines[self.name]))
-
-    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
-        """Draw both."""
-        axes.set_xlabel(UPDATES.label)
-        axes.set_ylabel("decrease of the loss in an update")
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return both; nothing without a run that has both."""
         found = _found(lines[self.name])
-        if not found:
-            style.nothing_to_draw(axes, "no run yet")
-            return
-        updates, *curves = found[0]
-        for title, values in zip(_TITLES, curves, strict=True):
-            axes.plot(updates, values, label=title, **style.line_style(places[title]))
-        axes.axhline(0, color="#777777", linewidth=0.6)
-        axes.set_xlim(left=0)
+        series = tuple(
+            Series(title, updates, values, places[title])
+            for updates, *curves in found[:1]
+            for title, values in zip(_TITLES, curves, strict=True)
+        )
+        zero = (Across("y", 0.0),) if found else ()
+        y = Axis("decrease of the loss in an update")
+        panel = Panel(y, series, zero, nothing="" if found else "no run yet")
+        return Plot(Axis(UPDATES.label, whole=True, low=0), (panel,))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,10 +9,7 @@ from reproduction.drawing import Places
 from reproduction.measures import Lines
 from reproduction.series import Scale
 from testbed.durations.laws import Pareto
-from testbed.results.figures import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from testbed.results.figures.chart import Axis, Panel, Plot, Series
 
 LAW = Pareto(mean=1.0, shape=2.5)
 """That of ``compute`` in the files of Fig. 8."""
@@ -41,14 +37,10 @@ class Distribution:
 
     rows: Sequence[Mapping[str, str]]
 
-    def has_points(self, lines: Lines) -> bool:
-        """Return True if there are rows."""
-        return bool(self.rows)
-
-    def draw(self, axes: "Axes", lines: Lines, places: Places) -> None:
-        """Draw the empirical distribution."""
-        seconds, shares = ([float(row[name]) for row in self.rows] for name in ("seconds", "share"))
-        axes.plot(seconds, shares, label="Pareto", **style.line_style(places["Pareto"]))
-        axes.set_xlim(left=0)
-        axes.set_xlabel("round-trip time (s)")
-        axes.set_ylabel("share")
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return the empirical distribution."""
+        seconds, shares = (
+            np.array([float(row[name]) for row in self.rows]) for name in ("seconds", "share")
+        )
+        series = Series("Pareto", seconds, shares, places["Pareto"])
+        return Plot(Axis("round-trip time (s)", low=0), (Panel(Axis("share"), (series,)),))

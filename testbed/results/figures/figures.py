@@ -1,26 +1,46 @@
-"""Figures for a paper, as SVG and PNG: which ones are drawn of some runs, and their file names.
+"""Charts of runs, and their files for a paper: which ones there are, and their names.
 
-Runs that differ only in their seed are one curve (``curves``); ``style`` has the look of figures.
+Runs that differ only in their seed are one curve (``curves``).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.results.figures import diagnostics as diagnostics_figure
-from testbed.results.figures import quality as quality_figure
-from testbed.results.figures import style as figure_style
-from testbed.results.figures import traffic as traffic_figures
+from testbed.results.figures import diagnostics, paper, quality, traffic
+from testbed.results.figures.chart import Chart
 from testbed.results.figures.quality import Against
-from testbed.results.reading.curves import curves_of
-from testbed.results.reading.ingress import ingress_of
+from testbed.results.reading.curves import Curve, curves_of
+from testbed.results.reading.ingress import Ingress, ingress_of
 from testbed.results.reading.run import Run
+from testbed.results.tables.reaching import reaching
+
+
+def charts_of(curves: Sequence[Curve]) -> dict[str, Chart]:
+    """Return by name the charts that do not depend on what runs are compared by.
+
+    They are ingress over time, ingress by worker, staleness, and, if an algorithm reports any,
+    diagnostics over iterations.
+
+    Raises:
+        NoRunError: a journal cannot be read.
+    """
+    ingress: list[Ingress] = [ingress_of(curve) for curve in curves]
+    charts = {
+        "ingress-over-time": traffic.over_time(curves, ingress),
+        "ingress-by-worker": traffic.by_worker(curves, ingress),
+    }
+    if not all(curve.of_programs for curve in curves):
+        charts["staleness"] = traffic.staleness(curves)
+    if (diagnosed := diagnostics.chart(curves)) is not None:
+        charts["diagnostics"] = diagnosed
+    return charts
 
 
 def write_figures(runs: Sequence[Run], directory: Path, goal: float | None = None) -> list[Path]:
     """Write every figure of some runs, each as SVG and PNG; return the paths.
 
-    They are accuracy, or another quality, versus wire ingress and versus iteration, ingress over time,
-    ingress by worker, staleness, and, if an algorithm reports any, diagnostics over iterations.
+    They are accuracy, or another quality, versus wire ingress and versus iteration, and those of
+    ``charts_of``.
 
     Args:
         runs: at least one.
@@ -32,28 +52,12 @@ def write_figures(runs: Sequence[Run], directory: Path, goal: float | None = Non
         TestbedError: the directory cannot be written to.
     """
     curves = curves_of(runs)
-    ingress = [ingress_of(curve) for curve in curves]
-    quality = curves[0].quality.name
-    drawings: dict[str, figure_style.Draw] = {
-        f"{quality}-versus-ingress": lambda figure: quality_figure.draw(
-            figure, curves, "wire", False, goal
-        ),
-        f"{quality}-versus-iteration": lambda figure: quality_figure.draw(
-            figure, curves, "iteration", True, goal
-        ),
-        "ingress-over-time": lambda figure: traffic_figures.draw_over_time(figure, curves, ingress),
-        "ingress-by-worker": lambda figure: traffic_figures.draw_by_worker(figure, curves, ingress),
+    name, reached = curves[0].quality.name, reaching(curves, goal)
+    charts = {
+        f"{name}-versus-ingress": quality.chart(curves, "wire", False, reached),
+        f"{name}-versus-iteration": quality.chart(curves, "iteration", True, reached),
     }
-    if not all(curve.of_programs for curve in curves):
-        drawings["staleness"] = lambda figure: traffic_figures.draw_staleness(figure, curves)
-    if diagnostics_figure.declared(curves):
-        drawings["diagnostics"] = lambda figure: diagnostics_figure.draw(figure, curves)
-    written = []
-    for name, draw in drawings.items():
-        paths = [directory / f"{name}.{suffix}" for suffix in ("svg", "png")]
-        figure_style.write(draw, paths)
-        written += paths
-    return written
+    return paper.write_all(charts | charts_of(curves), directory)
 
 
 def write_figure(
@@ -77,7 +81,4 @@ def write_figure(
         TestbedError: the suffix is another, or the file cannot be written.
     """
     curves = curves_of(runs)
-    figure_style.write(
-        lambda figure: quality_figure.draw(figure, curves, against, linear, goal), [path]
-    )
-    return path
+    return paper.write(quality.chart(curves, against, linear, reaching(curves, goal)), path)

@@ -1,19 +1,15 @@
-"""Figures of ingress over time, of ingress by worker, and of staleness."""
+"""Charts of ingress over time, of ingress by worker, and of staleness."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from testbed import quantities as q
-from testbed.results.figures import fault_strip, style
+from testbed.results.figures import faults
+from testbed.results.figures.chart import HEIGHT, LOW, NONE, Axis, Chart, Panel, Plot, Series
 from testbed.results.reading.curves import Curve
 from testbed.results.reading.ingress import KINDS, Ingress, merged_remarks
 from testbed.results.reading.staleness import histograms
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 KIND_COLOURS = dict(
     zip(
@@ -31,102 +27,80 @@ KIND_COLOURS = dict(
         strict=True,
     )
 )
-_PANEL = 1.7
-"""Height of one of several panels, inches."""
 
 
-def draw_over_time(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[Ingress]) -> None:
-    """Draw a panel for each curve: bytes per second, the kinds stacked, with faults at the top.
+def over_time(curves: Sequence[Curve], ingress: Sequence[Ingress]) -> Chart:
+    """Make a plot for each curve: bytes per second, the kinds stacked, with faults below.
 
-    Every panel has axes of its own: runs take different times, and rates differ a hundredfold.
+    Every plot has axes of its own: runs take different times, and rates differ a hundredfold.
     """
-    from matplotlib.patches import Patch
-
-    columns = 1 if len(curves) == 1 else 2
-    rows = -(-len(curves) // columns)
-    if len(curves) > 1:
-        figure.set_size_inches(2 * style.COLUMN, _PANEL * rows + 0.3)
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    faults: set[str] = set()
-    for axes, curve, own in zip(panels, curves, ingress, strict=False):
-        axes.set_title(curve.title, fontsize=8)
-        _stack(axes, own)
-        if own.rates:
-            faults |= fault_strip.draw_over_time(axes, curve)
-    for axes in panels[len(curves) :]:
-        axes.remove()
-    for axes in panels[max(0, len(curves) - columns) : len(curves)]:
-        what = "the programs" if all(curve.of_programs for curve in curves) else "training"
-        axes.set_xlabel(f"seconds since {what} began")
-    kinds = [kind for kind in KINDS if any(kind in own.rates for own in ingress)]
-    handles = [Patch(color=KIND_COLOURS[kind]) for kind in kinds]
-    marks, names = fault_strip.legend(faults)
-    style.legend_above(figure, [*handles, *marks], [*(KINDS[kind] for kind in kinds), *names])
-    style.remarks_below(figure, merged_remarks([curve.title for curve in curves], ingress))
+    what = "the programs" if all(curve.of_programs for curve in curves) else "training"
+    height = HEIGHT if len(curves) == 1 else LOW
+    plots = []
+    for i, (curve, own) in enumerate(zip(curves, ingress, strict=True)):
+        bins = len(next(iter(own.rates.values()), ()))
+        edges = own.start + own.width * np.arange(bins + 1.0)
+        stack = tuple(
+            Series(KINDS[kind], edges, np.append(own.rates[kind], own.rates[kind][-1:]),
+                   KIND_COLOURS[kind], "stack")
+            for kind in KINDS if kind in own.rates
+        )  # fmt: skip
+        y = Axis("PS ingress", "B/s", low=0)
+        main = Panel(y, stack, height=height, nothing="" if stack else "no ingress")
+        x = Axis(f"seconds since {what} began", low=edges[0], high=edges[-1] if bins else 1)
+        strip = faults.strip([(i, curve)], "time") if stack else ()
+        plots.append(Plot(x, (main, *strip), curve.title))
+    remarks = merged_remarks([curve.title for curve in curves], ingress)
+    return Chart(tuple(plots), min(2, len(curves)), remarks)
 
 
-def draw_by_worker(figure: "Figure", curves: Sequence[Curve], ingress: Sequence[Ingress]) -> None:
-    """Draw each curve's cumulative distribution of a worker's ingress, relative to the mean."""
-    axes = figure.subplots()
+def by_worker(curves: Sequence[Curve], ingress: Sequence[Ingress]) -> Chart:
+    """Make each curve's cumulative distribution of a worker's ingress, relative to the mean."""
+    series = []
     for i, (curve, own) in enumerate(zip(curves, ingress, strict=True)):
         count = len(own.workers)
         mean = f", mean {q.as_bytes(float(own.worker_bytes.mean()))}" if count else ""
-        axes.step(
-            np.concatenate([own.worker_shares[:1], own.worker_shares]),
-            100 * np.arange(count + 1)[: count + 1 if count else 0] / max(1, count),
-            where="post",
-            label=f"{curve.title}{mean}",
-            **style.line_style(i),
-        )
-    axes.set_xlabel("ingress from a worker ÷ mean of the run's workers")
-    axes.set_ylabel("workers with at most this (%)")
-    if any(len(own.workers) for own in ingress):
-        axes.set_xlim(left=min(0.9, axes.get_xlim()[0]), right=max(1.1, axes.get_xlim()[1]))
-        axes.set_ylim(0, 101)
-    else:
-        style.nothing_to_draw(axes, "no update yet")
-    style.legend_above(figure, *axes.get_legend_handles_labels())
-    style.remarks_below(figure, merged_remarks([curve.title for curve in curves], ingress))
-
-
-def draw_staleness(figure: "Figure", curves: Sequence[Curve]) -> None:
-    """Draw the curves' histograms of staleness as outlines, so that they can be told apart."""
-    axes = figure.subplots()
-    bars = histograms(curves)
-    for i, (curve, shares) in enumerate(zip(curves, bars.shares, strict=True)):
-        axes.stairs(
-            shares,
-            np.arange(len(shares) + 1) * bars.width,
-            baseline=0 if len(shares) else None,
-            label=curve.title,
-            color=style.line_style(i)["color"],
-            linestyle=style.line_style(i)["linestyle"],
-            linewidth=1.2,
-        )
-    axes.set_xlabel("staleness (updates)")
-    per = f" per {bars.width} of staleness" if bars.width > 1 else ""
-    axes.set_ylabel(f"updates (%){per}")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
-    if not any(len(shares) for shares in bars.shares):
-        style.nothing_to_draw(axes, "no update yet")
-    style.legend_above(figure, *axes.get_legend_handles_labels())
-
-
-def _stack(axes: "Axes", ingress: Ingress) -> None:
-    if not ingress.rates:
-        style.nothing_to_draw(axes, "no ingress")
-        return
-    bins = len(next(iter(ingress.rates.values())))
-    edges = ingress.start + ingress.width * np.arange(bins + 1)
-    bottom = np.zeros(bins)
-    for kind in KINDS:
-        if kind in ingress.rates:
-            top = bottom + ingress.rates[kind]
-            axes.stairs(
-                top, edges, baseline=bottom, fill=True, color=KIND_COLOURS[kind], linewidth=0
+        told = [
+            f"{who}: {q.as_bytes(size)}"
+            for who, size in zip(own.workers, own.worker_bytes, strict=True)
+        ]
+        series.append(
+            Series(
+                f"{curve.title}{mean}",
+                np.concatenate([own.worker_shares[:1], own.worker_shares]),
+                100 * np.arange(count + 1.0) / count if count else NONE,
+                i,
+                "steps",
+                texts=(*told[:1], *told),
             )
-            bottom = top
-    axes.set_ylim(bottom=0)
-    axes.margins(x=0)
-    style.bytes_axis(axes.yaxis, suffix="/s")
+        )
+    shares = np.concatenate([one.x for one in series])
+    # Workers that send nearly the same are not drawn as if they differed.
+    margin = 0.05 * np.ptp(shares) if len(shares) else 0.0
+    low, high = min(0.9, *(shares - margin)), max(1.1, *(shares + margin))
+    x = Axis("ingress from a worker ÷ mean of the run's workers", low=low, high=high)
+    y = Axis("workers with at most this (%)", low=0, high=101)
+    panel = Panel(y, tuple(series), nothing="" if len(shares) else "no update yet")
+    return Chart(
+        (Plot(x, (panel,)),), 1, merged_remarks([curve.title for curve in curves], ingress)
+    )
+
+
+def staleness(curves: Sequence[Curve]) -> Chart:
+    """Make the curves' histograms of staleness, as outlines, so that they can be told apart."""
+    bars = histograms(curves)
+    series = tuple(
+        Series(
+            curve.title,
+            np.append(0, np.arange(len(shares) + 1.0) * bars.width) if len(shares) else NONE,
+            np.concatenate([[0], shares, [0]]) if len(shares) else NONE,
+            i,
+            "steps",
+        )
+        for i, (curve, shares) in enumerate(zip(curves, bars.shares, strict=True))
+    )
+    per = f" per {bars.width} of staleness" if bars.width > 1 else ""
+    y = Axis(f"updates (%){per}", low=0)
+    nothing = "" if any(len(one.x) for one in series) else "no update yet"
+    x = Axis("staleness (updates)", whole=True, low=0)
+    return Chart((Plot(x, (Panel(y, series, nothing=nothing),)),))

@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.ended import is_complete
+from testbed.quantities import Measure
 from testbed.results.reading.finding import distinct, names_of
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
 from testbed.results.reading.run import Run
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-MEASURES = ("payload", "message", "wire")
+MEASURES: tuple[Measure, ...] = ("payload", "message", "wire")
 _COUNTED = ("time", *(f"{measure}_bytes" for measure in MEASURES))
 
 

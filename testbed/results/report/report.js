@@ -1,5 +1,6 @@
 "use strict";
-// Draws the report's charts from the JSON in the page, in the page's own colours.
+// Draws the report's charts as the page's data describes them (testbed/results/figures/chart.py), in the
+// page's own colours, and marks where curves reach the goal that its reader asks for.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -10,16 +11,9 @@
   let printing = false;
 
   const chosen = (name) => form.querySelector(`input[name=${name}]:checked`).value;
-  const evaluated = data.curves.some((curve) => curve.iteration.length);
+  const array = (of) => (Array.isArray(of) ? of : data.arrays[of]);
   const MEASURES = ["payload", "message", "wire"];
-
-  const quality = data.quality, higher = quality.better === "higher";
-  const percent = quality.name === "accuracy";
-  const good = (value, goal) => value !== null && goal !== null && (higher ? value >= goal : value <= goal);
-  const withUnit = (value) => `${value}${quality.unit ? ` ${quality.unit}` : ""}`;
-  const goalInWords = () => (percent ? "" : `${quality.name} `) + withUnit(target() ?? "\u2014");
-  // Plotly interprets some HTML in titles and hovers.
-  const escaped = (words) => words.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+  const { quality } = data, percent = quality.name === "accuracy";
 
   // A link may ask for a view: report.html#ingress=payload&axis=linear&accuracy=95; or &goal=4.3
   const asked = new URLSearchParams(location.hash.slice(1));
@@ -31,25 +25,17 @@
     if (Number.isFinite(parseFloat(asked.get(key)))) form.elements.goal.value = asked.get(key);
   }
 
-  // Where a curve first reaches a goal: the mean over those of its runs that do.
-  function reach(curve, goal) {
-    const points = [];
-    for (const run of curve.runs) {
-      const i = run.value.findIndex((value) => good(value, goal));
-      if (i >= 0) points.push(Object.fromEntries(
-        ["iteration", "value", ...MEASURES].map((name) => [name, run[name][i]])));
-    }
-    const mean = (name) => points.reduce((sum, point) => sum + point[name], 0) / points.length;
-    const best = curve.runs.map((run) => (higher ? Math.max : Math.min)(...run.value.filter((v) => v !== null)))
-      .filter(Number.isFinite);
-    return { reached: points.length, best: best.reduce((a, b) => a + b, 0) / best.length,
-      ...Object.fromEntries(["iteration", "value", ...MEASURES].map((name) => [name, mean(name)])) };
+  function target() {
+    const value = form.elements.goal.valueAsNumber;
+    return Number.isFinite(value) ? value : data.goal;
   }
+  const goalInWords = () => `${percent ? "" : `${quality.name} `}${target() ?? "\u2014"} ${quality.unit}`.trim();
 
-  // Four digits, or two decimals of an accuracy, as the tables have them.
-  function text(value) {
-    if (!Number.isFinite(value)) return "\u2014";
-    return percent ? value.toFixed(2) : String(Number(value.toPrecision(4)));
+  // Where each curve reaches the goal: at the first of its steps that is as good; undefined if nowhere.
+  function reached() {
+    const goal = target();
+    return data.curves.map((curve) => (goal === null ? undefined
+      : curve.steps.find((step) => (quality.better === "higher" ? step.goal >= goal : step.goal <= goal))));
   }
 
   // Three digits, as the tables have them.
@@ -60,14 +46,6 @@
       .toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   }
 
-  function bytes(count) {
-    if (!Number.isFinite(count)) return "\u2014";
-    const units = ["B", "kB", "MB", "GB", "TB", "PB"];
-    let unit = 0;
-    while (count >= 999.5 && unit < units.length - 1) { count /= 1000; unit += 1; }
-    return `${unit ? three(count) : Math.round(count)} ${units[unit]}`;
-  }
-
   function ratio(value) {
     if (!Number.isFinite(value) || value <= 0) return "\u2014";
     if (value === 1) return "1";
@@ -75,283 +53,172 @@
     return value < 1 ? `1/${three(1 / value)}` : three(value);
   }
 
-  function target() {
-    const value = form.elements.goal.valueAsNumber;
-    return Number.isFinite(value) ? value : data.goal;
-  }
-
   function reachTable() {
-    const measure = chosen("measure");
-    const rows = data.curves.map((curve) => reach(curve, target()));
-    const base = rows[data.baseline];
+    const measure = chosen("measure"), points = reached(), base = points[data.baseline];
     const headings = document.querySelectorAll("#reached thead th");
-    headings[0].textContent = `to reach ${goalInWords()}`;
+    headings[0].innerHTML = `to reach ${goalInWords()}`;  // escaped where it was written
     headings[6].textContent = headings[6].textContent.replace(/^\w+/, measure);
     document.querySelectorAll("#reached tbody tr").forEach((line, i) => {
-      const row = rows[i];
-      const cells = [`${row.reached} of ${data.curves[i].runs.length}`, ...MEASURES.map((m) => bytes(row[m])),
-        row.reached ? Math.round(row.iteration).toLocaleString("en") : "\u2014",
-        ratio(row[measure] / base[measure]),
-        text(row.best)];
-      line.querySelectorAll("td").forEach((cell, k) => { cell.textContent = cells[k]; });
+      const point = points[i];
+      const cells = [...(point ?? { cells: data.curves[i].never }).cells, ratio(point?.[measure] / base?.[measure])];
+      cells.forEach((cell, k) => { line.children[k + 1].textContent = cell; });
     });
   }
 
-  function layout(x, y) {
+  // The look of a curve by its place, or of a colour.
+  function look(which) {
+    if (typeof which === "string") return { color: which, dash: "solid", symbol: "circle" };
+    const of = (list) => list[which % list.length];
+    const { looks } = data;
+    return { color: of(dark.matches && !printing ? looks.dark : looks.light), dash: of(looks.dashes),
+      symbol: of(looks.symbols) };
+  }
+
+  const KINDS = {
+    line: ({ color, dash, symbol }, series) => ({ mode: series.markers ? "lines+markers" : "lines",
+      line: { color, width: 2, dash }, marker: { color, symbol, size: 7, maxdisplayed: 12 } }),
+    steps: ({ color, dash }) => ({ mode: "lines", line: { color, width: 2, dash, shape: "hv" } }),
+    stack: ({ color }) => ({ mode: "lines", stackgroup: "stack", fillcolor: color,
+      line: { color, width: 0, shape: "hv" } }),
+    points: ({ color }) => ({ mode: "markers", marker: { color, size: 5, opacity: 0.6 } }),
+    ticks: ({ color }) => ({ mode: "markers", marker: { symbol: "line-ns", size: 11, line: { color, width: 1.5 } } }),
+    spans: ({ color }) => ({ mode: "lines", line: { color, width: 7 }, opacity: 0.5, hoverinfo: "skip" }),
+    star: ({ color }, series) => ({ mode: "markers", marker: { symbol: series.hollow ? "star-open" : "star", size: 15,
+      color, line: { width: 1, color: getComputedStyle(document.documentElement).getPropertyValue("--ink") } } }),
+  };
+
+  // What Plotly draws of a panel; a name is in the legend once, and hides all that has it.
+  function traces(panel, x, yaxis, known) {
+    const found = [];
+    for (const series of panel.series) {
+      const own = look(series.look), { name } = series, texts = array(series.texts);
+      const group = { type: "scatter", legendgroup: name || "none", yaxis };
+      if (series.band) {
+        // There along the lower edge, and back along the upper one.
+        const [low, high] = series.band.map(array), there = array(series.x);
+        found.push({ ...group, mode: "lines", fill: "toself", hoverinfo: "skip", showlegend: false,
+          x: [...there, ...[...there].reverse()], y: [...low, ...[...high].reverse()],
+          line: { width: 0 }, fillcolor: own.color, opacity: 0.2 });
+      }
+      const values = `${panel.y.label || "value"}: %{y}<br>${x.label}: %{x}`.replaceAll("\n", " ");
+      const told = [`<b>${name}</b>`, ...(panel.y.ticks ? [] : [values]), ...(texts.length ? ["%{text}"] : [])];
+      found.push({ ...group, name, showlegend: Boolean(name) && !known.has(name), x: array(series.x), y: array(series.y),
+        text: texts, hovertemplate: `${told.join("<br>")}<extra></extra>`, ...KINDS[series.kind](own, series) });
+      known.add(name);
+    }
+    return found;
+  }
+
+  function axis(of, values, frame) {
+    const found = { ...frame, hoverformat: ".4~r", title: { text: of.label.replaceAll("\n", "<br>"), standoff: 10 } };
+    const known = values.filter((value) => value !== null);
+    const least = known.reduce((a, b) => Math.min(a, b), Infinity), most = known.reduce((a, b) => Math.max(a, b), -Infinity);
+    if (of.unit) Object.assign(found, { tickformat: "~s", ticksuffix: of.unit, hoverformat: ".4~s" });
+    if (of.whole) Object.assign(found, { tickformat: ",d", hoverformat: ",d" });
+    // Between whole numbers there is nothing to mark.
+    if (of.whole && most <= 10) found.dtick = 1;
+    if (of.log) Object.assign(found, { type: "log", dtick: most / least > 300 || narrow.matches ? 1 : "D2" });
+    if (of.low !== null && of.high !== null) found.range = [of.low, of.high];
+    else if (of.low === 0) found.rangemode = "tozero";
+    if (of.within) found.autorangeoptions = { clipmin: of.within[0], clipmax: of.within[1] };
+    if (of.ticks) Object.assign(found, { showticklabels: false, showgrid: false, ticks: "", fixedrange: true, title: {} });
+    return found;
+  }
+
+  // A plot: its panels from above, over one axis of x, which is named below the last.
+  function layout(plot) {
     const style = getComputedStyle(document.documentElement);
     const colour = (name, onPaper) => (printing ? onPaper : style.getPropertyValue(name).trim());
-    const ink = colour("--ink", "#000000");
-    const line = colour("--line", "#bbbbbb");
-    const soft = colour("--soft", "#444444");
-    const axis = { gridcolor: line, linecolor: line, zeroline: false, automargin: true,
-      tickfont: { color: soft }, ticks: "outside", tickcolor: line, ticklen: 4,
-      title: { standoff: 10 } };
-    const merge = (more) => ({ ...axis, ...more, title: { ...axis.title, text: more.title } });
+    const ink = colour("--ink", "#000000"), line = colour("--line", "#bbbbbb"), soft = colour("--soft", "#444444");
+    const frame = { gridcolor: line, linecolor: line, zeroline: false, automargin: true,
+      tickfont: { color: soft }, ticks: "outside", tickcolor: line, ticklen: 4 };
     const small = narrow.matches && !printing;
-    return {
+    const all = (panel, of) => panel.series.flatMap((series) => array(series[of]));
+    const chart = {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: small ? 12 : 13, color: ink },
-      margin: { l: 8, r: 40, t: 36, b: 8 }, hovermode: "closest",
-      hoverlabel: { align: "left" },
-      legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom" },
+      margin: { l: 8, r: 40, t: 36, b: 8 }, hovermode: "closest", hoverlabel: { align: "left" },
+      legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", traceorder: "normal" },
       showlegend: true, dragmode: small ? false : "zoom",
       modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: soft, activecolor: ink },
-      xaxis: merge(x), yaxis: merge(y),
+      xaxis: axis(plot.x, all(plot.panels[0], "x"), frame), shapes: [], annotations: [],
     };
-  }
-
-  function style(i) {
-    const colours = data.colours[dark.matches && !printing ? "dark" : "light"];
-    const colour = colours[i % colours.length];
-    return { line: { color: colour, width: 2, dash: data.curves[i].dash },
-      marker: { color: colour, symbol: data.curves[i].symbol, size: 7, maxdisplayed: 12 } };
-  }
-
-  // As in the figures, a logarithmic axis if a linear one would hide how curves end.
-  function upright(traces) {
-    const known = traces.filter((trace) => trace.customdata)
-      .flatMap((trace) => trace.y.filter((y, k) => y !== null && trace.x[k] !== null));
-    const least = known.reduce((a, b) => Math.min(a, b), Infinity);
-    const span = known.reduce((a, b) => Math.max(a, b), -Infinity) / least;
-    const log = !percent && least > 0 && span >= 20;
-    return { title: escaped(`test ${quality.axis}`), rangemode: "normal",
-      ...(log ? { type: "log", dtick: span >= 1000 ? 1 : "D2" } : {}) };
-  }
-
-  function curves(of, mark, hover) {
-    const bands = [], lines = [], stars = [];
-    data.curves.forEach((curve, i) => {
-      const look = style(i);
-      const x = of(curve);
-      // A value that is not drawn would widen the axis; accuracies all begin at about the same.
-      const y = percent ? curve.value : curve.value.map((value, k) => (x[k] === null ? null : value));
-      if (curve.low) {
-        // There along the lower edge, and back along the upper one.
-        const known = x.map((v, k) => k).filter((k) => x[k] !== null);
-        const back = [...known].reverse();
-        bands.push({ type: "scatter", mode: "lines", fill: "toself", hoverinfo: "skip",
-          x: [...known.map((k) => x[k]), ...back.map((k) => x[k])],
-          y: [...known.map((k) => curve.low[k]), ...back.map((k) => curve.high[k])],
-          line: { width: 0 }, fillcolor: look.line.color, opacity: 0.2, showlegend: false,
-          legendgroup: `curve ${i}` });
+    const drawn = [], known = new Set();
+    const gap = 0.03, room = 1 - gap * (plot.panels.length - 1);
+    const whole = plot.panels.reduce((sum, panel) => sum + panel.height, 0);
+    let top = 1;
+    plot.panels.forEach((panel, i) => {
+      const y = `y${i ? i + 1 : ""}`, bottom = Math.max(0, top - room * panel.height / whole);
+      chart[y.replace("y", "yaxis")] = { ...axis(panel.y, all(panel, "y"), frame), domain: [bottom, top],
+        ...(panel.height < 1 ? { nticks: 3 } : {}) };
+      chart.xaxis.anchor = y;
+      drawn.push(...traces(panel, plot.x, y, known));
+      for (const across of panel.lines) {
+        const { color, dash } = look(across.look), upright = across.way === "x";
+        chart.shapes.push({ type: "line", layer: "below", line: { color, width: 1, dash: across.dotted ? "dot" : dash },
+          ...(upright ? { x0: across.at, x1: across.at, yref: `${y} domain`, y0: 0, y1: 1 }
+            : { xref: "x domain", x0: 0, x1: 1, yref: y, y0: across.at, y1: across.at }) });
+        if (upright) chart.annotations.push({ x: plot.x.log ? Math.log10(across.at) : across.at, yref: "paper", y: bottom,
+          text: across.words, textangle: -90, showarrow: false, xanchor: "right", yanchor: "bottom", font: { size: 11 } });
       }
-      lines.push({ type: "scatter", mode: "lines+markers", name: curve.name, x, y,
-        legendgroup: `curve ${i}`,
-        customdata: curve.iteration.map((n, k) => [n, curve.time[k]]),
-        hovertemplate: `<b>%{fullData.name}</b><br>%{y${percent ? ":.2f" : ":.4~r"}} ${escaped(quality.unit || quality.name)}<br>${hover}<extra></extra>`, ...look });
-      const point = reach(curve, target());
-      if (!point.reached) return;
-      const all = point.reached === curve.runs.length;
-      stars.push({ type: "scatter", mode: "markers", x: [mark(point)], y: [point.value],
-        name: curve.name, legendgroup: `curve ${i}`, showlegend: false,
-        marker: { symbol: all ? "star" : "star-open", size: 15, color: look.line.color,
-          line: { width: 1, color: getComputedStyle(document.documentElement).getPropertyValue("--ink") } },
-        hovertemplate: `<b>%{fullData.name}</b><br>reaches ${escaped(goalInWords())} with `
-          + `${MEASURES.map((m) => `${bytes(point[m])} ${m}`).join(", ")}<extra></extra>` });
+      if (panel.nothing) chart.annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: (bottom + top) / 2,
+        text: panel.nothing, showarrow: false });
+      top = bottom - gap;
     });
-    return [...bands, ...lines, ...stars];
+    return [drawn, chart];
   }
 
-  // Below the curves: a row of ticks and bars for each run with faults, and how many workers are alive.
-  function faults(chart, place, traces) {
-    const rows = data.curves.map((curve, i) => i).filter((i) => data.curves[i].faults.length);
-    if (!rows.length) return chart;
-    const many = data.curves.some((curve) => curve.living);
-    const strip = 0.04 + 0.035 * rows.length, room = strip + 0.03 + (many ? 0.2 : 0);
-    chart.yaxis.domain = [room, 1];
-    chart.xaxis.anchor = "y2";
-    chart.yaxis2 = { domain: [0, strip], range: [rows.length - 0.4, -0.6], fixedrange: true,
-      showgrid: false, zeroline: false, showticklabels: false };
-    rows.forEach((i, row) => {
-      const look = style(i);
-      chart.shapes.push({ type: "line", xref: "paper", yref: "y2", x0: 0, x1: 1, y0: row, y1: row,
-        line: { color: look.line.color, width: 1, dash: look.line.dash }, layer: "below" });
-      for (const fault of data.curves[i].faults.filter((one) => one.until)) {
-        traces.push({ type: "scatter", mode: "lines", yaxis: "y2", x: [place(fault.at), place(fault.until)],
-          y: [row, row], line: { color: data.fault_kinds[fault.kind], width: 7 }, opacity: 0.5,
-          hoverinfo: "skip", showlegend: false, legendgroup: `fault ${fault.kind}` });
-      }
-    });
-    Object.keys(data.fault_kinds).forEach((kind) => {
-      const found = rows.flatMap((i, row) => data.curves[i].faults
-        .filter((one) => one.kind === kind).map((one) => [place(one.at), row, one.text]));
-      traces.push({ type: "scatter", mode: "markers", yaxis: "y2", name: kind, legendgroup: `fault ${kind}`,
-        x: found.map((one) => one[0]), y: found.map((one) => one[1]), text: found.map((one) => one[2]),
-        hovertemplate: "%{text}<extra></extra>",
-        marker: { symbol: "line-ns", size: 11, line: { color: data.fault_kinds[kind], width: 1.5 } } });
-    });
-    const kills = data.curves.flatMap((curve, i) => curve.faults.filter((one) => one.server)
-      .map((one) => [i, place(one.at)])).filter(([, x]) => x !== null);
-    for (const [i, x] of kills.length <= 4 ? kills : []) {
-      chart.shapes.push({ type: "line", yref: "paper", x0: x, x1: x, y0: room, y1: 1, layer: "below",
-        line: { color: style(i).line.color, width: 1, dash: "dot" } });
-      chart.annotations.push({ x: chart.xaxis.type === "log" ? Math.log10(x) : x, yref: "paper", y: room,
-        text: "server killed", textangle: -90, showarrow: false, xanchor: "right", yanchor: "bottom",
-        font: { size: 11 } });
-    }
-    if (many) {
-      chart.yaxis3 = { ...chart.yaxis, domain: [strip + 0.03, strip + 0.18], rangemode: "tozero", nticks: 3,
-        title: { text: "workers<br>alive", standoff: 10 } };
-      data.curves.forEach((curve, i) => {
-        if (curve.living) traces.push({ type: "scatter", mode: "lines", yaxis: "y3", name: curve.name,
-          x: curve.living.workers.map((_, k) => place(at(curve.living, k))), y: curve.living.workers,
-          legendgroup: `curve ${i}`, showlegend: false, line: { ...style(i).line, shape: "hv" },
-          hovertemplate: "<b>%{fullData.name}</b><br>%{y} workers alive<extra></extra>" });
+  // A plot with the stars and the line of the goal; ``place`` is the name of what its x axis counts.
+  function withGoal(plot, place) {
+    const points = reached();
+    const stars = points.flatMap((point, i) => (point ? [{ kind: "star", name: data.curves[i].name, look: i,
+      x: [point[place]], y: [point.value], hollow: point.reached < data.curves[i].runs, band: null,
+      texts: [`reaches ${goalInWords()} with ${MEASURES.map((m, k) => `${point.cells[k + 1]} ${m}`).join(", ")}`] }] : []));
+    const [main, ...below] = plot.panels;
+    const line = { way: "y", at: target(), look: "#888888", dotted: true, words: "" };
+    return { ...plot, panels: [{ ...main, series: [...main.series, ...stars],
+      lines: stars.length ? [line, ...main.lines] : main.lines }, ...below] };
+  }
+
+  const react = (element, plot) => Plotly.react(element, ...layout(plot), config);
+
+  // The box of each of a chart's plots, under its title; that of a plot without a title is the chart's.
+  function boxes(element, plots) {
+    if (!plots[0].title) return [element];
+    if (!element.children.length) {
+      plots.forEach((plot, i) => {
+        const figure = document.createElement("figure"), heading = document.createElement("h3");
+        const box = document.createElement("div");
+        heading.innerHTML = plot.title;  // escaped where it was written
+        Object.assign(box, { id: `${element.id}-${i}`, className: "chart low", role: "img", ariaLabel: element.dataset.label });
+        figure.append(heading, box);
+        element.append(figure);
       });
     }
-    return chart;
+    return element.querySelectorAll(".chart");
   }
 
-  function at(columns, k) {
-    return Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[k]]));
-  }
-
-  function goal(chart) {
-    const line = { type: "line", xref: "paper", x0: 0, x1: 1, y0: target(), y1: target(),
-      line: { color: "#888888", width: 1, dash: "dot" }, layer: "below" };
-    const reached = data.curves.some((curve) => reach(curve, target()).reached);
-    return { ...chart, shapes: reached ? [line] : [], annotations: [] };
-  }
-
-  function ingress() {
+  function drawReaching() {
     const measure = chosen("measure");
-    const log = chosen("scale") === "log";
-    // A log axis has no place for the evaluation before any update; programs have no updates.
-    const counted = (curve) => curve[measure].map(
-      (n, k) => (log && (n <= 0 || (curve.iteration[k] === 0 && !data.rounds)) ? null : n));
-    const all = data.curves.flatMap(counted).filter((n) => n > 0);
-    const most = all.reduce((a, b) => Math.max(a, b), 1);
-    const least = all.reduce((a, b) => Math.min(a, b), most);
-    const few = Math.log10(most / least) > 2.5 || narrow.matches;
-    const x = { title: `PS ingress, ${measure} bytes`, type: log ? "log" : "linear",
-      tickformat: "~s", ticksuffix: "B" };
-    if (log) x.dtick = few ? 1 : "D2";
-    else x.rangemode = "tozero";
-    const traces = curves(counted, (point) => point[measure],
-      "%{x:.4s}B<br>iteration %{customdata[0]:,}, %{customdata[1]:.1f} s");
-    // Nothing below the curves' own range: no fault may widen a log axis by decades.
-    const place = (of) => ((log && of[measure] < least) || of[measure] <= 0 ? null : of[measure]);
-    const chart = faults(goal(layout(x, upright(traces))), place, traces);
-    Plotly.react("chart-ingress", traces, chart, config);
+    const charts = { ingress: [`ingress-${measure}-${chosen("scale")}`, measure], iteration: ["iteration", "iteration"] };
+    for (const [name, [found, place]] of Object.entries(charts)) {
+      react(document.getElementById(`chart-${name}`), withGoal(data.charts[found].plots[0], place));
+    }
+    reachTable();
   }
 
-  function iteration() {
-    const traces = curves((curve) => curve.iteration, (point) => point.iteration,
-      "iteration %{x:,}, %{customdata[1]:.1f} s");
-    const title = data.rounds ? "round" : "iteration (updates applied)";
-    const x = { title, tickformat: ",d", rangemode: "tozero" };
-    // Between whole numbers there is nothing to mark.
-    if (data.curves.every((curve) => curve.iteration.every((n) => n <= 10))) x.dtick = 1;
-    const chart = faults(goal(layout(x, upright(traces))), (of) => of.iteration, traces);
-    Plotly.react("chart-iteration", traces, chart, config);
-  }
-
-  function overTime() {
-    const box = document.getElementById("charts-over-time");
-    data.curves.forEach((curve, i) => {
-      const id = `chart-over-time-${i}`;
-      if (!document.getElementById(id)) {
-        const figure = document.createElement("figure");
-        const heading = document.createElement("h3");
-        heading.innerHTML = curve.name;  // escaped where it was written
-        const chart = document.createElement("div");
-        chart.id = id;
-        chart.className = "chart low";
-        chart.setAttribute("role", "img");
-        chart.setAttribute("aria-label", "Bytes per second that entered the parameter server, by kind.");
-        figure.append(heading, chart);
-        box.append(figure);
-      }
-      const { start, width, rates } = curve.ingress;
-      const traces = Object.entries(rates).map(([kind, rate]) => ({
-        type: "scatter", mode: "lines", stackgroup: "kinds", name: data.kinds[kind][0],
-        // Steps from edge to edge, the last one closed by its own right edge.
-        x: [...rate, 0].map((_, k) => start + width * k), y: [...rate, rate[rate.length - 1]],
-        line: { width: 0, shape: "hv", color: data.kinds[kind][1] },
-        hovertemplate: "<b>%{fullData.name}</b><br>%{y:.4s}B/s at %{x:.0f} s<extra></extra>" }));
-      // Along the top, above the rates.
-      for (const kind of Object.keys(data.fault_kinds)) {
-        const found = curve.faults.filter((one) => one.kind === kind);
-        if (!found.length) continue;
-        traces.push({ type: "scatter", mode: "markers", yaxis: "y2", name: kind,
-          x: found.map((one) => one.at.time), y: found.map(() => 0), text: found.map((one) => one.text),
-          hovertemplate: "%{text}<extra></extra>",
-          marker: { symbol: "line-ns", size: 11, line: { color: data.fault_kinds[kind], width: 1.5 } } });
-      }
-      const chart = layout({ title: `seconds since ${data.rounds ? "the programs" : "training"} began` },
-        { title: "PS ingress", tickformat: "~s", ticksuffix: "B/s", rangemode: "tozero" });
-      if (curve.faults.length) {
-        chart.yaxis.domain = [0, 0.9];
-        chart.yaxis2 = { domain: [0.92, 1], range: [-1, 1], visible: false, fixedrange: true };
-      }
-      Plotly.react(id, traces, chart, config);
-    });
-  }
-
-  function byWorker() {
-    const traces = data.curves.map((curve, i) => {
-      const { workers, shares } = curve.ingress;
-      return { type: "scatter", mode: "lines", name: curve.name, x: [shares[0], ...shares],
-        y: [0, ...shares.map((_, k) => (100 * (k + 1)) / shares.length)],
-        text: [workers[0], ...workers], customdata: [0, ...curve.ingress.bytes].map(bytes),
-        hovertemplate: "<b>%{fullData.name}</b><br>%{text}: %{customdata}<br>"
-          + "%{x:.3f} of the mean; %{y:.1f} % sent at most this<extra></extra>",
-        line: { ...style(i).line, shape: "hv" } };
-    });
-    Plotly.react("chart-by-worker", traces,
-      layout({ title: "ingress from a worker \u00f7 mean of the run's workers" },
-        { title: "workers with at most this (%)", rangemode: "tozero" }), config);
-  }
-
-  function staleness() {
-    const width = data.staleness_width;
-    const traces = data.curves.map((run, i) => {
-      // A step line from 0 to 0, so that histograms of several runs can be told apart.
-      const shares = run.staleness;
-      const x = shares.length ? [...shares.keys(), shares.length].map((k) => k * width) : [];
-      const y = shares.length ? [...shares, 0] : [];
-      return { type: "scatter", mode: "lines", name: run.name, x, y,
-        hovertemplate: "<b>%{fullData.name}</b><br>%{y:.2f} % of the updates<br>staleness "
-          + (width > 1 ? `from %{x:,}, ${width} wide` : "%{x:,}") + "<extra></extra>",
-        line: { ...style(i).line, shape: "hv" } };
-    });
-    Plotly.react("chart-staleness", traces,
-      layout({ title: "staleness (updates)", tickformat: ",d", rangemode: "tozero" },
-        { title: width > 1 ? `updates (%) per ${width} of staleness` : "updates (%)", rangemode: "tozero" }),
-      config);
-  }
-
+  const evaluated = "iteration" in data.charts;
   function draw() {
-    if (evaluated) { ingress(); iteration(); reachTable(); }
-    overTime();
-    byWorker();
-    if (document.getElementById("chart-staleness")) staleness();
+    if (evaluated) drawReaching();
+    for (const [name, { plots }] of Object.entries(data.charts)) {
+      const element = document.getElementById(`chart-${name}`);
+      if (element && name !== "iteration") boxes(element, plots).forEach((box, i) => react(box, plots[i]));
+    }
   }
 
   form.hidden = !evaluated;
-  const change = () => { ingress(); iteration(); reachTable(); };
-  form.addEventListener("change", change);
-  form.elements.goal.addEventListener("input", change);
+  form.addEventListener("change", drawReaching);
+  form.elements.goal.addEventListener("input", drawReaching);
   form.addEventListener("submit", (event) => event.preventDefault());
   if (!evaluated) {
     for (const id of ["chart-ingress", "chart-iteration"]) document.getElementById(id).hidden = true;
@@ -367,7 +234,7 @@
     for (const element of opened) element.open = true;
     draw();
     for (const chart of document.querySelectorAll(".chart:not([hidden])")) {
-      Plotly.relayout(chart, { width: 660, height: chart.id === "chart-staleness" || chart.classList.contains("low") ? 225 : 320 });
+      Plotly.relayout(chart, { width: 660, height: chart.classList.contains("low") ? 225 : 320 });
     }
   });
   addEventListener("afterprint", () => {

@@ -1,16 +1,14 @@
 """The table of several runs: how good the models of each became, and its bytes of ingress.
 
-``compare`` computes the numbers; the three renderings (for a terminal, a pipe, a script) differ only in
-form. No rendering ever cuts content: a narrow terminal gets the table turned on its side.
+``compare`` computes the numbers; ``table`` prints them, and ``records`` has them for a script.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from testbed import quantities as q
-from testbed.foreign import printable
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import crashed
 from testbed.results.reading.finding import distinct_names
@@ -20,18 +18,6 @@ from testbed.results.reading.run import Run
 from testbed.results.tables.faults import never_struck
 from testbed.results.tables.reaching import baseline_of, goal_of
 from testbed.results.tables.verdict import verdict
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-STYLES: dict[State, str] = {
-    "completed": "green",
-    "diverged": "magenta",
-    "disturbed": "magenta",
-    "running": "cyan",
-    "interrupted": "yellow",
-    "failed": "red",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,59 +220,6 @@ def _row(
         wire_bytes_to_goal=None if reached is None else int(run.evaluations.wire_bytes[reached]),
         crashed=crashed(run.faults),
     )
-
-
-def for_terminal(comparison: Comparison, width: int) -> "Table":
-    """Return the comparison as a rich table that fits ``width`` characters if it can.
-
-    If it does not fit, every run becomes a column; cells that are still too wide are wrapped, not cut.
-    """
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    upright = _rich(comparison, turned=False)
-    console = Console(width=10_000)
-    if Measurement.get(console, console.options, upright).maximum <= width:
-        return upright
-    return _rich(comparison, turned=True)
-
-
-def _rich(comparison: Comparison, turned: bool) -> "Table":
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = [[printable(cell) for cell in line] for line in (comparison.headings, *comparison.cells)]
-    lines = [list(line) for line in (zip(*grid, strict=True) if turned else grid)]
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    for i, heading in enumerate(lines[0]):
-        left = i == 0 or (heading == "state" and not turned)
-        table.add_column(Text(heading), justify="left" if left else "right", overflow="fold")
-    styles = {ended: style for ended, style in STYLES.items() if ended != "completed"}
-    for line in lines[1:]:
-        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in line))
-    return table
-
-
-def plain_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table as aligned lines without boxes or colours, as wide as it needs to be.
-
-    The first column and the columns of words are left-aligned, those of numbers right-aligned.
-    """
-    headings, *rows = ([printable(cell) for cell in line] for line in (headings, *rows))
-    columns = list(zip(headings, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    left = [
-        i == 0 or any(cell[:1].isalpha() for cell in column[1:]) for i, column in enumerate(columns)
-    ]
-    lines = []
-    for line in (headings, *rows):
-        cells = (
-            cell.ljust(width) if is_left else cell.rjust(width)
-            for cell, width, is_left in zip(line, widths, left, strict=True)
-        )
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def records(comparison: Comparison) -> dict[str, Any]:

@@ -27,16 +27,39 @@ ACCURACY = 97.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Point:
+    """Where runs of a curve first reach a goal.
+
+    Attributes:
+        reached: number of the runs that reach it; the next five are None if none does.
+        iteration: updates applied by then; like the next four, the mean over those runs.
+        value: at those evaluations: at least as good as the goal.
+        payload_bytes, message_bytes, wire_bytes: ingress by then.
+    """
+
+    reached: int
+    iteration: float | None
+    value: float | None
+    payload_bytes: float | None
+    message_bytes: float | None
+    wire_bytes: float | None
+
+    def cells(self, runs: int) -> tuple[str, ...]:
+        """Return it as text: how many of the runs reach the goal, each kind of bytes, updates."""
+        return (
+            f"{self.reached} of {runs}",
+            *(q.as_bytes(getattr(self, f"{measure}_bytes")) for measure in MEASURES),
+            q.as_count(None if self.iteration is None else round(self.iteration)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reach(Point):
     """The point where a curve first reached the goal.
 
     Attributes:
         name: the curve's name.
         runs, seeds: its runs' ids and seeds.
-        reached: number of the runs that reached the goal; the next five are None if none did.
-        iteration: updates applied by then; like the next four, the mean over those runs.
-        value: at those evaluations: at least as good as the goal.
-        payload_bytes, message_bytes, wire_bytes: ingress by then.
         payload_ratio, message_ratio, wire_ratio: these bytes ÷ the baseline's; None if either did
             not reach the goal.
         best: mean over all the runs of the best of each, None if none has any.
@@ -45,12 +68,6 @@ class Reach:
     name: str
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
-    reached: int
-    iteration: float | None
-    value: float | None
-    payload_bytes: float | None
-    message_bytes: float | None
-    wire_bytes: float | None
     payload_ratio: float | None
     message_ratio: float | None
     wire_ratio: float | None
@@ -99,9 +116,7 @@ class Reaching:
         return tuple(
             (
                 row.name,
-                f"{row.reached} of {len(row.runs)}",
-                *(q.as_bytes(getattr(row, f"{measure}_bytes")) for measure in MEASURES),
-                q.as_count(None if row.iteration is None else round(row.iteration)),
+                *row.cells(len(row.runs)),
                 q.as_fraction(getattr(row, f"{self.measure}_ratio")),
                 self.quality.text(row.best),
             )
@@ -184,9 +199,9 @@ def reaching(
     of_base = _reached(base, goal)
     rows = []
     for curve in curves:
-        values = _reached(curve, goal)
+        point = _reached(curve, goal)
         ratios: dict[str, Any] = {
-            f"{name}_ratio": _ratio(values, of_base, f"{name}_bytes") for name in MEASURES
+            f"{name}_ratio": _ratio(point, of_base, f"{name}_bytes") for name in MEASURES
         }
         own = [curve.quality.best(run.evaluations.of(curve.quality)) for run in curve.runs]
         bests = [best for best in own if best is not None]
@@ -196,7 +211,7 @@ def reaching(
                 runs=tuple(run.id for run in curve.runs),
                 seeds=tuple(run.manifest.seed for run in curve.runs),
                 best=float(np.mean(bests)) if bests else None,
-                **values,
+                **asdict(point),
                 **ratios,
             )
         )
@@ -221,23 +236,37 @@ def records(table: Reaching) -> dict[str, Any]:
     }
 
 
-def _reached(curve: Curve, goal: float | None) -> dict[str, Any]:
-    """Return ``reached`` and the fields of ``Reach`` that are means over the runs that reached it."""
+def steps_of(curve: Curve) -> dict[float, Point]:
+    """Return by goal where a curve reaches it, for each goal at which that changes, the easiest first.
+
+    Any other goal is reached where the next harder one here is.
+    """
+    higher = curve.quality.better == "higher"
+    best = np.maximum if higher else np.minimum
+    goals: set[float] = set()
+    for run in curve.runs:
+        values = run.evaluations.of(curve.quality)
+        goals |= set(best.accumulate(values[np.isfinite(values)]).tolist())
+    return {goal: _reached(curve, goal) for goal in sorted(goals, reverse=not higher)}
+
+
+def _reached(curve: Curve, goal: float | None) -> Point:
     quality = curve.quality
     first = [(run.evaluations, run.evaluations.first_reaching(goal, quality)) for run in curve.runs]
     points = [(evaluations, i) for evaluations, i in first if i is not None]
-    columns = ("iteration", *(f"{measure}_bytes" for measure in MEASURES))
 
     def mean(values: list[Any]) -> float | None:
         return float(np.mean(values)) if values else None
 
-    return {
-        "reached": len(points),
-        "value": mean([found.of(quality)[i] for found, i in points]),
+    columns = ("iteration", *(f"{measure}_bytes" for measure in MEASURES))
+    return Point(
+        reached=len(points),
+        value=mean([found.of(quality)[i] for found, i in points]),
         **{name: mean([getattr(found, name)[i] for found, i in points]) for name in columns},
-    }
+    )
 
 
-def _ratio(values: dict[str, Any], baseline: dict[str, Any], name: str) -> float | None:
+def _ratio(point: Point, baseline: Point, name: str) -> float | None:
     """Return a ratio; None if either is unknown or 0 (if the initial parameters reach the goal)."""
-    return values[name] / baseline[name] if values[name] and baseline[name] else None
+    value, base = getattr(point, name), getattr(baseline, name)
+    return value / base if value and base else None

@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from reproduction.drawing import figure
+from reproduction.drawing import chart
 from reproduction.measures import lines_of
 from reproduction.paper import Paper, Part, load_paper
 from reproduction.records import Records
-from testbed.results.figures import style
+from testbed.results.figures import paper as drawer
 
 PAPERS = {name: load_paper(name) for name in ("adacomp", "ako", "dbw", "gap-aware")}
 SCALES = [(name, scale) for name, paper in PAPERS.items() for scale in paper.scales]
@@ -42,10 +42,11 @@ def test_curves_are_told_apart_and_text_has_no_markup(name: str, scale: str) -> 
     for part in parts_of(paper, scale):
         seeds = range(1, 6)
         lines = lines_of(part.series, paper.scale(scale), seeds, records)
-        if not any(panel.has_points(lines) for panel in part.panels):
+        found = chart(part.panels, lines)
+        if found is None:
             continue
         drawn += 1
-        canvas = style.drawn(figure(part.panels, lines))
+        canvas = drawer.figure(found)
         canvas.draw_without_rendering()
         looks: dict[str, tuple[str, str]] = {}
         for axes in canvas.axes:

@@ -1,4 +1,8 @@
-"""Marks of faults on a curve's axes: one each, or one for several that no figure can separate.
+"""Faults in charts: a strip below a plot, with a row of ticks and bars for each curve with faults.
+
+A tick is the beginning of a fault, or of several that no figure can separate; a bar is its duration,
+if there are few. The colour is that of the kind, the line through a row is the curve's own. If many
+workers crash, a panel shows how many are alive. A line across the plot is a server's death.
 
 A fault has an iteration and times; the bytes that had come in by then are read off the curve, so that
 a mark is under the point of the curve at which the fault began.
@@ -7,13 +11,16 @@ a mark is under the point of the curve at which the fault began.
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from testbed import quantities as q
 from testbed.device_names import SERVER_NAME, is_server
+from testbed.results.figures.chart import Across, Axis, Panel, Series
 from testbed.results.reading.curves import MEASURES, Curve, Floats
-from testbed.results.reading.faults import FaultOccurrence, RunTime, alive
+from testbed.results.reading.faults import FaultOccurrence, RunTime, in_order, went_down
+from testbed.results.reading.faults import alive as alive_in
 
 KIND_COLOURS: Mapping[str, str] = {
     "freeze": "#3A9AD9",
@@ -32,6 +39,12 @@ _BINS = 400
 """Maximum number of a curve's faults with a mark each; above it, those of a kind share this many."""
 _NAMED = 4
 """Maximum number of devices that a mark names; above it, the mark gives their number."""
+_LINES = 4
+"""Maximum number of server kills that are lines across the plot; above it, none is drawn there."""
+_ROW, _ALIVE = 0.13, 0.5
+"""Heights of a row of the strip and of the panel of workers, inches."""
+Placed: TypeAlias = Sequence[tuple[int, Curve]]
+"""Curves, each with its place among all of the chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +168,7 @@ class Living:
 
 def living(curve: Curve) -> Living | None:
     """Return the number of workers alive along a curve; None without crashes or evaluations."""
-    counted = [alive(run.faults, run.manifest.workers) for run in curve.runs]
+    counted = [alive_in(run.faults, run.manifest.workers) for run in curve.runs]
     mean = curve.mean
     if not len(mean) or all(len(iterations) == 1 for iterations, _ in counted):
         return None
@@ -167,3 +180,70 @@ def living(curve: Curve) -> Living | None:
         sizes = getattr(mean, f"{measure}_bytes")
         at[measure] = np.interp(grid, mean.iteration, sizes)
     return Living(at, np.mean(each, axis=0))
+
+
+def strip(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, ...]:
+    """Return the panel of the faults of some curves; none without faults.
+
+    Args:
+        against: the quantity of x: ``iteration``, ``time``, ``payload``, ``message`` or ``wire``.
+        start: marks before it are left out.
+    """
+    rows = [(i, curve) for i, curve in curves if any(run.faults for run in curve.runs)]
+    if not rows:
+        return ()
+    found = [
+        (row, mark) for row, (_, curve) in enumerate(rows) for mark in _shown(curve, against, start)
+    ]
+    spans: list[Series] = []
+    ticks: list[Series] = []
+    for kind in in_order({mark.kind for _, mark in found}):
+        own = [(row, mark) for row, mark in found if mark.kind == kind]
+        colour = KIND_COLOURS.get(kind, OTHER_COLOUR)
+        at = np.array([mark.at[against] for _, mark in own])
+        of_row = np.array([float(row) for row, _ in own])
+        ticks.append(
+            Series(kind, at, of_row, colour, "ticks", texts=tuple(mark.text for _, mark in own))
+        )
+        ends = [(row, mark.at, mark.until) for row, mark in own if mark.until is not None]
+        x = [place for _, at, until in ends for place in (at[against], until[against], np.nan)]
+        y = np.repeat([float(row) for row, *_ in ends], 3)
+        spans += [Series("", np.array(x), y, colour, "spans")] * bool(ends)
+    lines = tuple(Across("y", row, i) for row, (i, _) in enumerate(rows))
+    names = Axis("faults", low=len(rows) - 0.4, high=-0.6, ticks={})
+    return (Panel(names, (*spans, *ticks), lines, height=0.05 + _ROW * len(rows)),)
+
+
+def alive(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, ...]:
+    """Return the panel of the workers alive along some curves; none if marks suffice for those down.
+
+    Args:
+        against, start: as for ``strip``.
+    """
+    if not any(went_down(run.faults) > FEW for _, curve in curves for run in curve.runs):
+        return ()
+    steps = []
+    for i, curve in curves:
+        if (found := living(curve)) is not None:
+            # The last number before the start holds there.
+            x = np.maximum(found.at[against], start)
+            kept = np.append(x[1:] > start, True)
+            steps.append(Series(curve.title, x[kept], found.workers[kept], i, "steps"))
+    return (Panel(Axis("workers\nalive", low=0), tuple(steps), height=_ALIVE),)
+
+
+def kills(curves: Sequence[Curve], against: str, start: float = -np.inf) -> tuple[Across, ...]:
+    """Return a line for each time that a server was killed; none if there are too many."""
+    found = [
+        Across("x", mark.at[against], i, dotted=True, words="server killed")
+        for i, curve in enumerate(curves)
+        for mark in _shown(curve, against, start)
+        if mark.server
+    ]
+    return tuple(found) if len(found) <= _LINES else ()
+
+
+def _shown(curve: Curve, against: str, start: float) -> list[Mark]:
+    """Return the marks that have a place: without an evaluation, the ingress by then is unknown."""
+    least = 0 if against in MEASURES else -np.inf
+    return [m for m in marks(curve) if m.at[against] > least and m.at[against] >= start]
