@@ -62,7 +62,7 @@ def as_json(charts: Mapping[str, Chart], curves: Sequence[Curve], reached: Reach
                 "name": html.escape(curve.title, quote=False),
                 "runs": len(curve.runs),
                 "steps": [
-                    {"goal": goal} | _step(point, len(curve.runs))
+                    {"goal": goal} | _step(point, len(curve.runs), pool)
                     for goal, point in steps_of(curve).items()
                 ],
                 "never": Point(0, *[None] * 5).cells(len(curve.runs)),
@@ -78,11 +78,11 @@ def as_json(charts: Mapping[str, Chart], curves: Sequence[Curve], reached: Reach
     return json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _step(point: Point, runs: int) -> dict[str, Any]:
+def _step(point: Point, runs: int, pool: "_Pool") -> dict[str, Any]:
     """Return where a goal is reached: the numbers that place a star, and the table's cells."""
     sizes = {measure: getattr(point, f"{measure}_bytes") for measure in MEASURES}
-    numbers = {"reached": point.reached, "iteration": point.iteration, "value": point.value}
-    return numbers | sizes | {"cells": point.cells(runs)}
+    numbers = {"reached": point.reached, "iteration": point.iteration, "value": point.value} | sizes
+    return {name: pool.value(one) for name, one in numbers.items()} | {"cells": point.cells(runs)}
 
 
 @dataclass
@@ -93,7 +93,9 @@ class _Pool:
     _places: dict[object, int] = field(default_factory=dict)
 
     def value(self, of: Any) -> Any:
-        """Return a part of a chart as JSON."""
+        """Return a part of a chart as JSON; a number that is not finite is null."""
+        if isinstance(of, float):
+            return of if math.isfinite(of) else None
         if isinstance(of, np.ndarray):
             numbers = [float(f"{one:.8g}") if math.isfinite(one) else None for one in of.tolist()]
             return self._place(tuple(numbers))
