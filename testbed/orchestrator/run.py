@@ -221,7 +221,7 @@ class Run:
         load = {
             "entry": "testbed.roles.entry:load",
             "entry_inside": "testbed.roles.entry:load_alone",
-            "shared": "testbed.roles.sharing:Shared.make",
+            "shared": "testbed.roles.sharing:SharedResources.make",
             "arguments": {**settings, **shared, **self._store.arguments},
         }
         self._devices.ask(LoadRoles(load, node_plan.chosen(plan)))
