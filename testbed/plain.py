@@ -1,7 +1,6 @@
-"""Dataclasses as plain JSON values, and back by the types of their fields."""
+"""Dataclasses from the plain JSON values that ``dataclasses.asdict`` made of them."""
 
 import functools
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -9,11 +8,6 @@ from pydantic import TypeAdapter
 T = TypeVar("T")
 
 _reader = functools.cache(TypeAdapter)
-
-
-def to_plain(record: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as JSON values; records within it become objects as well."""
-    return asdict(record)
 
 
 def of_plain(kind: type[T], plain: Any) -> T:

@@ -5,7 +5,7 @@ to every process of the run. Devices that arrive and leave are in them, too: the
 ``away``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -104,6 +104,12 @@ class Rule:
     def brings_back(self) -> bool:
         """True if laws draw for how long devices are away."""
         return isinstance(self.when, Laws) and self.when.brings_back
+
+    def faults(self) -> Iterator[tuple[Sequence[int], Fault]]:
+        """Yield devices and a fault, for its own fault and for each row of a trace."""
+        yield self.devices, self.fault
+        if isinstance(self.when, Trace):
+            yield from (((row.device,), row.fault) for row in self.when.rows)
 
     def faults_of(self, device: int) -> list[Fault]:
         """Return the faults that it may strike a device with; of drawn absences, without durations."""

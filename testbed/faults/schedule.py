@@ -73,9 +73,7 @@ class Schedule:
     def faults(self) -> Iterator[tuple[Sequence[int], Fault]]:
         """Yield the devices and the fault, for every fault that may happen."""
         for rule in self._all:
-            yield rule.devices, rule.fault
-            if isinstance(rule.when, Trace):
-                yield from (((row.device,), row.fault) for row in rule.when.rows)
+            yield from rule.faults()
 
     @property
     def longest_absence(self) -> float:

@@ -3,6 +3,7 @@
 import ctypes
 import fcntl
 import functools
+import mmap
 import os
 import resource
 import socket
@@ -48,7 +49,12 @@ _AT_WORKING_FOLDER, _AT_RECURSIVE = -100, 0x8000
 _ATTRIBUTE_READ_ONLY, _ATTRIBUTE_NO_SET_USER_ID = 0x1, 0x2
 _CAPABILITY_VERSION = 0x20080522
 
+MAP_FIXED = 0x10
+MAP_NORESERVE = 0x4000
+_MADV_COLLAPSE = 25  # since Linux 6.1; needs no setting of the host
+
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
 
 
 class _MountAttributes(ctypes.Structure):
@@ -61,6 +67,23 @@ def _checked(result: int, call: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+def map_memory(start: int | None, size: int, protection: int, flags: int) -> int:
+    """Call mmap(2) for anonymous memory; return where it begins."""
+    place = (ctypes.c_void_p(start), ctypes.c_size_t(size), protection, flags | mmap.MAP_ANONYMOUS)
+    found: int | None = _libc.mmap(*place, -1, ctypes.c_long(0))
+    failed = found is None or found == ctypes.c_void_p(-1).value
+    _checked(-1 if failed else 0, f"mmap of {size} bytes")
+    assert found is not None
+    return found
+
+
+def collapse(start: int, size: int) -> bool:
+    """Have madvise(2) move memory into large pages; return False where the kernel has none to give."""
+    place = (ctypes.c_void_p(start), ctypes.c_size_t(size))
+    done: int = _libc.madvise(*place, _MADV_COLLAPSE)
+    return done == 0
 
 
 def unshare(flags: int) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +33,6 @@ from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
 from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.orchestrator.setup_progress import SetupProgress
-from testbed.plain import to_plain
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
 from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL
@@ -217,7 +217,7 @@ class Run:
     def _ask_for_set_up(self, shared: Mapping[str, Any]) -> None:
         """Ask the agent to load what roles need, and to make the nodes and the network."""
         plan = self._plan
-        settings = {SETTINGS: to_plain(plan.settings)}
+        settings = {SETTINGS: asdict(plan.settings)}
         load = {
             "entry": "testbed.roles.entry:load",
             "entry_inside": "testbed.roles.entry:load_alone",

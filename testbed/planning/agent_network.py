@@ -1,12 +1,12 @@
 """The nodes, links and limits that the agent is to make, as JSON values, for both kinds of plans."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.network.background import BackgroundFlow
-from testbed.plain import to_plain
 from testbed.planning import background_flows, probed_links
 from testbed.planning.linked_plan import LinkedPlan
 
@@ -43,7 +43,7 @@ def links(plan: LinkedPlan, flows: tuple[BackgroundFlow, ...], directory: Path) 
         "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
         "routers": plan.network.routers,
         "delays": plan.network.delays,
-        "links": [to_plain(link) for link in plan.links],
-        "probe": [to_plain(link) for link in probed_links.sample(plan)],
+        "links": [asdict(link) for link in plan.links],
+        "probe": [asdict(link) for link in probed_links.sample(plan)],
         **background_flows.for_agent(plan.spec, flows),
     }

@@ -1,12 +1,12 @@
 """The background traffic of a run: the experiment file's flows between the run's own devices."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from testbed.experiment.deployment import Deployment
 from testbed.experiment.units import format_duration, format_rate
 from testbed.network.background import BackgroundFlow
-from testbed.plain import to_plain
 
 _SHOWN = 10
 """The most lines about flows."""
@@ -32,12 +32,12 @@ def for_agent(spec: Deployment, flows: tuple[BackgroundFlow, ...]) -> dict[str, 
     """Return the flows for the agent, as a part of its view of the plan; nothing without flows."""
     if not flows:
         return {}
-    return {"background": {"seed": spec.seed, "flows": [to_plain(flow) for flow in flows]}}
+    return {"background": {"seed": spec.seed, "flows": [asdict(flow) for flow in flows]}}
 
 
 def record(flows: tuple[BackgroundFlow, ...]) -> dict[str, Any]:
     """Return the flows as JSON values for scripts; nothing without flows."""
-    return {"background": [to_plain(flow) for flow in flows]} if flows else {}
+    return {"background": [asdict(flow) for flow in flows]} if flows else {}
 
 
 def describe(flows: tuple[BackgroundFlow, ...]) -> list[str]:

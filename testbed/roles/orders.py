@@ -18,11 +18,11 @@ from typing import Any, Self
 
 from testbed.channel import Channel
 from testbed.messages import codec
+from testbed.roles.transport.endpoint import NOW
 from testbed.roles.transport.kernel_queues import under_way
 
 _ORDER = struct.Struct("<Bq")
-# Members of an enumeration take microseconds to combine, where the code is cold.
-_NOW, _QUIETLY = int(socket.MSG_DONTWAIT), int(socket.MSG_NOSIGNAL)
+_QUIETLY = int(socket.MSG_NOSIGNAL)
 _LONGEST = 200_000
 """Bytes of a device's longest report, well below the kernel's default send buffer."""
 
@@ -86,7 +86,7 @@ class OrderChannel:
             False if the queue is full and ``wait`` is False.
         """
         try:
-            self._socket.send(_ORDER.pack(what, number), _QUIETLY if wait else _QUIETLY | _NOW)
+            self._socket.send(_ORDER.pack(what, number), _QUIETLY if wait else _QUIETLY | NOW)
         except BlockingIOError:
             return False
         except (BrokenPipeError, ConnectionResetError):
@@ -111,7 +111,7 @@ class OrderChannel:
             ConnectionError: the clock is gone.
         """
         try:
-            data = self._socket.recv(_ORDER.size, 0 if wait else _NOW)
+            data = self._socket.recv(_ORDER.size, 0 if wait else NOW)
         except BlockingIOError:
             return None
         if not data:
@@ -141,13 +141,13 @@ class OrderChannel:
             return
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             told = json.dumps({"waits_for": waits_for} | fields).encode()
-            self._socket.send(told, _QUIETLY | _NOW)
+            self._socket.send(told, _QUIETLY | NOW)
 
     def heard(self) -> list[dict[str, Any]]:
         """Return the reports that have arrived from the device. For the clock's end."""
         told: list[dict[str, Any]] = []
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            while data := self._socket.recv(_LONGEST, _NOW):
+            while data := self._socket.recv(_LONGEST, NOW):
                 told.append(json.loads(data))
         return told
 

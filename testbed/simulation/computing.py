@@ -7,7 +7,7 @@ import numpy as np
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
-from testbed.faults.rules import Rule, Trace
+from testbed.faults.rules import Rule
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
@@ -239,8 +239,7 @@ def _instant(settings: Settings) -> bool:
 
 def _delays(rule: Rule) -> bool:
     """Return True if a rule makes parameters arrive later than they are sent."""
-    rows = rule.when.rows if isinstance(rule.when, Trace) else ()
     return any(
         fault.downlink or (fault.duration and fault.kind not in ("kill", "slow"))
-        for fault in (rule.fault, *(row.fault for row in rows))
+        for _, fault in rule.faults()
     )

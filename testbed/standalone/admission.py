@@ -22,13 +22,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported, RoleReport
-from testbed.plain import to_plain
 from testbed.roles.transport.accepting import EXHAUSTED, REST
 from testbed.standalone import messages
 from testbed.standalone.evaluation_check import evaluation
@@ -297,7 +296,7 @@ class Admission:
             messages.send(connection, refused=self._all_taken(role), superfluous=True)
             return None
         body = json.dumps(
-            {"number": number, "settings": to_plain(self._settings), "session": self._session.hex()}
+            {"number": number, "settings": asdict(self._settings), "session": self._session.hex()}
         )
         proof = messages.server_proof(self._secret, ours, theirs, body)
         messages.send(connection, admitted=body, proof=proof)

@@ -13,14 +13,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.messages.codec import encode
 from testbed.messages.reports import REPORTS, EventReported, RoleReport, VersionEvaluated
-from testbed.plain import of_plain, to_plain
+from testbed.plain import of_plain
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
 from testbed.standalone.shard_reports import KINDS
@@ -160,7 +160,7 @@ def take_part(
     connection, serves = admitted.connection, role == "shard"
     with contextlib.ExitStack() as opened:
         spill = [opened.enter_context(tempfile.TemporaryFile()).fileno()] if serves else []
-        run = load_alone({SETTINGS: to_plain(admitted.settings), SPILL: spill})
+        run = load_alone({SETTINGS: asdict(admitted.settings), SPILL: spill})
         ready()
         messages.send(connection, ready=True)
         go = messages.receive(connection) or {}

@@ -5,6 +5,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from testbed.channel import Channel
@@ -13,7 +14,6 @@ from testbed.errors import RunError, StoppedError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
-from testbed.plain import to_plain
 from testbed.planning.data_check import check_data
 from testbed.roles.server.wall_server import OTHERS_TIMEOUT
 from testbed.roles.sharing import SETTINGS, SPILL
@@ -109,7 +109,7 @@ def _carry_out(
             # Imported here: torch takes seconds, during which the devices can import it too.
             from testbed.roles.entry import load_alone
 
-            run = load_alone({SETTINGS: to_plain(settings), SPILL: [spill.fileno()]})
+            run = load_alone({SETTINGS: asdict(settings), SPILL: [spill.fileno()]})
             admission.wait(PATIENCE)
             if run({"role": "server", "number": -1}, writers, (spill.fileno(),)):
                 return "failed", 1

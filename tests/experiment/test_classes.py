@@ -1,5 +1,6 @@
 """Classes of devices in the experiment file: their members, their settings, and what is refused."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.experiment.spec import Spec
 from testbed.network.links import Shape
-from testbed.plain import of_plain, to_plain
+from testbed.plain import of_plain
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan, plan
 from testbed.training.conditions import conditions
@@ -233,6 +234,6 @@ def test_settings_with_classes_survive_json(tmp_path: Path) -> None:
     import json
 
     settings = planned(tmp_path, THREE).settings
-    crossed: dict[str, Any] = json.loads(json.dumps(to_plain(settings)))
+    crossed: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
     assert of_plain(Settings, crossed) == settings
     assert settings.device(settings.class_of.index(2)).delay == 0.01

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from testbed.experiment.plugin_code import plugin_digests
 from testbed.learning.data import datasets
 from testbed.learning.description import describe
 from testbed.learning.inputs import GREY_28
-from testbed.plain import of_plain, to_plain
+from testbed.plain import of_plain
 from testbed.planning import node_plan
 from testbed.planning.data_check import check_data
 from testbed.planning.plan import plan
@@ -124,7 +125,7 @@ def test_an_image_has_the_files_of_the_experiment_and_no_other_modules(
 
 LAW = """
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from testbed.durations import Law
 
@@ -229,7 +230,7 @@ def of_model(folder: Path, *, rest: dict[str, Any] | None = None, **section: Any
 def test_a_model_of_ones_own_has_its_functions_arguments_as_options(folder: Path) -> None:
     spec = load(of_model(folder, width=24, dropout=0.1))
     assert spec.model.options == {"width": 24, "dropout": 0.1}
-    settings = of_plain(Settings, json.loads(json.dumps(to_plain(plan(spec)[1].settings))))
+    settings = of_plain(Settings, json.loads(json.dumps(asdict(plan(spec)[1].settings))))
     learner = computation.learner(settings, GREY_28)
     assert learner.layout.total == 784 * 24 + 24 + 24 * 10 + 10
     assert load(of_model(folder)).model.options == {"width": 16, "dropout": 0.0}
@@ -297,7 +298,7 @@ def test_a_dataset_of_ones_own_has_its_functions_arguments_as_options(
     assert spec.dataset.options == {"path": stripes, "train": 50, "test": 100, "noise": 40.0}
     assert spec.dataset.scaling is None
     (one,) = plan(spec)
-    settings = of_plain(Settings, json.loads(json.dumps(to_plain(one.settings))))
+    settings = of_plain(Settings, json.loads(json.dumps(asdict(one.settings))))
     check_data(one)
     loaded = datasets.load(settings.data.chosen, settings.data.scaling)
     assert loaded.train_images.shape == (50, 3, 32, 32)

@@ -1,12 +1,12 @@
 """The descriptors that a role in its own process is handed, one after the other."""
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from testbed.experiment.load import load
-from testbed.plain import to_plain
 from testbed.planning.plan import plan
 from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, SharedResources
 from tests.docs.blocks import REPOSITORY
@@ -21,7 +21,7 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
     os.truncate(files[PACES], 8 * settings.workers)
     models = [files[str(peer)] for peer in range(settings.workers)]
     arguments = {
-        SETTINGS: to_plain(settings),
+        SETTINGS: asdict(settings),
         PACES: files[PACES],
         SPILL: [files[SPILL]],
         MODELS: models,

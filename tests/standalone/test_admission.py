@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ import pytest
 from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.messages.reports import REPORTS, EventReported, RoleReport, VersionEvaluated
-from testbed.plain import to_plain
 from testbed.standalone import admission, messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.device import Admitted, SuperfluousError, join, stand_by
@@ -83,8 +83,8 @@ def test_each_device_gets_a_number_and_the_same_settings(server: Server) -> None
     assert [one.number for one in admitted] == [0, WORKERS, 1]
     secret = messages.greeting_secret(SECRET, SESSION)
     expected = with_changes(SETTINGS, server_addresses=["127.0.0.1"], secret=secret)
-    told = [to_plain(one.settings) for one in admitted]
-    assert told == [json.loads(json.dumps(to_plain(expected)))] * 3
+    told = [asdict(one.settings) for one in admitted]
+    assert told == [json.loads(json.dumps(asdict(expected)))] * 3
 
 
 def test_the_run_s_secret_is_not_sent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_the_run_s_secret_is_not_sent(server: Server, monkeypatch: pytest.Monkey
 def test_a_server_of_another_version_is_named(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "to_plain", lambda _: {"seed": 1})
+    monkeypatch.setattr(admission, "asdict", lambda _: {"seed": 1})
     with pytest.raises(RunError, match="runs another version of the testbed"):
         server.join("worker")
 

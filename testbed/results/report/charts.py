@@ -87,7 +87,7 @@ def _step(point: Point, runs: int, pool: "_Pool") -> dict[str, Any]:
 
 @dataclass
 class _Pool:
-    """What is to be JSON, with each array once."""
+    """The parts of charts as JSON, in which an array is its place in ``arrays``."""
 
     arrays: list[list[float | None] | list[str]] = field(default_factory=list)
     _places: dict[object, int] = field(default_factory=dict)

@@ -24,7 +24,7 @@ STYLES: dict[State, str] = {
 
 
 class Printed(Protocol):
-    """What can be printed as a table."""
+    """Anything with headings and cells, which this module prints."""
 
     @property
     def headings(self) -> Sequence[str]:

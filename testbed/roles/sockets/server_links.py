@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from testbed.engine.events import Event, Opened, Received, Stopped
-from testbed.roles.transport.endpoint import BrokenConnectionError, Endpoint, Pieces, after
+from testbed.roles.transport.endpoint import NOW, BrokenConnectionError, Endpoint, Pieces, after
 from testbed.roles.transport.greeting import FINISH, RESET, Greeted
 from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.wire.frames import HEADER, Head, Kind, parse
@@ -24,7 +24,7 @@ from testbed.wire.frames import HEADER, Head, Kind, parse
 READ_OUT_TIMEOUT = 30.0
 """Seconds without a byte after which a connection is not read any further; its end may be lost."""
 _CLOSED = "it closed the connection"
-_NOW, _WHOLE = int(socket.MSG_DONTWAIT), int(socket.MSG_WAITALL)
+_WHOLE = int(socket.MSG_WAITALL)
 
 
 class Arriving(ABC):
@@ -106,7 +106,7 @@ class ServerLink:
             WireError: it is no message of this run.
         """
         try:
-            data = self.end.socket.recv(HEADER.size - len(self._begun), _NOW)
+            data = self.end.socket.recv(HEADER.size - len(self._begun), NOW)
         except BlockingIOError:
             return False
         if not data:
@@ -130,7 +130,7 @@ class ServerLink:
         Raises:
             ConnectionError: the connection has ended.
         """
-        left, how = self.left, _WHOLE if wait else _NOW
+        left, how = self.left, _WHOLE if wait else NOW
         assert left is not None
         while left:
             try:

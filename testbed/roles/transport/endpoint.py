@@ -10,7 +10,8 @@ from testbed.roles.transport.kernel_queues import STALLED, unread
 
 Pieces: TypeAlias = Sequence[bytes | memoryview]
 """A message; the pieces may lie in memory that changes after it was sent."""
-_NOW = int(socket.MSG_DONTWAIT)  # a member of an enumeration takes microseconds to combine
+NOW = int(socket.MSG_DONTWAIT)
+"""Do not wait. Plain, because a member of an enumeration takes microseconds to combine."""
 _AT_ONCE = 64
 """The most pieces that are sent with one call; the kernel takes up to 1,024."""
 
@@ -104,7 +105,7 @@ class Endpoint:
     def _sent(self, pieces: Pieces, flags: int = 0) -> int:
         """Return the number of bytes that the kernel takes now."""
         try:
-            sent = self.socket.sendmsg(pieces, [], _NOW | flags)
+            sent = self.socket.sendmsg(pieces, [], NOW | flags)
         except BlockingIOError:
             return 0
         except OSError as error:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,7 +49,6 @@ from testbed.network.sysctls import OF_ROLES
 from testbed.nodes import control_group, run_names
 from testbed.orchestrator.agent.process import AgentProcess, start
 from testbed.orchestrator.report_channels import ReportChannels
-from testbed.plain import to_plain
 from testbed.planning.node_plan import ONE_THREAD
 from traffic.accounting import account
 from traffic.counters import COUNTS
@@ -95,7 +95,7 @@ class Harness:
         metrics: bool = False,
     ) -> None:
         links = [
-            to_plain(Link(device, i, Shape((uplinks or {}).get(device))))
+            asdict(Link(device, i, Shape((uplinks or {}).get(device))))
             for i, device in enumerate(devices)
         ]
         traffic = {
@@ -503,7 +503,7 @@ def test_more_requests_than_fit_into_the_channels_are_answered(tmp_path: Path) -
         "uncounted": [names[1]],
         "sysctls": dict(OF_ROLES),
         "routers": [CORE],
-        "links": [to_plain(Link(name, i)) for i, name in enumerate(names)],
+        "links": [asdict(Link(name, i)) for i, name in enumerate(names)],
         "shared": [],
         "traffic": traffic,
     }
