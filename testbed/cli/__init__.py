@@ -9,7 +9,19 @@ from pathlib import Path
 
 import typer
 
-from testbed.cli import data, exec_command, host, logs, metrics, results, resume, run, sweep, top
+from testbed.cli import (
+    data,
+    exec_command,
+    host,
+    logs,
+    metrics,
+    results,
+    resume,
+    run,
+    serve,
+    sweep,
+    top,
+)
 from testbed.cli import traffic as traffic_command
 from testbed.display.streams import command
 from testbed.errors import SpecError
@@ -34,6 +46,7 @@ app.command()(results.show)
 app.command()(results.compare)
 app.command()(results.report)
 app.command()(top.top)
+app.command()(serve.serve)
 app.command()(logs.logs)
 app.command("exec")(exec_command.exec_)
 app.command()(metrics.replay)

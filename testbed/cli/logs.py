@@ -1,7 +1,6 @@
 """``testbed logs``: the output of a run's programs, with time stamps, also while they write it."""
 
 import os
-import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from testbed.results.reading.run import Run
 
 _LOOK_PERIOD = 0.2
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _AT_ONCE = 1 << 20
 
 Devices = Annotated[
@@ -41,8 +39,8 @@ def logs(
     Lines of several programs are in the order of their time, with the device and the program before
     each; colours are left out.
     """
-    from testbed.foreign import printable
     from testbed.results.reading.finding import resolve
+    from testbed.results.reading.outputs import without_colours
 
     (found, *others) = resolve(run, runs)
     if others:
@@ -53,7 +51,7 @@ def logs(
         running = follow and _runs(found)
         for name, line in sorted(_lines(files), key=lambda one: one[1][:24]):
             prefix = f"{name}: " if several else ""
-            typer.echo(prefix + printable(_COLOUR.sub("", line).expandtabs()))
+            typer.echo(prefix + without_colours(line))
         if not running:
             return
         time.sleep(_LOOK_PERIOD)
@@ -106,6 +104,7 @@ def _files(run: "Run", wanted: Sequence[str]) -> list[_Growing]:
     """
     from testbed.errors import SpecError
     from testbed.experiment.problems import did_you_mean
+    from testbed.results.reading.outputs import output_file
 
     programs = run.manifest.programs
     if not programs:
@@ -122,6 +121,6 @@ def _files(run: "Run", wanted: Sequence[str]) -> list[_Growing]:
             raise SpecError(f"{run.id} has no device or program '{one}'{hint}")
     chosen = [name for name in names if not wanted or called[name] & set(wanted)]
     return [
-        _Growing(run.directory / "nodes" / device / f"{program}.log", f"{device} {program}")
+        _Growing(output_file(run, device, program), f"{device} {program}")
         for device, _, program in (name.partition("/") for name in chosen)
     ]

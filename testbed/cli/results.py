@@ -7,8 +7,7 @@ A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,9 +22,8 @@ from testbed.foreign import printable
 from testbed.quantities import Measure
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.faults import alive, went_down
-from testbed.results.reading.finding import Execution, find, resolve
+from testbed.results.reading.finding import Execution, divided, find, resolve, with_ends
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run
 from testbed.results.tables.classes import class_rows
 from testbed.results.tables.classes import records as class_records
@@ -34,6 +32,7 @@ from testbed.results.tables.comparison import compare as compare_runs
 from testbed.results.tables.diagnostics import records as diagnostic_records
 from testbed.results.tables.faults import in_a_line, never_struck
 from testbed.results.tables.links import in_a_sentence
+from testbed.results.tables.listing import listing
 from testbed.results.tables.of_run import tables_of
 from testbed.results.tables.over_links import records as link_use_records
 from testbed.results.tables.reaching import reaching
@@ -46,8 +45,6 @@ from testbed.telemetry.json_text import json_text
 
 _ELSEWHERE = {"ended", "reason", "classes", "diagnostics"}
 """The manifest's entries that ``show --json`` has in another place."""
-_DIGITS = 16
-"""Digits of a digest that tell runs with equal parameters from others, as `make agree` prints them."""
 _DIFFERENCES = 5
 """The most differences between ledgers that are shown for a run."""
 Goal = Annotated[
@@ -76,66 +73,17 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
             f"there is no folder {runs}: name the folder of the runs by --runs, or start a run with "
             "`testbed run`"
         )
-    executions = [_with_ends(execution) for execution in find(runs)]
+    executions = [with_ends(execution) for execution in find(runs)]
     if as_json:
         _print_json([_listed(execution) for execution in executions])
         return
     if not executions:
         typer.echo(f"there is no run in {runs} yet")
         return
-    by_accuracy = all(
-        run.score.quality == ACCURACY for execution in executions for run in execution.runs
-    )
-    headings = (
-        "run",
-        "state",
-        "engine",
-        "started (UTC)",
-        "updates",
-        "best %" if by_accuracy else "best",
-        "wire",
-        "parameters",
-    )
-    rows = []
-    for execution in executions:
-        for run in execution.runs:
-            summary, score = run.summary, run.score
-            best = score.quality.text if by_accuracy else score.quality.words
-            rows.append(
-                (
-                    run.id,
-                    summary.ended,
-                    run.clock,
-                    run.manifest.started.strftime("%Y-%m-%d %H:%M:%S"),
-                    q.as_count(summary.updates),
-                    best(score.best),
-                    q.as_bytes(summary.ingress.wire_bytes),
-                    (summary.parameters_sha256 or q.UNKNOWN)[:_DIGITS],
-                )
-            )
-    _print_list(headings, rows)
+    table = listing([run for execution in executions for run in execution.runs])
+    _print_list(table.headings, table.cells)
     for execution in executions:
         _print_left_out(execution.unreadable)
-
-
-def _with_ends(execution: Execution) -> Execution:
-    """Return an execution whose runs all have a summary that can be read, or made."""
-    kept, unreadable = _divided(execution.runs, lambda run: (run.summary, run.score))
-    return replace(execution, runs=kept, unreadable=(*execution.unreadable, *unreadable))
-
-
-def _divided(
-    runs: Sequence[Run], read: Callable[[Run], object]
-) -> tuple[tuple[Run, ...], tuple[NoRunError, ...]]:
-    """Return the runs that can be read, and for each other one, why not."""
-    kept, unreadable = [], []
-    for run in runs:
-        try:
-            read(run)
-            kept.append(run)
-        except NoRunError as error:
-            unreadable.append(error)
-    return tuple(kept), tuple(unreadable)
 
 
 def _print_left_out(unreadable: Sequence[NoRunError]) -> None:
@@ -290,7 +238,7 @@ def all_runs(named: Sequence[str], root: Path) -> tuple[Run, ...]:
     """
     left_out: list[NoRunError] = []
     found = {run.directory: run for text in named for run in resolve(text, root, left_out)}
-    kept, unreadable = _divided(tuple(found.values()), Run.read_all)
+    kept, unreadable = divided(tuple(found.values()), Run.read_all)
     if not kept:
         raise unreadable[0]
     _print_left_out((*left_out, *unreadable))

@@ -11,7 +11,6 @@ import termios
 import time
 import tty
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,31 +18,14 @@ import typer
 
 from testbed import quantities as q
 from testbed.cli.options import AsJson
-from testbed.foreign import printable
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from testbed.results.reading.run import Run
-    from testbed.runs.live_status import LiveStatus, Status
+    from testbed.runs.followed_runs import FollowedRuns
+    from testbed.runs.live_status import Status
 
-SHOWN_AFTER_END = 30.0
-"""Seconds for which a run that has ended is still shown."""
-_EVALUATION = 6
-"""The place of the last evaluation in the cells of a run."""
-_HEADINGS = (
-    "run",
-    "state",
-    "engine",
-    "process",
-    "updates",
-    "updates/s",
-    "evaluation",
-    "ingress/s",
-    "alive",
-    "faulted",
-)
 Once = Annotated[bool, typer.Option("--once", help="Print the table once, also on a terminal.")]
 Every = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="Time between two looks, in seconds.")
@@ -56,6 +38,8 @@ def top(once: Once = False, every: Every = 1.0, as_json: AsJson = False) -> None
     Ingress is that of messages, without TCP's headers. A device is alive if it is neither frozen nor
     dead, and faulted while any fault strikes it.
     """
+    from testbed.runs.followed_runs import FollowedRuns
+
     board = FollowedRuns()
     if as_json:
         statuses = board.look()
@@ -69,50 +53,7 @@ def top(once: Once = False, every: Every = 1.0, as_json: AsJson = False) -> None
             _show(board, every)
 
 
-class FollowedRuns:
-    """The runs that are running, and those that have ended a short while ago."""
-
-    def __init__(self) -> None:
-        self._followed: dict[Path, LiveStatus] = {}
-        self._ended: dict[Path, tuple[float, Status]] = {}
-        self.left_out: list[str] = []
-        """For each running run that cannot be read, why not; as of the last look."""
-
-    def look(self) -> "list[Status]":
-        """Return the state of each run that can be read, oldest first."""
-        from testbed.results.reading.journals import NoRunError
-        from testbed.runs.running import running_runs
-
-        running = {run.directory: run for run in running_runs()}
-        found = []
-        self.left_out = []
-        for directory in dict.fromkeys((*self._followed, *running)):
-            try:
-                found.append(self._look_at(directory, running.get(directory)))
-            except NoRunError as error:
-                self.left_out.append(printable(f"left out: {error}"))
-                self._followed.pop(directory, None)
-        return found
-
-    def _look_at(self, directory: Path, run: "Run | None") -> "Status":
-        """Return the state of a run; ``run`` is None if it is not running any more."""
-        from testbed.runs.live_status import LiveStatus
-
-        if run is not None:
-            resumed = self._ended.pop(directory, None) is not None
-            if resumed or directory not in self._followed:
-                self._followed[directory] = LiveStatus(run)
-            return self._followed[directory].look(running=True)
-        now = time.monotonic()
-        if directory not in self._ended:
-            self._ended[directory] = now, self._followed[directory].look(running=False)
-        since, status = self._ended[directory]
-        if now - since > SHOWN_AFTER_END:
-            del self._followed[directory], self._ended[directory]
-        return status
-
-
-def _show(board: FollowedRuns, every: float) -> None:
+def _show(board: "FollowedRuns", every: float) -> None:
     """Show the table in place until the person leaves."""
     from rich.console import Console
     from rich.live import Live
@@ -130,7 +71,7 @@ def _show(board: FollowedRuns, every: float) -> None:
                 return
 
 
-def _print_left_out(board: FollowedRuns) -> None:
+def _print_left_out(board: "FollowedRuns") -> None:
     for line in board.left_out:
         typer.echo(line, err=True)
 
@@ -158,7 +99,9 @@ def _picture(
 
 
 def _in_lines(status: "Status") -> Sequence[str]:
-    run, state, engine, process, updates, rate, result, ingress, alive, faulted = _cells(status)
+    from testbed.runs.followed_runs import cells
+
+    run, state, engine, process, updates, rate, result, ingress, alive, faulted = cells(status)
     return (
         run,
         f"  {state}  {engine} clock, process {process}",
@@ -170,37 +113,10 @@ _NONE = "no run is running on this host that this user may see"
 
 
 def _as_text(statuses: "Sequence[Status]") -> str:
-    from testbed.results.reading.quality import ACCURACY
-    from testbed.results.tables.table import Table, plain_text
+    from testbed.results.tables.table import plain_text
+    from testbed.runs.followed_runs import table_of
 
-    if not statuses:
-        return _NONE
-    headings, rows = list(_HEADINGS), [list(_cells(status)) for status in statuses]
-    if all(status.quality == ACCURACY for status in statuses):
-        headings[_EVALUATION] = "accuracy %"
-        for row, status in zip(rows, statuses, strict=True):
-            row[_EVALUATION] = ACCURACY.text(status.value)
-    return plain_text(Table(headings, rows))
-
-
-def _cells(status: "Status") -> Sequence[str]:
-    manifest = status.run.manifest
-    updates = q.as_count(status.updates)
-    if status.all_updates is not None:
-        updates += f" of {status.all_updates:,}"
-    rate = status.update_rate
-    return (
-        status.run.id,
-        status.phase,
-        f"{'programs' if manifest.programs else manifest.engine}, {manifest.clock}",
-        str(manifest.pid),
-        updates,
-        q.as_decimal(rate, 1 if rate is None or rate < 100 else 0),
-        status.quality.words(status.value),
-        q.as_bytes(status.ingress_rate),
-        f"{status.alive:,} of {manifest.workers:,}",
-        q.as_count(status.faulted),
-    )
+    return plain_text(table_of(statuses)) if statuses else _NONE
 
 
 def _record(status: "Status") -> dict[str, Any]:

@@ -13,11 +13,11 @@ import pytest
 from pyarrow import parquet
 
 from testbed.cli import results
-from testbed.cli.top import FollowedRuns
 from testbed.errors import SpecError
 from testbed.metrics.replay import replayed
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
+from testbed.runs.followed_runs import FollowedRuns
 from tests.results.conftest import WriteRun
 
 TITLE = "\x1b]0;owned\x07"

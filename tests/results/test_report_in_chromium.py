@@ -1,16 +1,18 @@
 """``report.html`` in a real Chromium: it draws its charts, logs nothing, and its switches work."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page
 
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.run import Run
 from testbed.results.report.report import write_report
 from testbed.results.tables.reaching import reaching
-from tests.results.browser import Page, browser, chromium_needed
+from tests.chromium import chromium, chromium_needed, look, watched
 from tests.results.conftest import accounting_table, fault, traffic, writer_of_runs
 from tests.results.test_quality import falling
 
@@ -72,10 +74,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     return [Run.load(run) for run in written]
 
 
+@dataclass
+class Watched:
+    """What a page has complained of, and requested."""
+
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
 @pytest.fixture(scope="module")
-def page(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
+def watch() -> Watched:
+    return Watched()
+
+
+@pytest.fixture(scope="module")
+def page(watch: Watched) -> Iterator[Page]:
+    with chromium() as browser:
+        yield watched(browser.new_context(), watch.complaints, watch.requests)
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +99,13 @@ def address(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def report(page: Page, address: str) -> Page:
+def report(page: Page, address: str, watch: Watched) -> Page:
     """The report, freshly opened."""
-    page.look(dark=False)
-    page.open("about:blank")
-    page.open(address)
+    look(page)
+    page.goto("about:blank")
+    watch.requests.clear()
+    watch.complaints.clear()
+    page.goto(address)
     return page
 
 
@@ -102,8 +119,10 @@ def expected(runs: list[Run], accuracy: float, measure: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_every_chart_is_drawn_and_can_be_read(report: Page, dark: bool, tmp_path: Path) -> None:
-    report.look(dark=dark)
+def test_every_chart_is_drawn_and_can_be_read(
+    report: Page, dark: bool, tmp_path: Path, watch: Watched
+) -> None:
+    look(report, dark=dark)
     drawn = charts(report)
     assert {
         "chart-ingress",
@@ -128,17 +147,19 @@ def test_every_chart_is_drawn_and_can_be_read(report: Page, dark: bool, tmp_path
     assert len(light["kinds"]) >= 6
     for kind in light["kinds"]:
         assert contrast(light["page"], kind) >= 1.5  # an area that can be told from the page
-    picture = report.screenshot(tmp_path / "report.png")
+    picture = report.screenshot(path=tmp_path / "report.png", full_page=True)
     assert len(picture) > 50_000
-    assert report.complaints() == []
+    assert watch.complaints == []
 
 
-def test_the_report_requests_nothing_but_itself(report: Page) -> None:
-    [itself] = [url for url in report.requests() if not url.startswith("data:")]
+def test_the_report_requests_nothing_but_itself(report: Page, watch: Watched) -> None:
+    [itself] = [url for url in watch.requests if not url.startswith("data:")]
     assert itself.endswith("report.html")
 
 
-def test_the_switches_change_the_chart_and_the_table(report: Page, runs: list[Run]) -> None:
+def test_the_switches_change_the_chart_and_the_table(
+    report: Page, runs: list[Run], watch: Watched
+) -> None:
     def shown() -> dict[str, Any]:
         return charts(report)["chart-ingress"]
 
@@ -157,34 +178,30 @@ def test_the_switches_change_the_chart_and_the_table(report: Page, runs: list[Ru
     assert axis() != logarithmic
     report.click("label:has(input[value=log])")
     assert axis() == logarithmic
-    report.evaluate("""(() => {
-      const input = document.querySelector("input[name=goal]");
-      input.value = "90";
-      input.dispatchEvent(new Event("input", {bubbles: true}));
-    })()""")
+    report.fill("input[name=goal]", "90")
     assert report.evaluate(REACHED) == expected(runs, 90.0, "wire")
-    assert report.complaints() == []
+    assert watch.complaints == []
 
 
 def test_an_open_report_follows_the_colour_scheme_of_the_browser(report: Page) -> None:
     before = report.evaluate(LUMINANCES)
-    report.look(dark=True)
+    look(report, dark=True)
     after = report.evaluate(LUMINANCES)
     assert after["page"] < before["page"]
     assert after["ticks"] > before["ticks"]
     assert after["curves"] != before["curves"]
 
 
-def test_the_report_fits_a_narrow_window(report: Page, tmp_path: Path) -> None:
-    report.look(dark=False, width=390)
-    report.screenshot(tmp_path / "narrow.png")
+def test_the_report_fits_a_narrow_window(report: Page, tmp_path: Path, watch: Watched) -> None:
+    look(report, width=390)
+    report.screenshot(path=tmp_path / "narrow.png", full_page=True)
     # Wider content scrolls in its own box.
     assert report.evaluate("document.documentElement.scrollWidth") <= 390
     assert all(200 < chart["width"] <= 390 for chart in charts(report).values())
-    assert report.complaints() == []
+    assert watch.complaints == []
 
 
-def test_a_chart_shows_the_value_under_the_mouse(report: Page) -> None:
+def test_a_chart_shows_the_value_under_the_mouse(report: Page, watch: Watched) -> None:
     x, y = report.evaluate("""(() => {
       const chart = document.querySelector("#chart-iteration");
       chart.scrollIntoView({block: "center"});
@@ -192,15 +209,11 @@ def test_a_chart_shows_the_value_under_the_mouse(report: Page) -> None:
       return [box.x + box.width / 2, box.y + box.height / 3];
     })()""")
     for offset in (-2, 0):
-        report.send("Input.dispatchMouseEvent", type="mouseMoved", x=x + offset, y=y)
-    text = ""
-    for _ in range(40):
-        text = report.evaluate("document.querySelector('#chart-iteration .hoverlayer').textContent")
-        if text:
-            break
-        report.evaluate("new Promise(r => setTimeout(r, 50))")
+        report.mouse.move(x + offset, y)
+    text = report.locator("#chart-iteration .hoverlayer text").first.text_content()
+    assert text
     assert "asgd" in text or "adacomp" in text
-    assert report.complaints() == []
+    assert watch.complaints == []
 
 
 # Ticks and bars below the curves, curves of living workers, labels of server kills, the legend.
@@ -231,7 +244,9 @@ LAST_TICK = """(() => {
 
 
 @pytest.mark.parametrize("crashes", [3, 100])
-def test_faults_are_drawn_below_the_curves(page: Page, tmp_path: Path, crashes: int) -> None:
+def test_faults_are_drawn_below_the_curves(
+    page: Page, tmp_path: Path, crashes: int, watch: Watched
+) -> None:
     """The run has three faults (one lasts, one restarts the server) or a hundred crashed workers."""
     write_run = writer_of_runs(tmp_path / "runs")
     few = [
@@ -247,9 +262,9 @@ def test_faults_are_drawn_below_the_curves(page: Page, tmp_path: Path, crashes: 
         write_run("adacomp-0.01", workers=200, faults=few if crashes == 3 else many),
     ]
     runs = [Run.load(run) for run in written]
-    page.look(dark=False)
-    page.open("about:blank")
-    page.open(write_report(runs, tmp_path / "report.html").as_uri())
+    look(page)
+    page.goto("about:blank")
+    page.goto(write_report(runs, tmp_path / "report.html").as_uri())
     for shown in page.evaluate(FAULTS):
         # An immediate restart is a bar too, but one without length.
         assert shown["ticks"] == crashes
@@ -263,34 +278,28 @@ def test_faults_are_drawn_below_the_curves(page: Page, tmp_path: Path, crashes: 
     assert table == (3 if crashes == 3 else 1)
     x, y = page.evaluate(LAST_TICK)
     for offset in (-1, 0):
-        page.send("Input.dispatchMouseEvent", type="mouseMoved", x=x + offset, y=y)
-    text = ""
-    for _ in range(40):
-        text = page.evaluate("document.querySelector('#chart-iteration .hoverlayer').textContent")
-        if text:
-            break
-        page.evaluate("new Promise(r => setTimeout(r, 50))")
+        page.mouse.move(x + offset, y)
+    text = page.locator("#chart-iteration .hoverlayer text").first.text_content()
+    assert text
     assert ("worker-7" if crashes == 3 else "worker-99") in text
-    assert len(page.screenshot(tmp_path / "report.png")) > 50_000
-    assert page.complaints() == []
+    assert len(page.screenshot(path=tmp_path / "report.png", full_page=True)) > 50_000
+    assert watch.complaints == []
 
 
-def test_another_measure_is_drawn_named_and_turned(page: Page, tmp_path: Path) -> None:
+def test_another_measure_is_drawn_named_and_turned(
+    page: Page, tmp_path: Path, watch: Watched
+) -> None:
     write_run = writer_of_runs(tmp_path)
     runs = [
         Run.load(write_run("asgd", **falling(40, 0.0))),
         Run.load(write_run("fast", **falling(10, 4.0))),
     ]
-    page.open(write_report(runs, tmp_path / "report.html").as_uri())
+    page.goto(write_report(runs, tmp_path / "report.html").as_uri())
     words = page.evaluate("document.body.innerText")
     assert "Perplexity versus ingress" in words and "Further down and further left" in words
     assert "ccuracy" not in words
     for chart in ("chart-ingress", "chart-iteration"):
         assert "test perplexity (lower is better)" in charts(page)[chart]["titles"]
-    page.evaluate("""(() => {
-      const input = document.querySelector("input[name=goal]");
-      input.value = "10";
-      input.dispatchEvent(new Event("input", {bubbles: true}));
-    })()""")
+    page.fill("input[name=goal]", "10")
     assert page.evaluate(REACHED) == expected(runs, 10, "wire")
-    assert page.complaints() == []
+    assert watch.complaints == []

@@ -9,8 +9,8 @@ directory does not hide the others.
 import difflib
 import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -110,6 +110,26 @@ def resolve(
             "it holds a manifest.json"
         )
     raise NoRunError(_unknown(text, runs_root))
+
+
+def with_ends(execution: Execution) -> Execution:
+    """Return an execution whose runs all have a summary that can be read, or made."""
+    kept, unreadable = divided(execution.runs, lambda run: (run.summary, run.score))
+    return replace(execution, runs=kept, unreadable=(*execution.unreadable, *unreadable))
+
+
+def divided(
+    runs: Sequence[Run], read: Callable[[Run], object]
+) -> tuple[tuple[Run, ...], tuple[NoRunError, ...]]:
+    """Return the runs that can be read, and for each other one, why not."""
+    kept, unreadable = [], []
+    for run in runs:
+        try:
+            read(run)
+            kept.append(run)
+        except NoRunError as error:
+            unreadable.append(error)
+    return tuple(kept), tuple(unreadable)
 
 
 def distinct_names(runs: Sequence[Run]) -> tuple[str, ...]:

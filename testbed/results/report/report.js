@@ -1,41 +1,44 @@
 "use strict";
 // Draws the report's charts as the page's data describes them (testbed/results/figures/chart.py), in the
-// page's own colours, and marks where curves reach the goal that its reader asks for.
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+// page's own colours, and marks where curves reach the goal that its reader asks for. A page that grows
+// has newer data drawn (``report.show``).
+const report = (() => {
+  let data = null, evaluated = false;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const narrow = matchMedia("(max-width: 40rem)");
-  const form = document.querySelector(".switches");
+  const form = () => document.querySelector(".switches");
   const config = { responsive: true, displaylogo: false, scrollZoom: false,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   let printing = false;
 
-  const chosen = (name) => form.querySelector(`input[name=${name}]:checked`).value;
+  const chosen = (name) => form().querySelector(`input[name=${name}]:checked`).value;
   const array = (of) => (Array.isArray(of) ? of : data.arrays[of]);
   const MEASURES = ["payload", "message", "wire"];
-  const { quality } = data, percent = quality.name === "accuracy";
+  const isPercent = () => data.quality.name === "accuracy";
 
   // A link may ask for a view: report.html#ingress=payload&axis=linear&accuracy=95; or &goal=4.3
-  const asked = new URLSearchParams(location.hash.slice(1));
-  for (const [name, key] of [["measure", "ingress"], ["scale", "axis"]]) {
-    const button = form.querySelector(`input[name=${name}][value="${CSS.escape(asked.get(key) ?? "")}"]`);
-    if (button) button.checked = true;
-  }
-  for (const key of percent ? ["accuracy", "goal"] : ["goal"]) {
-    if (Number.isFinite(parseFloat(asked.get(key)))) form.elements.goal.value = asked.get(key);
+  function chooseAsked() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    for (const [name, key] of [["measure", "ingress"], ["scale", "axis"]]) {
+      const button = form().querySelector(`input[name=${name}][value="${CSS.escape(asked.get(key) ?? "")}"]`);
+      if (button) button.checked = true;
+    }
+    for (const key of isPercent() ? ["accuracy", "goal"] : ["goal"]) {
+      if (Number.isFinite(parseFloat(asked.get(key)))) form().elements.goal.value = asked.get(key);
+    }
   }
 
   function target() {
-    const value = form.elements.goal.valueAsNumber;
+    const value = form().elements.goal.valueAsNumber;
     return Number.isFinite(value) ? value : data.goal;
   }
-  const goalInWords = () => `${percent ? "" : `${quality.name} `}${target() ?? "\u2014"} ${quality.unit}`.trim();
+  const goalInWords = () => `${isPercent() ? "" : `${data.quality.name} `}${target() ?? "\u2014"} ${data.quality.unit}`.trim();
 
   // Where each curve reaches the goal: at the first of its steps that is as good; undefined if nowhere.
   function reached() {
     const goal = target();
     return data.curves.map((curve) => (goal === null ? undefined
-      : curve.steps.find((step) => (quality.better === "higher" ? step.goal >= goal : step.goal <= goal))));
+      : curve.steps.find((step) => (data.quality.better === "higher" ? step.goal >= goal : step.goal <= goal))));
   }
 
   // Three digits, as the tables have them.
@@ -139,7 +142,7 @@
       font: { family: getComputedStyle(document.body).fontFamily, size: small ? 12 : 13, color: ink },
       margin: { l: 8, r: 40, t: 36, b: 8 }, hovermode: "closest", hoverlabel: { align: "left" },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", traceorder: "normal" },
-      showlegend: true, dragmode: small ? false : "zoom",
+      showlegend: true, dragmode: small ? false : "zoom", uirevision: "newer data leave the reader's view as it is",
       modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: soft, activecolor: ink },
       xaxis: axis(plot.x, all(plot.panels[0], "x"), frame), shapes: [], annotations: [],
     };
@@ -185,7 +188,8 @@
   // The box of each of a chart's plots, under its title; that of a plot without a title is the chart's.
   function boxes(element, plots) {
     if (!plots[0].title) return [element];
-    if (!element.children.length) {
+    if (element.children.length !== plots.length) {
+      element.replaceChildren();
       plots.forEach((plot, i) => {
         const figure = document.createElement("figure"), heading = document.createElement("h3");
         const box = document.createElement("div");
@@ -207,7 +211,6 @@
     reachTable();
   }
 
-  const evaluated = "iteration" in data.charts;
   function draw() {
     if (evaluated) drawReaching();
     for (const [name, { plots }] of Object.entries(data.charts)) {
@@ -216,16 +219,24 @@
     }
   }
 
-  form.hidden = !evaluated;
-  form.addEventListener("change", drawReaching);
-  form.elements.goal.addEventListener("input", drawReaching);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  if (!evaluated) {
-    for (const id of ["chart-ingress", "chart-iteration"]) document.getElementById(id).hidden = true;
+  function show(newer) {
+    data = newer;
+    evaluated = "iteration" in data.charts;
+    form().hidden = !evaluated;
+    for (const id of ["chart-ingress", "chart-iteration"]) document.getElementById(id).hidden = !evaluated;
+    draw();
   }
-  draw();
+
+  const isSwitch = (event) => form().contains(event.target);
+  for (const kind of ["change", "input"]) {
+    document.addEventListener(kind, (event) => { if (isSwitch(event)) drawReaching(); });
+  }
+  document.addEventListener("submit", (event) => { if (isSwitch(event)) event.preventDefault(); });
   dark.addEventListener("change", draw);
   narrow.addEventListener("change", draw);
+  data = JSON.parse(document.getElementById("data").textContent);
+  chooseAsked();
+  show(data);
 
   let opened = [];
   addEventListener("beforeprint", () => {
@@ -245,4 +256,5 @@
       Plotly.relayout(chart, { autosize: true, width: null, height: null });
     }
   });
+  return { show };
 })();

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from testbed.results.tables.table import Table, of_words
 from testbed.results.tables.utilisation import in_words
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
+_TEMPLATES = "testbed.results.report"
 _EVENTS = 50
 """Warnings and errors shown for each run, the last ones; ``events.jsonl`` has them all."""
 
@@ -50,7 +52,7 @@ def write_report(
         NoRunError: a journal cannot be read, or no curve has the baseline's name.
         TestbedError: the file cannot be written.
     """
-    text = _page(runs, goal, baseline)
+    text = _page(content_of(runs, goal, baseline))
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,36 +65,40 @@ def write_report(
     return path
 
 
-def _page(runs: Sequence[Run], goal: float | None, baseline: str | None) -> str:
-    from jinja2 import Environment
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a page shows.
 
+    Attributes:
+        title: the page's.
+        html: its header and its main part.
+        data: its charts, as JSON that stands in an element of the page.
+    """
+
+    title: str
+    html: str
+    data: str = "null"
+
+
+def content_of(
+    runs: Sequence[Run], goal: float | None = None, baseline: str | None = None
+) -> Content:
+    """Return what the report of some runs shows; arguments and errors are those of ``write_report``."""
     comparison = compare(runs, goal, baseline)
     curves = curves_of(runs)
     reached = reaching(curves, goal, baseline)
     charts = page_charts(curves)
     names = [row.name for row in comparison.rows]
-    plotly, script = _script(get_plotlyjs()), _script(_resource("report.js"))
-    policy = (
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; "
-        f"script-src {_hash(plotly)} {_hash(script)}; base-uri 'none'; form-action 'none'"
-    )
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
-        _resource("report.html.j2")
-    )
-    return template.render(
-        policy=Markup(policy),
-        style=Markup(_resource("report.css")),
-        plotly=Markup(plotly),
-        script=Markup(script),
-        data=Markup(as_json(charts, curves, reached)),
+    experiments = list(dict.fromkeys(run.manifest.experiment for run in runs))
+    html = render(
+        _TEMPLATES,
+        "content.html.j2",
         rounds=all(curve.of_programs for curve in curves),
         reached=reached,
         quality=reached.quality,
         by_accuracy=reached.quality == ACCURACY,
         remarks=charts["ingress-by-worker"].remarks,
-        experiments=list(dict.fromkeys(run.manifest.experiment for run in runs)),
+        experiments=experiments,
         comparison=comparison,
         runs=[_details(name, run) for name, run in zip(names, runs, strict=True)],
         of_words=of_words,
@@ -103,6 +109,53 @@ def _page(runs: Sequence[Run], goal: float | None, baseline: str | None) -> str:
         hosts=sorted({run.manifest.host.name for run in runs}),
         started=min(run.manifest.started for run in runs).strftime("%d %B %Y, %H:%M UTC"),
     )
+    title = f"{', '.join(experiments)} · testbed report"
+    return Content(title, html, as_json(charts, curves, reached))
+
+
+def _page(content: Content) -> str:
+    """Return the page that needs nothing else."""
+    from plotly.offline import get_plotlyjs
+
+    scripts = [_script(get_plotlyjs()), _script(resource("report.js"))]
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"script-src {' '.join(map(_hash, scripts))}; base-uri 'none'; form-action 'none'"
+    )
+    return framed(content, policy, "\n".join(f"<script>{script}</script>" for script in scripts))
+
+
+def framed(
+    content: Content, policy: str, scripts: str, *, style: str = "", events: str = ""
+) -> str:
+    """Return the page around a content.
+
+    Args:
+        policy: its Content-Security-Policy.
+        scripts: the elements of its scripts.
+        style: rules of its own, after the report's.
+        events: the address of the events that tell of newer contents, if there are any.
+    """
+    from markupsafe import Markup
+
+    return render(
+        _TEMPLATES,
+        "page.html.j2",
+        policy=Markup(policy),
+        style=Markup(resource("report.css") + style),
+        content=replace(content, html=Markup(content.html), data=Markup(content.data)),
+        scripts=Markup(scripts),
+        events=events,
+    )
+
+
+def render(package: str, template: str, **values: Any) -> str:
+    """Return a package's template with values in it, of which text is escaped."""
+    from jinja2 import Environment, PackageLoader
+
+    loader = PackageLoader(package, "")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=loader)
+    return environment.get_template(template).render(values)
 
 
 def _details(name: str, run: Run) -> dict[str, Any]:
@@ -150,8 +203,9 @@ def _details(name: str, run: Run) -> dict[str, Any]:
     }
 
 
-def _resource(name: str) -> str:
-    return resources.files("testbed.results.report").joinpath(name).read_text(encoding="utf-8")
+def resource(name: str) -> str:
+    """Return the text of a file beside this module."""
+    return resources.files(_TEMPLATES).joinpath(name).read_text(encoding="utf-8")
 
 
 def _script(text: str) -> str:

@@ -1,0 +1,1 @@
+"""Pages in a browser: the runs of this host while they go on, compared, started and stopped."""

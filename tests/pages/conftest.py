@@ -1,0 +1,79 @@
+"""A real ``testbed serve`` over a folder of experiments that a page can start."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+EXPERIMENT = """\
+name: {name}
+dataset: digits
+model: mlp
+engine: simulation
+clock: virtual
+training: {{updates: {updates}}}
+algorithms: [asgd]
+devices: {{workers: 4}}
+network: {{uplink: 10mbit}}
+evaluation: {{every: 20, images: 1000}}
+"""
+PACED = """\
+name: paced
+dataset: digits
+model: mlp
+clock: wall
+training: {updates: 1000000}
+algorithms: [asgd]
+devices: {workers: 4}
+waiting: {distribution: constant, mean: 200ms}
+evaluation: {every: 20, images: 1000}
+"""
+"""A run in namespaces: 20 updates per second on any host."""
+LONG = 1_000_000
+"""Updates of a run that a test ends."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Served pages.
+
+    Attributes:
+        folder: of the experiments; the runs are in ``runs`` there.
+        base: their address, without the token.
+        token: it.
+    """
+
+    folder: Path
+    base: str
+    token: str
+
+    @property
+    def address(self) -> str:
+        """The address that is printed."""
+        return f"{self.base}?token={self.token}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    for name, updates in (("tiny", 40), ("long", LONG), ("other", LONG)):
+        (folder / f"{name}.yaml").write_text(EXPERIMENT.format(name=name, updates=updates))
+    (folder / "paced.yaml").write_text(PACED)
+    (folder / "<b>bold.yaml").write_text(EXPERIMENT.format(name="bold", updates=2))
+    (folder / "sweep.yaml").write_text("algorithms: [asgd]\nsweep: {seeds: 2}\n")
+    (folder / "notes.yaml").write_text("milk: 1\n")
+    command = [sys.executable, "-m", "testbed", "serve", "--port", "0"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        base, _, token = process.stdout.readline().split()[-1].partition("?token=")
+        yield Site(folder, base, token)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
