@@ -5,6 +5,7 @@ random are only counted.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +48,9 @@ def share_out(plan: Plan) -> ImageCounts:
         labels = np.zeros(
             datasets.check(settings.data.chosen, settings.data.train_images), np.uint8
         )
-    parts = partitions.parts(
-        partition, labels, plan.computing, settings.seed, settings.training.batch_size
-    )
+    data, least = settings.data, settings.training.batch_size
+    column = partial(datasets.training_column, data.chosen, data.train_images, settings.seed)
+    parts = partitions.parts(partition, labels, plan.computing, settings.seed, least, column=column)
     images = np.array([len(part) for part in parts])
     if not looks or labels.ndim != 1 or labels.dtype.kind == "f":
         return ImageCounts(images, None)

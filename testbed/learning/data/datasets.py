@@ -212,6 +212,18 @@ def training_labels(named: Named, train_images: int | None, seed: int) -> Array:
     return labels if chosen is None else labels[chosen]
 
 
+def training_column(named: Named, train_images: int | None, seed: int, column: str) -> list[str]:
+    """Return the values of a column, of the training images that ``contents`` will use.
+
+    Raises:
+        DataError: as ``load``; or there is no such column.
+        SpecError: as ``load``.
+    """
+    values = catalogue.training_column(named, column)
+    chosen = _chosen(str(named), len(values), train_images, seed)
+    return values if chosen is None else [values[i] for i in chosen.tolist()]
+
+
 def channel_statistics(images: npt.NDArray[np.uint8]) -> Statistics:
     """Return the mean and the standard deviation of each channel, from 0 to 255, over all images.
 
