@@ -66,11 +66,11 @@ def test_sizes_resolve_to_a_weight_for_each_device(tmp_path: Path) -> None:
          "partition.alpha: is missing: 'dirichlet' needs it; for example `alpha: 0.5`"),
         ("partition: {kind: dirichlet, alpha: 0}", "partition.alpha: must be at least 1e-09, not 0"),
         ("partition: {kind: equal, alpha: 0.5}",
-         "partition.alpha: is an option of 'dirichlet' and 'inner-dirichlet', and the kind is 'equal': remove it, or write "
-         "`kind: dirichlet`"),
+         "partition.alpha: is an option of 'dirichlet' and 'inner-dirichlet', and the kind is 'equal': "
+         "remove it, or write `kind: dirichlet`"),
         ("partition: {alpha: 0.5}",
-         "partition.alpha: is an option of 'dirichlet' and 'inner-dirichlet', and the kind is 'equal': remove it, or write "
-         "`kind: dirichlet`"),
+         "partition.alpha: is an option of 'dirichlet' and 'inner-dirichlet', and the kind is 'equal': "
+         "remove it, or write `kind: dirichlet`"),
         ("partition: {kind: shards, per_worker: 0}",
          "partition.per_worker: must be at least 1, not 0"),
         ("partition: {kind: shards, perworker: 2}",

@@ -20,8 +20,8 @@ class DatasetSpec(FunctionSection):
         description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, cifar10, "
         "cifar10-jpeg (CIFAR-10 re-encoded as JPEG), or a path: a directory of idx files, a directory "
         "or tar archive of images in train/<class>/ and test/<class>/, or a file of numpy's arrays "
-        "(.npz); a relative one is in the experiment file's folder. text is a text file and huggingface "
-        "a saved dataset (`path`), and `module:function` a dataset of one's own.",
+        "(.npz); a relative one is in the experiment file's folder. text is a text file (`path`), "
+        "huggingface a saved dataset, and `module:function` a dataset of one's own.",
         examples=list(DATASETS),
     )
     scaling: Literal["standardised", "unit", "per-channel"] | None = Field(

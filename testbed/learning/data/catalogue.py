@@ -209,8 +209,11 @@ def _returned(choice: DatasetChoice, choose: Choice) -> Raw:
     return raw._replace(train_images=images, train_labels=labels)
 
 
-def training_labels(named: Named) -> Array:
+def training_labels(named: Named, *, alone: bool = False) -> Array:
     """Return the labels of all training images, without torch.
+
+    Args:
+        alone: True to read no images where labels have a file of their own.
 
     Raises:
         DataError, SpecError: as ``read``.
@@ -221,6 +224,8 @@ def training_labels(named: Named) -> Array:
     name = choice.name
     if name == DIGITS:  # enlarging them would import torch
         return digits.training_labels()
+    if alone and name in sources.SOURCES:
+        return sources.training_labels(name)
     if (folders := _folders(name)) is not None:
         return folders.labels()[0]
     return _arrays(name)[1]

@@ -203,11 +203,13 @@ def check(named: Named, train_images: int | None, scaling: Scaling | None = None
 def training_labels(named: Named, train_images: int | None, seed: int) -> Array:
     """Return the labels of the training images that ``contents`` will use, without torch.
 
+    Images are not read where labels have a file of their own: ``check`` checks them.
+
     Raises:
         DataError: as ``load``.
         SpecError: as ``load``.
     """
-    labels = catalogue.training_labels(named)
+    labels = catalogue.training_labels(named, alone=True)
     chosen = _chosen(str(named), len(labels), train_images, seed)
     return labels if chosen is None else labels[chosen]
 

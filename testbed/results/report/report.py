@@ -98,6 +98,8 @@ def _page(runs: Sequence[Run], goal: float | None, baseline: str | None) -> str:
         of_words=of_words,
         exact=any(run.manifest.exact for run in runs),
         faults=Table(fault_table.HEADINGS, fault_table.rows(names, runs)),
+        labelled=(shared := charts.get("labels-per-device")) is not None,
+        labelled_apart=shared is not None and len(shared.plots) > 1,
         evaluated=any(len(run.evaluations) for run in runs),
         workers=sorted({run.manifest.workers for run in runs}),
         hosts=sorted({run.manifest.host.name for run in runs}),
