@@ -133,7 +133,7 @@ def _find(loc: tuple[int | str, ...], data: Any, model: type[BaseModel]) -> _Pla
         if (named := _of_plugin(models, place.value)) is not None:
             tag, model = named  # pydantic's path does not name it
             others, models = models, (model,)
-        elif len(models) > 1 or any(step in tags(model) for model in models):
+        elif len(models) > 1 or (not tag and any(step in tags(model) for model in models)):
             tag, others = step, models
             models = tuple(model for model in models if step in (*tags(model), keys(model)[0]))
             continue

@@ -12,7 +12,7 @@ import numpy as np
 from testbed.errors import DataError
 
 if TYPE_CHECKING:
-    from datasets import Dataset  # type: ignore[import-not-found, unused-ignore]
+    from datasets import Dataset
 
 
 def load(
@@ -42,12 +42,11 @@ def load(
     label = _column(parts[0], path, label, "label", ("ClassLabel",))
     found: list[Any] = []
     for part in parts:
-        if type(part.features.get(image)).__name__ != "Image":
-            part = part.with_format("numpy")  # noqa: PLW2901 - nested lists would lose the type
         for column in (image, label):
             if column not in part.column_names:
                 raise DataError(f"{path}: a split has no column '{column}': {_has(part)}")
-        values = [_array(one) for one in part[image]]
+        dtype = _dtype(part.features[image])
+        values = [_array(one, dtype) for one in part[image]]
         shapes = {one.shape for one in values}
         if len(shapes) != 1:
             sizes = " and ".join(" × ".join(map(str, one)) for one in sorted(shapes)[:2])
@@ -109,9 +108,17 @@ def _has(part: Any) -> str:
     return f"it has {', '.join(part.column_names)}"
 
 
-def _array(value: Any) -> Any:
+def _dtype(feature: Any) -> str | None:
+    """Return the type of the numbers of a column of arrays; None of images."""
+    while (inner := getattr(feature, "feature", None)) is not None:
+        feature = inner
+    found = getattr(feature, "dtype", None)
+    return found if isinstance(found, str) and not hasattr(feature, "decode_example") else None
+
+
+def _array(value: Any, dtype: str | None) -> Any:
     if not hasattr(value, "getbands"):
-        return np.asarray(value)
+        return np.asarray(value, dtype)
     if value.mode not in ("L", "RGB"):  # an image of Pillow, (height, width) or with channels last
         raise DataError(f"an image is of Pillow's mode {value.mode}: images are L or RGB")
     pixels = np.asarray(value)
