@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 20
 """The most workers for which the plan has a row each, and the most labels for which it has a column."""
+FIRST_ROWS = 10
+"""The first workers, which have a row each where there are more."""
 
 
 def partitioned(plan: "Plan") -> ImageCounts | DataError:
@@ -35,11 +37,17 @@ def partitioned(plan: "Plan") -> ImageCounts | DataError:
 def describe(plan: "Plan", shared: ImageCounts | DataError) -> list[str]:
     """Return the lines about the partition."""
     section = plan.spec.partition.model_dump(mode="json")
-    options = [f"{key} {value}" for key, value in section.items() if key != "kind"]
+    options = [
+        f"{key} {value}"
+        for key, value in section.items()
+        if key not in ("kind", "sha256", "sizes") and value is not None
+    ]
     title = ", ".join([f"images: {section['kind']}", *options])
     if isinstance(shared, DataError):
         return [f"{title}; not counted: {shared}"]
     spread = f"{title}; each worker has {_spread(shared.images)}"
+    if (left := shared.total - int(shared.images.sum())) > 0:
+        spread += f" ({left:,} of {shared.total:,} are of none)"
     if shared.by_label is None:
         return [spread]
     most = 100 * shared.by_label.max(axis=1) / np.maximum(shared.images, 1)
@@ -47,15 +55,19 @@ def describe(plan: "Plan", shared: ImageCounts | DataError) -> list[str]:
     top = f"{most.min():.0f} to {most.max():.0f} % (median {np.median(most):.0f} %)"
     lines = [f"{spread}, of {of}; its most frequent label has {top} of its images"]
     count = shared.by_label.shape[1]
-    if len(shared.images) <= MOST_ROWS and count <= MOST_ROWS:
+    devices = len(shared.images)
+    if count <= MOST_ROWS:
+        shown = devices if devices <= MOST_ROWS else FIRST_ROWS
         headings = ["  worker", "images", *map(str, range(count))]
         rows = [
             [f"  {number}", str(images), *(str(count) if count else "" for count in counts)]
             for number, (images, counts) in enumerate(
-                zip(shared.images.tolist(), shared.by_label.tolist(), strict=True)
+                zip(shared.images[:shown].tolist(), shared.by_label[:shown].tolist(), strict=True)
             )
         ]
         lines += plain_text(Table(headings, rows)).splitlines()
+        if devices > shown:
+            lines.append(f"  and {devices - shown:,} more workers")
     return lines
 
 

@@ -43,7 +43,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *of_servers(contents),
         *_aggregators(contents),
         *of_model(contents),
-        *contents.partition.conflicts(contents.devices.classes),
+        *contents.partition.conflicts(contents.devices, contents.dataset),
     ]
 
 

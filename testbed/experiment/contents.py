@@ -12,7 +12,13 @@ from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_experiment
 from testbed.experiment.profiles.hardware import HARDWARE
-from testbed.experiment.sections.datasets import DATASETS, DatasetSpec, TextSpec, function_section
+from testbed.experiment.sections.datasets import (
+    DATASETS,
+    DatasetSpec,
+    HuggingFaceSpec,
+    TextSpec,
+    function_section,
+)
 from testbed.experiment.sections.device_classes import DeviceClassSpec, mean_over_devices
 from testbed.experiment.sections.devices import SUSPECT_AFTER, DevicesSpec
 from testbed.experiment.sections.execution import CheckpointSpec, SimulationSpec
@@ -75,7 +81,7 @@ class Contents(Section):
     )
     dataset: Annotated[
         DatasetSpec,
-        OrOwn("name", function_section, also=(TextSpec,)),
+        OrOwn("name", function_section, also=(TextSpec, HuggingFaceSpec)),
         ShortForm(DATASETS, open_ended=True),
     ] = Field(description="The dataset: a name or a directory, or a mapping.", examples=["digits"])
     model: Annotated[
@@ -123,8 +129,8 @@ class Contents(Section):
     devices: DevicesSpec = Field(description="The emulated machines.", examples=[{"workers": 20}])
     partition: PartitionSpec = Field(
         default_factory=EqualPartition,
-        description="How the training images are distributed among the workers: equal (default), "
-        "shards, sizes, or a mapping.",
+        description="How the training images are distributed among the workers: a kind, equal by "
+        "default, or a mapping.",
         examples=[{"kind": "dirichlet", "alpha": 0.5}],
     )
     network: NetworkSpec = Field(

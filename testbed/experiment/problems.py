@@ -133,7 +133,7 @@ def _find(loc: tuple[int | str, ...], data: Any, model: type[BaseModel]) -> _Pla
         if (named := _of_plugin(models, place.value)) is not None:
             tag, model = named  # pydantic's path does not name it
             others, models = models, (model,)
-        elif len(models) > 1 or any(step in tags(model) for model in models):
+        elif len(models) > 1 or (not tag and any(step in tags(model) for model in models)):
             tag, others = step, models
             models = tuple(model for model in models if step in (*tags(model), keys(model)[0]))
             continue
@@ -245,10 +245,10 @@ def _not_one_of(value: object, names: list[str]) -> str:
 def _unknown_key(place: _Place) -> str:
     key, known = str(place.path[-1]), keys(place.mapping)
     owners = [tag for model in place.others if key in keys(model) for tag in tags(model)]
-    if len(owners) == 1:
-        chooser = known[0]
+    if 0 < len(owners) <= 2:
+        chooser, of = known[0], "' and '".join(owners)
         return (
-            f"is an option of '{owners[0]}', and the {chooser} is '{place.tag}': remove it, or write "
+            f"is an option of '{of}', and the {chooser} is '{place.tag}': remove it, or write "
             f"`{chooser}: {owners[0]}`"
         )
     if owners:

@@ -24,6 +24,7 @@ from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import RunOutcome, manifest
 from testbed.runs.resuming import Resumption
+from testbed.runs.shared_images import record_images
 from testbed.runs.utilisation import Processor
 from testbed.runs.watching import Progress, Watcher, progress_of
 from testbed.telemetry.entries import EvaluationMade, Updates
@@ -132,6 +133,7 @@ class TrainingRecords(RunNotes[Progress]):
             name=self._names.__getitem__,
             began=began,
         )
+        record_images(plan, directory)
         super().__init__(log, directory, watcher, began)
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1

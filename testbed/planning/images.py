@@ -5,6 +5,7 @@ random are only counted.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +25,12 @@ class ImageCounts:
     Attributes:
         images: images of each worker or peer that computes, (devices,).
         by_label: the same for each label, (devices, 10 or more); None if labels were not read.
+        total: the number of training images that there are.
     """
 
     images: npt.NDArray[np.int64]
     by_label: npt.NDArray[np.int64] | None
+    total: int
 
 
 def share_out(plan: Plan) -> ImageCounts:
@@ -47,15 +50,15 @@ def share_out(plan: Plan) -> ImageCounts:
         labels = np.zeros(
             datasets.check(settings.data.chosen, settings.data.train_images), np.uint8
         )
-    parts = partitions.parts(
-        partition, labels, plan.computing, settings.seed, settings.training.batch_size
-    )
+    data, least = settings.data, settings.training.batch_size
+    column = partial(datasets.training_column, data.chosen, data.train_images, settings.seed)
+    parts = partitions.parts(partition, labels, plan.computing, settings.seed, least, column=column)
     images = np.array([len(part) for part in parts])
     if not looks or labels.ndim != 1 or labels.dtype.kind == "f":
-        return ImageCounts(images, None)
+        return ImageCounts(images, None, len(labels))
     count = max(LABELS, int(labels.max()) + 1)
     by_label = np.array([np.bincount(labels[part], minlength=count) for part in parts])
-    return ImageCounts(images, by_label)
+    return ImageCounts(images, by_label, len(labels))
 
 
 def check(plan: Plan) -> None:

@@ -92,8 +92,8 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
 def files_read(plan: Plan) -> list[tuple[Path, str | None]]:
     """Return the files and folders that a run reads, each with the name of the dataset that it is.
 
-    The name is None for a trace and for a dataset that the experiment names by its path. Code and data
-    that are installed with the testbed are not among them.
+    The name is None for a trace, a file of a partition, and a dataset that the experiment names by its
+    path. Code and data that are installed with the testbed are not among them.
     """
     settings = plan.settings
     parts = [
@@ -101,6 +101,8 @@ def files_read(plan: Plan) -> list[tuple[Path, str | None]]:
     ]
     files = dict.fromkeys(str(part["file"]) for part in parts if "file" in part)
     found: list[tuple[Path, str | None]] = [(Path(file), None) for file in files]
+    if (of_partition := settings.data.partition.get("file")) is not None:
+        found.append((Path(of_partition), None))
     name = settings.data.dataset
     if name in catalogue.names():
         if (folder := catalogue.place_of(name)) is not None:

@@ -23,6 +23,7 @@ from testbed.runs.deduplication import Deduplication
 from testbed.runs.outcome import RunOutcome, goes_on_with, manifest
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
+from testbed.runs.shared_images import record_images
 from testbed.runs.strikes import Strikes
 from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
@@ -84,6 +85,7 @@ class Recording:
             name=self._name,
             began=began,
         )
+        record_images(plan, directory)
         self.ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
         self._watcher = watcher
         self._began = began

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from testbed.algorithms.roles import Population, Role
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.errors import RunError
-from testbed.learning.data import partitions
+from testbed.learning.data import datasets, partitions
 from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.data.datasets import Dataset
@@ -76,8 +77,9 @@ def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.
     Raises:
         SpecError: there are not enough images.
     """
-    devices, batch_size = computing(settings), settings.training.batch_size
-    return partitions.parts(settings.data.partition, labels, devices, settings.seed, batch_size)
+    data, devices, least = settings.data, computing(settings), settings.training.batch_size
+    column = partial(datasets.training_column, data.chosen, data.train_images, settings.seed)
+    return partitions.parts(data.partition, labels, devices, settings.seed, least, column=column)
 
 
 def with_images(settings: Settings, parts: Sequence[npt.NDArray[np.int64]]) -> Settings:

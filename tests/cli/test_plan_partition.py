@@ -68,10 +68,13 @@ def test_the_plan_shows_the_partition_of_the_run() -> None:
 
 
 def test_many_workers_are_summed_up() -> None:
-    (line,) = lines(planned(100, partition={"kind": "shards", "per_worker": 2}))
+    line, headings, *rows, more = lines(planned(100, partition={"kind": "shards", "per_worker": 2}))
     assert line.startswith(
         "images: shards, per_worker 2; each worker has 14 to 16 (median 14), of 1 to "
     )
+    assert headings.split()[:3] == ["worker", "images", "0"]
+    assert [row.split()[0] for row in rows] == [str(i) for i in range(10)]
+    assert more == "  and 90 more workers"
 
 
 def test_classes_have_their_sizes() -> None:

@@ -20,8 +20,8 @@ class DatasetSpec(FunctionSection):
         description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, cifar10, "
         "cifar10-jpeg (CIFAR-10 re-encoded as JPEG), or a path: a directory of idx files, a directory "
         "or tar archive of images in train/<class>/ and test/<class>/, or a file of numpy's arrays "
-        "(.npz); a relative one is in the experiment file's folder. text is a text file (`path`), and "
-        "`module:function` a dataset of one's own.",
+        "(.npz); a relative one is in the experiment file's folder. text is a text file (`path`), "
+        "huggingface a saved dataset, and `module:function` a dataset of one's own.",
         examples=list(DATASETS),
     )
     scaling: Literal["standardised", "unit", "per-channel"] | None = Field(
@@ -92,14 +92,48 @@ class TextSpec(DatasetSpec):
     )
 
 
+class HuggingFaceSpec(DatasetSpec):
+    """A dataset that was saved by Hugging Face's library, with its ``save_to_disk``."""
+
+    name: Literal["huggingface"] = Field(
+        description="huggingface: a dataset saved by Hugging Face's library, which must be installed."
+    )
+    scaling: Literal["standardised", "unit", "per-channel"] | None = Field(
+        default=None, description="As of other datasets; default (null): standardised, of bytes."
+    )
+    path: PathBeside = Field(
+        description="The folder of a DatasetDict; relative to the experiment file's folder.",
+        examples=["cifar10"],
+    )
+    image: str | None = Field(
+        default=None,
+        description="The column of the examples; default (null): the only one of images.",
+        examples=["img"],
+    )
+    label: str | None = Field(
+        default=None,
+        description="The column of the labels; default (null): the only one of classes.",
+        examples=["fine_label"],
+    )
+    train: str = Field(
+        default="train", description="The split with the training examples; default train."
+    )
+    test: str = Field(
+        default="test",
+        description="The split with the examples for evaluations; default test.",
+        examples=["validation"],
+    )
+
+
 def function_section(name: str) -> type[DatasetSpec] | None:
     """Return the section of a dataset that a function returns; None if there is no such function.
 
     Raises:
         SpecError: its module cannot be imported, or it is no function.
     """
-    if name == "text":
-        return TextSpec
+    built_in: dict[str, type[DatasetSpec]] = {"text": TextSpec, "huggingface": HuggingFaceSpec}
+    if name in built_in:
+        return built_in[name]
     choice = DatasetChoice(name)
     if not choice.is_function:
         return None

@@ -49,6 +49,28 @@ def read(path: Path) -> tuple[npt.NDArray[np.uint8], ...]:
     return train, _labels(path, arrays, "train"), test, _labels(path, arrays, "test")
 
 
+def read_column(path: Path, column: str) -> list[str] | None:
+    """Return the values of ``train_<column>``, one for each training image; None if there is none.
+
+    Raises:
+        DataError: the file is damaged, or the array has another shape.
+    """
+    name = f"train_{column}"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if name not in file:
+                return None
+            values, labels = file[name], file["train_labels"]
+    except Exception as error:  # numpy and zipfile raise anything of a damaged file
+        raise DataError(f"{path}: {name} cannot be read: {error}") from error
+    if values.shape != labels.shape or values.dtype.kind not in "iuSU":
+        raise DataError(
+            f"{path}: {name} is {values.dtype} of shape {values.shape}; a column has a whole number or "
+            f"a text for each training image, {labels.shape}"
+        )
+    return [str(value) for value in values.astype(str).tolist()]
+
+
 def _contents(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of ``KEYS``, after a look at how large they are."""
     with path.open("rb") as file:

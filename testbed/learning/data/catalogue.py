@@ -15,12 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import DataError, SpecError
-from testbed.learning.data import arrays, cifar, digits, image_folders, own, sources
+from testbed.learning.data import (
+    arrays,
+    cifar,
+    digits,
+    huggingface,
+    image_folders,
+    own,
+    sources,
+)
 from testbed.learning.data.choice import DatasetChoice, Named, as_choice
 from testbed.learning.data.raw import Array, Raw
 from testbed.learning.inputs import COLOUR_32, GREY_28, Inputs
 
 DIGITS, CIFAR10, CIFAR10_JPEG = "digits", "cifar10", "cifar10-jpeg"
+HUGGING_FACE = "huggingface"
+"""The name of a dataset that Hugging Face's library has saved."""
 
 _FILES = (arrays.SUFFIX, *image_folders.ARCHIVES)
 """The ends of the names of files that are datasets."""
@@ -199,8 +209,11 @@ def _returned(choice: DatasetChoice, choose: Choice) -> Raw:
     return raw._replace(train_images=images, train_labels=labels)
 
 
-def training_labels(named: Named) -> Array:
+def training_labels(named: Named, *, alone: bool = False) -> Array:
     """Return the labels of all training images, without torch.
+
+    Args:
+        alone: True to read no images where labels have a file of their own.
 
     Raises:
         DataError, SpecError: as ``read``.
@@ -211,9 +224,35 @@ def training_labels(named: Named) -> Array:
     name = choice.name
     if name == DIGITS:  # enlarging them would import torch
         return digits.training_labels()
+    if alone and name in sources.SOURCES:
+        return sources.training_labels(name)
     if (folders := _folders(name)) is not None:
         return folders.labels()[0]
     return _arrays(name)[1]
+
+
+def training_column(named: Named, column: str) -> list[str]:
+    """Return the values of a column, one for each training image.
+
+    Raises:
+        DataError: the dataset has no such column, or cannot be read.
+        SpecError: there is no such dataset.
+    """
+    choice = as_choice(named)
+    found = None
+    if choice.name == HUGGING_FACE:
+        found = huggingface.column(column, **choice.arguments())
+    elif not choice.is_function and choice.name not in names():
+        place = place_of(choice.name)
+        assert place is not None
+        found = arrays.read_column(place, column) if place.suffix == arrays.SUFFIX else None
+    if found is None:
+        raise DataError(
+            f"dataset {choice} has no column '{column}': columns are those of a dataset that was saved "
+            f"by Hugging Face's library, and arrays train_{column} of a file {arrays.SUFFIX}; or write "
+            "the owner of each training image into a file, `partition: {kind: natural, file: ...}`"
+        )
+    return found
 
 
 def counts(name: str) -> tuple[int, int]:

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from testbed.errors import SpecError
-from testbed.learning.data import text
+from testbed.learning.data import huggingface, text
 from testbed.plugins.names import find, is_plugin
 
 ENTRY_POINTS = "testbed.datasets"
 """The group of entry points by which installed packages give their datasets short names."""
-FUNCTIONS: dict[str, Callable[..., Any]] = {"text": text.load}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "huggingface": huggingface.load,
+    "text": text.load,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,13 +203,27 @@ def check(named: Named, train_images: int | None, scaling: Scaling | None = None
 def training_labels(named: Named, train_images: int | None, seed: int) -> Array:
     """Return the labels of the training images that ``contents`` will use, without torch.
 
+    Images are not read where labels have a file of their own: ``check`` checks them.
+
     Raises:
         DataError: as ``load``.
         SpecError: as ``load``.
     """
-    labels = catalogue.training_labels(named)
+    labels = catalogue.training_labels(named, alone=True)
     chosen = _chosen(str(named), len(labels), train_images, seed)
     return labels if chosen is None else labels[chosen]
+
+
+def training_column(named: Named, train_images: int | None, seed: int, column: str) -> list[str]:
+    """Return the values of a column, of the training images that ``contents`` will use.
+
+    Raises:
+        DataError: as ``load``; or there is no such column.
+        SpecError: as ``load``.
+    """
+    values = catalogue.training_column(named, column)
+    chosen = _chosen(str(named), len(values), train_images, seed)
+    return values if chosen is None else [values[i] for i in chosen.tolist()]
 
 
 def channel_statistics(images: npt.NDArray[np.uint8]) -> Statistics:

@@ -1,13 +1,16 @@
 """Partitions of the training images among the devices, drawn by the seed.
 
-Functions here are pure: labels in, indices out. Every partition is complete and, but for ``same``
-and ``stream``, disjoint. Each kind draws from its own random stream, so that a change of the partition
-changes no other random number of the experiment.
+Functions here are pure: labels in, indices out. Every partition is disjoint, but for ``same`` and
+``stream``; those of ``by_label`` and ``given`` may leave images out, all others are complete. Each kind
+draws from its own random stream, so that a change of the partition changes no other random number of
+the experiment.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,22 +18,29 @@ import numpy.typing as npt
 
 from testbed.durations.shares import apportion
 from testbed.errors import SpecError
+from testbed.learning.data import given
+from testbed.learning.data.by_label import inner_dirichlet, pathological
 from testbed.streams import stream
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
-BY_LABEL = ("dirichlet", "shards")
+Column: TypeAlias = Callable[[str], Sequence[str]]
+"""Returns the values of a column of the dataset, one for each training image that is used."""
+
+BY_LABEL = ("dirichlet", "inner-dirichlet", "pathological", "shards")
 """The kinds of partition that depend on labels."""
 DRAWS = 10
 """The most draws of Dirichlet shares, which are repeated until every worker has enough images."""
 
 
-def parts(
+def parts(  # noqa: PLR0911 - one for each kind
     partition: Mapping[str, Any],
     labels: npt.NDArray[np.integer[Any]],
     devices: int,
     seed: int,
     least: int = 1,
+    *,
+    column: Column | None = None,
 ) -> list[Indices]:
     """Partition the training images.
 
@@ -39,31 +49,63 @@ def parts(
         labels: of the training images, (N,).
         devices: the number of devices that get a part.
         seed: the experiment's seed.
-        least: images that a device needs, a mini-batch; only ``dirichlet`` ensures it.
+        least: images that a device needs, a mini-batch; only ``dirichlet`` and ``exponential`` ensure
+            it.
+        column: reads the column that ``natural`` goes by.
 
     Returns:
-        ``devices`` arrays of indices, int64, together 0 to N - 1; for ``same`` and ``stream`` each is
-        all of them.
+        ``devices`` arrays of indices, int64, from 0 to N - 1; for ``same`` and ``stream`` each is all
+        of them.
 
     Raises:
-        SpecError: there are not enough images, or no draw of ``dirichlet`` gives each device enough.
+        SpecError: there are not enough images, no draw of ``dirichlet`` gives each device enough, or
+            what the partition goes by does not fit.
+        DataError: the dataset has no such column.
     """
-    images = len(labels)
-    if partition["kind"] in BY_LABEL and (labels.ndim != 1 or labels.dtype.kind == "f"):
+    images, kind = len(labels), partition["kind"]
+    if kind in BY_LABEL and (labels.ndim != 1 or labels.dtype.kind == "f"):
         raise SpecError(
-            f"partition: {partition['kind']} goes by the labels of the training examples, and these "
-            "have none: use equal, sizes, same or stream"
+            f"partition: {kind} goes by the labels of the training examples, and these have none: use "
+            "equal, sizes, same or stream"
         )
-    match partition["kind"]:
+    match kind:
         case "dirichlet":
             return dirichlet(labels, devices, partition["alpha"], seed, least)
+        case "inner-dirichlet":
+            _check(images, devices, 1)
+            given_sizes = partition["sizes"] or apportion([1 / devices] * devices, images)
+            return inner_dirichlet(labels, given_sizes[:devices], partition["alpha"], seed)
+        case "pathological":
+            _check(images, devices, partition["classes_per_worker"])
+            own, assignment = partition["classes_per_worker"], partition["class_assignment"]
+            return pathological(labels, devices, own, assignment, seed)
         case "shards":
             return shards(labels, devices, partition["per_worker"], seed)
         case "same" | "stream":
             return same(images, devices, least)
         case "sizes":
             return sizes(images, partition["weights"][:devices], seed)
+        case "linear":
+            return sizes(images, [float(i) for i in range(1, devices + 1)], seed)
+        case "exponential":
+            return exponential(images, devices, partition["ratio"], seed, least)
+        case "natural":
+            owners, where = _owners(partition, images, column)
+            return given.natural(owners, where, devices, partition["per_worker"], seed)
+        case "file":
+            return given.indices(Path(partition["file"]), partition["sha256"], images, devices)
     return equal(images, devices, seed)
+
+
+def _owners(
+    partition: Mapping[str, Any], images: int, column: Column | None
+) -> tuple[Sequence[str], str]:
+    """Return the owner of each image, and what has them, for messages."""
+    if partition["file"] is not None:
+        path = Path(partition["file"])
+        return given.owners_in(path, partition["sha256"], images), str(path)
+    assert column is not None
+    return column(partition["by"]), f"the column '{partition['by']}'"
 
 
 def equal(images: int, devices: int, seed: int) -> list[Indices]:
@@ -98,6 +140,47 @@ def sizes(images: int, weights: Sequence[float], seed: int) -> list[Indices]:
     counts = apportion([weight / total for weight in weights], images)
     order = stream(seed, "partition sizes").permutation(images).astype(np.int64)
     return np.split(order, np.cumsum(counts)[:-1])
+
+
+def exponential(
+    images: int, devices: int, ratio: float | None, seed: int, least: int
+) -> list[Indices]:
+    """Return random parts of which each is ``ratio`` times as large as the one before it.
+
+    Args:
+        ratio: above 1; None: e, as in ``flwr_datasets``.
+        least: images that each device needs.
+
+    Raises:
+        SpecError: the first device would have fewer; the message says which ratio works.
+    """
+    _check(images, devices, least)
+
+    def weights(ratio: float) -> list[float]:
+        # Relative to the last, so that many devices do not overflow.
+        return [math.exp((i + 1 - devices) * math.log(ratio)) for i in range(devices)]
+
+    def first(ratio: float) -> int:
+        shares = weights(ratio)
+        return apportion([share / sum(shares) for share in shares], images)[0]
+
+    used = math.e if ratio is None else ratio
+    if (fewest := first(used)) < least:
+        low, high = 1.0, used
+        while high - low > 1e-4:
+            middle = (low + high) / 2
+            low, high = (middle, high) if first(middle) >= least else (low, middle)
+        # Down to digits that can be written.
+        works = [
+            step for digits in (2, 4) if (step := math.floor(low * 10**digits) / 10**digits) > 1
+        ]
+        remedy = f"ratio {works[0]:g} or less, or fewer workers" if works else "fewer workers"
+        raise SpecError(
+            f"partition: exponential sizes, {used:.4g} times from one of {devices:,} workers to the "
+            f"next, give worker 0 {fewest} of {images:,} training images, and a mini-batch needs "
+            f"{least}: use {remedy}"
+        )
+    return sizes(images, weights(used), seed)
 
 
 def shards(
@@ -194,11 +277,16 @@ class _Draw:
     def remedies(self, devices: int, alpha: float, fewest: int) -> str:
         """Return what gives each device enough images; each remedy is tried."""
         found = []
-        larger = (step * 10.0**power for power in range(-3, 7) for step in (1, 2, 5))
-        for one in larger:
-            if alpha < one <= 1e6 and self(devices, one)[1] >= self.least:
-                found.append(f"alpha {one:.10g}")
-                break
+        larger = [step * 10.0**power for power in range(-8, 7) for step in (1, 2, 5)]
+        larger = [one for one in larger if alpha < one <= 1e6]
+        if larger and self(devices, larger[-1])[1] >= self.least:
+            # Draws of a larger alpha are more alike, but not always, so what is found was tried.
+            low, high = -1, len(larger) - 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                enough = self(devices, larger[middle])[1] >= self.least
+                low, high = (low, middle) if enough else (middle, high)
+            found.append(f"alpha {larger[high]:.10g}")
         low, high = 1, devices  # one device has all images, and with this many one has too few
         while high - low > 1:
             middle = (low + high) // 2

@@ -129,18 +129,30 @@ def read(paths: Sequence[Path], md5: Sequence[str] | None) -> tuple[npt.NDArray[
     Raises:
         DataError: a file is damaged or has another checksum, or images and labels do not match.
     """
-    contents = []
-    for i, path in enumerate(paths):
-        file = idx.read(path, dimensions=1 if i % 2 else 3)
-        if md5 is not None and file.md5 != md5[i]:
-            raise DataError(
-                f"{path} is not the published file: the MD5 of its contents is {file.md5}, not "
-                f"{md5[i]}; remove it and fetch it again"
-            )
-        contents.append(file.values)
+    contents = [_values(path, i, md5) for i, path in enumerate(paths)]
     for images, labels in ((0, 1), (2, 3)):
         _check(paths[images], contents[images], paths[labels], contents[labels])
     return tuple(contents)
+
+
+def training_labels(name: str) -> npt.NDArray[np.uint8]:
+    """Read and check the labels of a known dataset's training images, and no images.
+
+    Raises:
+        DataError: as ``locate`` and ``read``.
+    """
+    return _values(locate(name)[1], 1, SOURCES[name].md5)
+
+
+def _values(path: Path, place: int, md5: Sequence[str] | None) -> npt.NDArray[np.uint8]:
+    """Read the file at a place of ``FILES``."""
+    file = idx.read(path, dimensions=1 if place % 2 else 3)
+    if md5 is not None and file.md5 != md5[place]:
+        raise DataError(
+            f"{path} is not the published file: the MD5 of its contents is {file.md5}, not "
+            f"{md5[place]}; remove it and fetch it again"
+        )
+    return file.values
 
 
 def _check(

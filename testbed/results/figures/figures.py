@@ -6,7 +6,7 @@ Runs that differ only in their seed are one curve (``curves``).
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.results.figures import diagnostics, paper, quality, traffic
+from testbed.results.figures import diagnostics, image_labels, paper, quality, traffic
 from testbed.results.figures.chart import Chart
 from testbed.results.figures.quality import Against
 from testbed.results.reading.curves import Curve, curves_of
@@ -18,8 +18,8 @@ from testbed.results.tables.reaching import reaching
 def charts_of(curves: Sequence[Curve]) -> dict[str, Chart]:
     """Return by name the charts that do not depend on what runs are compared by.
 
-    They are ingress over time, ingress by worker, staleness, and, if an algorithm reports any,
-    diagnostics over iterations.
+    They are ingress over time, ingress by worker, staleness, labels per device, if devices have labels
+    of their own, and diagnostics over iterations, if an algorithm reports any.
 
     Raises:
         NoRunError: a journal cannot be read.
@@ -31,6 +31,8 @@ def charts_of(curves: Sequence[Curve]) -> dict[str, Chart]:
     }
     if not all(curve.of_programs for curve in curves):
         charts["staleness"] = traffic.staleness(curves)
+    if (shared := image_labels.chart(curves)) is not None:
+        charts["labels-per-device"] = shared
     if (diagnosed := diagnostics.chart(curves)) is not None:
         charts["diagnostics"] = diagnosed
     return charts

@@ -22,6 +22,7 @@ from testbed.ended import diverged_at, is_complete, not_finite_from
 from testbed.foreign import parse_json, printable, read_file
 from testbed.quantities import as_duration
 from testbed.results.reading.faults import FaultOccurrence, read_faults, struck
+from testbed.results.reading.image_counts import read_image_counts
 from testbed.results.reading.journals import (
     NoRunError,
     read_columns,
@@ -144,7 +145,7 @@ class Run:
         with whole(self.directory):
             self.summary, self.quality, self.score, self.pushes, self.staleness  # noqa: B018
             self.faults, self.events, self.diagnostics, self.over_links  # noqa: B018
-            self.utilisation, self.specification  # noqa: B018
+            self.utilisation, self.image_counts, self.specification  # noqa: B018
 
     @property
     def id(self) -> str:
@@ -263,6 +264,14 @@ class Run:
         Raises NoRunError if the table cannot be read.
         """
         return read_utilisation(self.directory)
+
+    @cached_property
+    def image_counts(self) -> npt.NDArray[np.int64]:
+        """The training images by device and label, (devices, labels); (0, 0) if it left no table.
+
+        Raises NoRunError if the table cannot be read.
+        """
+        return read_image_counts(self.directory)
 
     @cached_property
     def payload_of_no_update(self) -> int:

@@ -104,6 +104,8 @@ def content_of(
         of_words=of_words,
         exact=any(run.manifest.exact for run in runs),
         faults=Table(fault_table.HEADINGS, fault_table.rows(names, runs)),
+        labelled=(shared := charts.get("labels-per-device")) is not None,
+        labelled_apart=shared is not None and len(shared.plots) > 1,
         evaluated=any(len(run.evaluations) for run in runs),
         workers=sorted({run.manifest.workers for run in runs}),
         hosts=sorted({run.manifest.host.name for run in runs}),
