@@ -100,6 +100,9 @@ LONG = (
     "tests/end_to_end/",
     "tests/dashboards/test_queries",
     "tests/traffic/test_sockets",
+    "tests/sweeps/",
+    "tests/library/",
+    "tests/standalone/",
     "tests/simulation/",
     "tests/reproduction/",
 )

@@ -16,6 +16,12 @@ from collections.abc import Callable, Collection
 
 from testbed.nodes import linux
 
+_DEFAULTS = (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGTERM, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+)
+"""What Python does on a signal that would end it."""
 _FAILED = 70
 """The exit status of a child of which an exception has come out, as sysexits(3) has it."""
 
@@ -67,6 +73,10 @@ def begin_anew(files: tuple[int, int, int], kept: Collection[int] = ()) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # The parent's handlers are for the parent; what it ignores stays ignored, as after an exec.
+    for caught, default in _DEFAULTS:
+        if callable(signal.getsignal(caught)):
+            signal.signal(caught, default)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # Copied out of the way first, because one of them may have the number of another.
     for number, source in enumerate([os.dup(one) for one in files]):
@@ -90,17 +100,31 @@ class ForkedCommand:
         status: its exit status, negative for a signal; None before its end is seen.
     """
 
-    def __init__(self, title: str, body: Callable[[], None], kept: Collection[int] = ()) -> None:
-        """Start it; for the arguments, and what is raised, see ``fork``."""
+    def __init__(
+        self,
+        title: str,
+        body: Callable[[], None],
+        kept: Collection[int] = (),
+        errors: int | None = None,
+    ) -> None:
+        """Start it; for the other arguments, and what is raised, see ``fork``.
+
+        Args:
+            errors: the descriptor of its standard errors, which stays open here; None for a pipe.
+        """
         theirs_in, self._input = os.pipe()
         self.output, theirs_out = os.pipe()
-        self._errors, theirs_errors = os.pipe()
-        theirs = (theirs_in, theirs_out, theirs_errors)
+        theirs = [theirs_in, theirs_out]
+        self._read = [self.output]
+        if errors is None:
+            reading, errors = os.pipe()
+            theirs.append(errors)
+            self._read.append(reading)
         self.status: int | None = None
         try:
-            self.process = fork(title, body, theirs, kept)
+            self.process = fork(title, body, (theirs_in, theirs_out, errors), kept)
         except OSError:
-            for one in (self._input, self.output, self._errors):
+            for one in (self._input, *self._read):
                 os.close(one)
             raise
         finally:
@@ -143,11 +167,11 @@ class ForkedCommand:
         It is killed if it takes longer.
 
         Returns:
-            What it wrote to its standard output, and to its standard errors.
+            What it wrote to its standard output, and to its standard errors if these are a pipe.
         """
         os.close(self._input)
         deadline = time.monotonic() + seconds
-        told = {self.output: b"", self._errors: b""}
+        told = dict.fromkeys(self._read, b"")
         with selectors.DefaultSelector() as selector:
             for one in told:
                 os.set_blocking(one, False)
@@ -166,4 +190,5 @@ class ForkedCommand:
         self.kill()
         for one in told:
             os.close(one)
-        return told[self.output], told[self._errors]
+        output, *errors = told.values()
+        return output, b"".join(errors)

@@ -6,6 +6,7 @@ which it goes on if it ended early.
 
 import contextlib
 import fcntl
+import importlib
 import os
 import tempfile
 import time
@@ -32,6 +33,8 @@ from testbed.sweeps.wanted import Wanted
 
 _LISTED = 20
 """Runs that are named one by one before they are carried out."""
+_TRAINING = {"simulation": "testbed.simulation.simulated_run", "emulation": "testbed.roles.entry"}
+"""By engine, the module whose libraries a run needs: the pool's processes are forked with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,8 @@ def carry_out_missing(
 def _processes(specs: Sequence[AnySpec], size: int, means: Means) -> Iterator[SweepPool | Cluster]:
     """Yield what carries out runs: processes of this host, or a cluster that has been checked."""
     if means.ray is None:
+        if _of_algorithms(specs):
+            importlib.import_module(_TRAINING[specs[0].engine])
         with SweepPool(size) as pool:
             yield pool
         return

@@ -1,16 +1,17 @@
 """Carries out runs in processes of its own, some at a time, until all have ended or a signal comes.
 
-A process lives for many runs, so that libraries are loaded once. A terminal's Ctrl-C reaches only this
-process (the others have sessions of their own). It then sends each SIGTERM, on which a run leaves its
-directory in order and nothing else on the host, and waits for all of them. A run that fails, or whose
-process dies, does not keep the others from being carried out.
+The processes are forked from this one, whose libraries they have, and live for many runs. Where torch
+has found a GPU, each starts an interpreter, as CUDA survives no fork. A terminal's Ctrl-C reaches only
+this process (the others have sessions of their own). It then sends each SIGTERM, on which a run leaves
+its directory in order and nothing else on the host, and waits for all of them. A run that fails, or
+whose process dies, does not keep the others from being carried out.
 """
 
+import contextlib
 import json
 import os
 import selectors
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,14 +19,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from threadpoolctl import threadpool_limits
+
 from testbed.ended import Ended
+from testbed.nodes.forked import ForkedCommand
 from testbed.planning.node_plan import ONE_THREAD
 from testbed.runs.ending import signals
 from testbed.runs.watching import AnyProgress, ProgramProgress, Progress
+from testbed.sweeps import worker as worker_process
 from testbed.sweeps.carrying_out import Result
 
 PERIOD = 0.5
 """The most seconds between two pictures of the progress."""
+TITLE = "testbed:sweep"
+"""What ``ps`` shows of a process that carries out runs."""
+_PATIENCE = 60.0
+"""Seconds after which a process that does not end is killed."""
 
 
 @dataclass(slots=True)
@@ -64,7 +73,7 @@ class Display(Protocol):
 class _WorkerProcess:
     """A process, and the job that it carries out."""
 
-    process: "subprocess.Popen[bytes]"
+    process: ForkedCommand
     job: SweepJob | None = None
     rest: bytes = field(default=b"", repr=False)
 
@@ -87,15 +96,10 @@ class SweepPool:
         traceback: TracebackType | None,
     ) -> None:
         for worker in self._workers:
-            assert worker.process.stdin is not None
-            assert worker.process.stdout is not None
-            worker.process.stdin.close()  # it ends
             if worker.job is not None:  # only after a bug
-                worker.process.terminate()
+                os.kill(worker.process.process, signal.SIGTERM)
         for worker in self._workers:
-            assert worker.process.stdout is not None
-            worker.process.wait()
-            worker.process.stdout.close()
+            worker.process.finish(_PATIENCE)
         self._selector.close()
 
     def carry_out(self, jobs: Sequence[SweepJob], display: Display) -> int | None:
@@ -121,7 +125,7 @@ class SweepPool:
                             caught = number
                             waiting.clear()
                             for worker in self._busy():
-                                worker.process.terminate()
+                                os.kill(worker.process.process, signal.SIGTERM)
                     display.show([one.job for one in self._busy() if one.job is not None])
             finally:
                 self._selector.unregister(wake_up)
@@ -135,32 +139,21 @@ class SweepPool:
         worker.job = job
         share = max(1, len(os.sched_getaffinity(0)) // self.size)
         asked = {"spec": job.spec, "directory": str(job.directory), "share": share}
-        line = json.dumps(asked) + "\n"
-        assert worker.process.stdin is not None
-        try:
-            worker.process.stdin.write(line.encode())
-            worker.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has died, and the end of its output says so
+        with contextlib.suppress(BrokenPipeError):  # it has died, and the end of its output says so
+            worker.process.write(json.dumps(asked).encode() + b"\n")
 
     def _new(self) -> _WorkerProcess:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "testbed.sweeps.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | ONE_THREAD | {"PYTHONPATH": _search_path()},
-            start_new_session=True,
-        )
-        worker = _WorkerProcess(process)
+        body = _work_anew if _sees_gpu() else _work
+        with Path(os.devnull).open("wb") as nothing:
+            errors = nothing.fileno() if sys.stderr is None else 2  # None: there is no descriptor 2
+            worker = _WorkerProcess(ForkedCommand(TITLE, body, errors=errors))
         self._workers.append(worker)
-        assert process.stdout is not None
-        self._selector.register(process.stdout, selectors.EVENT_READ, worker)
+        self._selector.register(worker.process.output, selectors.EVENT_READ, worker)
         return worker
 
     def _listen(self, worker: _WorkerProcess, display: Display) -> None:
         """Read messages of a process; if it has died, its job has failed."""
-        assert worker.process.stdout is not None
-        data = os.read(worker.process.stdout.fileno(), 65536)
+        data = os.read(worker.process.output, 65536)
         *lines, worker.rest = (worker.rest + data).split(b"\n")
         for line in lines:
             message = json.loads(line)
@@ -175,12 +168,10 @@ class SweepPool:
                 self._end(worker, Result(**message["result"]), display)
         if data:
             return
-        self._selector.unregister(worker.process.stdout)
+        self._selector.unregister(worker.process.output)
         self._workers.remove(worker)
-        assert worker.process.stdin is not None
-        worker.process.stdin.close()
-        worker.process.stdout.close()
-        status = worker.process.wait()
+        worker.process.finish(_PATIENCE)
+        status = worker.process.status
         ended: Ended = "interrupted" if status == -signal.SIGTERM else "failed"
         self._end(worker, Result(ended, f"its process ended with status {status}"), display)
 
@@ -191,7 +182,21 @@ class SweepPool:
             display.ended(job)
 
 
-def _search_path() -> str:
-    """Return where a process finds this code, wherever it is started."""
-    package = str(Path(__file__).parents[2])
-    return os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+def _work() -> None:
+    """Carry out runs, in a process that was just forked: one thread each, as several share the host."""
+    os.environ.update(ONE_THREAD)  # for the libraries that a run loads
+    threadpool_limits(1)  # of those that are loaded
+    worker_process.main()
+
+
+def _work_anew() -> None:
+    """Carry out runs, as another interpreter that takes the place of this process."""
+    places = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))
+    os.environ.update(ONE_THREAD, PYTHONPATH=os.pathsep.join(filter(None, places)))
+    os.execv(sys.executable, [sys.executable, "-m", worker_process.__name__])
+
+
+def _sees_gpu() -> bool:
+    """Return True if torch has been loaded here and has found a GPU."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_available()

@@ -1,11 +1,11 @@
 """A process that carries out runs, one after the other, as the pool asks for them.
 
-``python -m testbed.sweeps.worker`` reads a job from each line of standard input (``spec``,
-``directory``, ``share``) and writes messages to standard output, one JSON object per line: ``progress``
-or ``of_programs`` (the fields of ``Progress`` or of ``ProgramProgress``), ``event`` (level and text)
-and, at the end of a run, ``result`` (the fields of ``Result``). It ends when standard input does. On
-SIGTERM the run that is going on ends and leaves its directory in order. If no process reads its
-messages, the pool's has died, and it ends likewise.
+``main``, in a forked process or as ``python -m testbed.sweeps.worker``, reads a job from each line of
+standard input (``spec``, ``directory``, ``share``) and writes messages to standard output, one JSON
+object per line: ``progress`` or ``of_programs`` (the fields of ``Progress`` or of ``ProgramProgress``),
+``event`` (level and text) and, at the end of a run, ``result`` (the fields of ``Result``). It ends when
+standard input does. On SIGTERM the run that is going on ends and leaves its directory in order. If no
+process reads its messages, the pool's has died, and it ends likewise.
 """
 
 import json

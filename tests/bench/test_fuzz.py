@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.fuzz.readers import mutants
+from tests.end_to_end.conftest import CommandLine
 
 TARGETS = sorted(
     path.stem for path in (Path(__file__).parents[2] / "bench/fuzz/targets").glob("[!_]*.py")
@@ -58,8 +59,8 @@ def test_an_input_is_the_same_each_time() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_reader_reads_or_refuses_mutants(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench.fuzz", name, "--inputs", "300", "--keep", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    kept = tmp_path / "kept"
+    ended = CommandLine(tmp_path, "bench.fuzz").do(name, "--inputs", "300", "--keep", kept)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.startswith("300 inputs, ") and "refused, 0 findings" in ended.stdout
 

@@ -260,11 +260,12 @@ def _id_for_fork_server(node: psutil.Process) -> int:
 
 
 class CommandLine:
-    """``testbed`` in a folder of its own, as a given user."""
+    """``testbed``, or another program of this repository, in a folder of its own, as a given user."""
 
-    def __init__(self, folder: Path, **how: Any) -> None:
+    def __init__(self, folder: Path, program: str = "testbed", **how: Any) -> None:
         """Make a command line; ``how`` goes to every ``Popen`` (another user, more environment)."""
         self.folder = folder
+        self._program = program
         self.out = folder / "runs"
         self._environment = _environment()
         added = how.pop("env", {})
@@ -297,9 +298,10 @@ class CommandLine:
     ) -> psutil.Popen | WarmCommand:
         texts = [*map(str, arguments)]
         if self._warm and not before:
-            return self._warm.start(texts, self.folder, self._environment, stdout, stderr)
+            where = (self.folder, self._environment)
+            return self._warm.start(texts, *where, stdout, stderr, program=self._program)
         return psutil.Popen(
-            [*before, sys.executable, "-m", "testbed", *texts],
+            [*before, sys.executable, "-m", self._program, *texts],
             cwd=self.folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,

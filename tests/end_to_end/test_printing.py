@@ -186,8 +186,9 @@ def test_the_results_of_runs_that_cannot_be_printed(
     assert "cannot be written" in done.stderr if told else "cannot" not in done.stderr
 
 
-def test_a_sweep_completes_though_nothing_of_it_is_printed(printed: Printed) -> None:
-    with full_disk() as one, without_a_reader() as other:
+@pytest.mark.parametrize("error", ["EPIPE", "EBADF"])
+def test_a_sweep_completes_though_nothing_of_it_is_printed(error: str, printed: Printed) -> None:
+    with full_disk() as one, DEAD[error]() as other:
         spec = printed.spec(SPEC | ENGINES["simulated"] | {"sweep": {"seed": [1, 2]}})
         one_process = ("--no-figures", "--at-once", "1")
         done = printed.do("sweep", spec, *one_process, stdout=one, stderr=other)

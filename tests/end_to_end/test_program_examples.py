@@ -53,12 +53,6 @@ def test_an_example_completes_and_its_bytes_agree(name: str, tmp_path: Path) -> 
     assert summary["ingress"]["wire_bytes"] > 50_000
 
 
-def test_flower_is_struck_by_faults(tmp_path: Path) -> None:
-    _with_environment("flower")
-    ran = run(struck(7, workers=2, rounds=2), "flower", tmp_path)
-    assert wrong(ran) == [], ran.errors
-
-
 def test_a_seed_makes_one_experiment() -> None:
     assert struck(7) == struck(7)
     kinds = {str(fault["how"]) for seed in range(40) for fault in struck(seed)["faults"]}

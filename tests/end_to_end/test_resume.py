@@ -261,12 +261,12 @@ def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
     directory = started.run_directory
     started.process.kill()
     started.wait()
-    again = command.start("resume", directory)
+    again = command.start("resume", directory, "--no-report")
     until_going_on(again, 1)
     until_updates(again, 225)
     again.process.send_signal(signal.SIGTERM)
     assert again.wait(120) == 128 + signal.SIGTERM
-    to_the_end(command.start("resume", directory))
+    to_the_end(command.start("resume", directory, "--no-report"))
     versions = [one["version"] for one in manifest(directory)["resumed"]]
     assert len(versions) == 2
     assert 60 < versions[0] < versions[1] < 330
@@ -274,7 +274,9 @@ def test_an_emulation_goes_on_from_its_checkpoint(command: CommandLine) -> None:
     times = [event["time"] for event in started.events()]
     assert times == sorted(times)
     other = to_the_end(
-        command.start("simulate", command.spec(EMULATED), "--out", command.folder / "s")
+        command.start(
+            "simulate", command.spec(EMULATED), "--out", command.folder / "s", "--no-report"
+        )
     )
     assert other.process.returncode == 0
     (simulated,) = (path.parent for path in (command.folder / "s").glob("*/*/*/summary.json"))
@@ -414,7 +416,7 @@ def test_under_the_wall_clock_lasting_faults_hold_after_a_resume(command: Comman
     assert started.wait(120) == 128 + signal.SIGINT
     directory = started.run_directory
     struck = faults_of(directory)
-    again = to_the_end(command.start("resume", directory, "--json"))
+    again = to_the_end(command.start("resume", directory, "--json", "--no-report"))
     (summary,) = json.loads(again.output.read_text())["runs"]
     (resumed,) = manifest(directory)["resumed"]
     assert resumed["version"] % 60 == 0

@@ -1,8 +1,9 @@
 """``testbed`` without the three seconds of its imports: forked from a process that has done them.
 
 The forked process is then what a shell would have started: its own session, folder, environment, files
-and command line, and the function that ``python -m testbed`` calls. A test of the start itself, or with
-another user or modules of its own, starts an interpreter (``CommandLine``).
+and command line, and the function that ``python -m testbed`` calls, or ``python -m reproduction``. A
+test of the start itself, or with another user or modules of its own, starts an interpreter
+(``CommandLine``).
 """
 
 import importlib
@@ -16,12 +17,19 @@ from typing import Any
 
 import psutil
 
-from testbed import __main__ as testbed
 from testbed.channel import Channel, ReceivedMessage
 from testbed.nodes import linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.forked import begin_anew
 
+_IMPORTED = (
+    "cli",
+    "execution",
+    "orchestrator.run",
+    "roles.entry",
+    "simulation.simulated_run",
+    "sweeps.sweep",
+)
 _ROOM = "x" * 4096
 """An argument that leaves room for the command lines of the forked processes."""
 
@@ -78,10 +86,17 @@ class Warm:
         environment: Mapping[str, str],
         output: int,
         errors: int,
+        *,
+        program: str = "testbed",
     ) -> WarmCommand:
-        """Start ``testbed`` with arguments; return its process."""
+        """Start a program, as ``python -m`` names it, with arguments; return its process."""
         ending, theirs = os.pipe()
-        asked = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
+        asked = {
+            "program": program,
+            "arguments": arguments,
+            "folder": str(folder),
+            "environment": dict(environment),
+        }
         self._channel.send(asked, descriptors=(output, errors, theirs))
         os.close(theirs)
         answer = self._channel.receive()
@@ -126,18 +141,18 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv = [sys.argv[0], *asked["arguments"]]
-    linux.set_title("\0".join([sys.executable, "-m", "testbed", *asked["arguments"]]))
+    linux.set_title("\0".join([sys.executable, "-m", asked["program"], *asked["arguments"]]))
 
 
 def main() -> None:
     """Import what a command and its run import, serve, and be the commands that are asked for."""
-    for module in ("cli", "execution", "orchestrator.run", "roles.entry"):
+    for module in _IMPORTED:
         importlib.import_module(f"testbed.{module}")
     channel = Channel.from_descriptor(int(sys.argv[1]))
     asked = _serve(channel)
     channel.close()
     _become(asked.fields, asked.descriptors)
-    testbed.main()
+    sys.exit(importlib.import_module(f"{asked.fields['program']}.__main__").main())
 
 
 if __name__ == "__main__":

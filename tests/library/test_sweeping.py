@@ -85,7 +85,7 @@ def test_ctrl_c_in_a_program_ends_the_runs_that_are_going_on(tmp_path: Path) -> 
     started.stdin.write(SMALL)
     started.stdin.close()
     started.stdin = None
-    until(lambda: list(tmp_path.glob("small/sweep/*/curve.csv")), "a run")
+    until(lambda: list(tmp_path.glob("small/sweep/*/curve.csv")), "a run", 120)
     started.send_signal(signal.SIGINT)
     said, _ = started.communicate(timeout=60)
     assert started.returncode == 0

@@ -1,9 +1,7 @@
 """What an experiment file may name, and what happens to plug-ins that misbehave: the real commands."""
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import yaml
 from testbed.errors import SpecError
 from testbed.learning.data.choice import FUNCTIONS
 from testbed.plugins.names import find
+from tests.end_to_end.conftest import CommandLine
 
 SMALL = {
     "name": "doors",
@@ -53,16 +52,11 @@ class Rule(ServedAlgorithm):
 """
 
 
-def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "testbed", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.close()
 
 
 def written(folder: Path, keys: dict[str, object], **files: str) -> str:
@@ -91,9 +85,9 @@ DOORS: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("keys", DOORS, ids=str)
 def test_nothing_of_python_itself_is_called_by_an_experiment_file(
-    keys: dict[str, object], tmp_path: Path
+    keys: dict[str, object], command: CommandLine, tmp_path: Path
 ) -> None:
-    done = command(tmp_path, "plan", written(tmp_path, keys))
+    done = command.do("plan", written(tmp_path, keys))
     assert done.returncode == 2, done.stdout
     assert "is a part of Python" in done.stderr
     assert "Traceback" not in done.stderr
@@ -118,8 +112,10 @@ def test_a_package_lends_nothing_of_python() -> None:
         (RULE.format(body="pass") + "raise Mute", "Mute: (its text cannot be had: RuntimeError)"),
     ],
 )
-def test_a_file_that_ends_the_process_gets_a_sentence(text: str, said: str, tmp_path: Path) -> None:
-    done = command(tmp_path, "plan", written(tmp_path, {}, own=text))
+def test_a_file_that_ends_the_process_gets_a_sentence(
+    text: str, said: str, command: CommandLine, tmp_path: Path
+) -> None:
+    done = command.do("plan", written(tmp_path, {}, own=text))
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -132,32 +128,34 @@ def test_a_file_that_ends_the_process_gets_a_sentence(text: str, said: str, tmp_
         ("raise Mute", "Mute: (its text cannot be had: RuntimeError)"),
     ],
 )
-def test_a_half_that_ends_the_process_ends_its_run(body: str, said: str, tmp_path: Path) -> None:
+def test_a_half_that_ends_the_process_ends_its_run(
+    body: str, said: str, command: CommandLine, tmp_path: Path
+) -> None:
     """And the runs after it are carried out."""
     keys: dict[str, object] = {"algorithms": [{"name": "own:Rule"}, "asgd"]}
     file = written(tmp_path, keys, own=RULE.format(body=body))
-    done = command(tmp_path, "simulate", file, "--no-report", "--json")
+    done = command.do("simulate", file, "--no-report", "--json")
     assert done.returncode == 1, done.stderr
     assert said in done.stderr
     runs = json.loads(done.stdout)["runs"]
     assert [one["ended"] for one in runs] == ["failed", "completed"]
 
 
-def test_torch_s_own_cross_entropy_is_a_loss(tmp_path: Path) -> None:
+def test_torch_s_own_cross_entropy_is_a_loss(command: CommandLine, tmp_path: Path) -> None:
     """Its argument of class weights, a tensor, can be no key and keeps its default."""
     loss = {"name": "torch.nn.functional:cross_entropy", "label_smoothing": 0.1}
-    done = command(tmp_path, "simulate", written(tmp_path, {"loss": loss}), "--no-report")
+    done = command.do("simulate", written(tmp_path, {"loss": loss}), "--no-report")
     assert done.returncode == 0, done.stderr
     refused = written(tmp_path, {"loss": {**loss, "weight": [1, 2]}})
-    done = command(tmp_path, "plan", refused)
+    done = command.do("plan", refused)
     assert done.returncode == 2
     assert "weight" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_an_error_in_a_model_names_its_file_and_line(tmp_path: Path) -> None:
+def test_an_error_in_a_model_names_its_file_and_line(command: CommandLine, tmp_path: Path) -> None:
     nets = "from torch import nn\ndef net(inputs):\n    return nn.Linear(inputs.shape[0], 10)\n"
-    done = command(tmp_path, "plan", written(tmp_path, {"model": {"name": "nets:net"}}, nets=nets))
+    done = command.do("plan", written(tmp_path, {"model": {"name": "nets:net"}}, nets=nets))
     assert done.returncode == 2
     assert (
         "nets.py, line 3: AttributeError: 'Inputs' object has no attribute 'shape'" in done.stderr
@@ -165,11 +163,13 @@ def test_an_error_in_a_model_names_its_file_and_line(tmp_path: Path) -> None:
     assert "use another model" not in done.stderr
 
 
-def test_a_run_with_a_plug_in_is_read_without_its_code(tmp_path: Path) -> None:
+def test_a_run_with_a_plug_in_is_read_without_its_code(
+    command: CommandLine, tmp_path: Path
+) -> None:
     """``show``, ``ls``, ``compare``, ``report`` and ``replay``; the file may be gone, or do harm."""
     text = RULE.format(body="from testbed.updates import DenseUpdate; return DenseUpdate(gradient)")
     file = written(tmp_path, {"algorithms": [{"name": "own:Rule"}]}, own=text)
-    done = command(tmp_path, "simulate", file, "--no-report")
+    done = command.do("simulate", file, "--no-report")
     assert done.returncode == 0, done.stderr
     (spec,) = tmp_path.glob("runs/doors/*/*/spec.yaml")
     opened = "open('opened', 'w').close()\n"
@@ -183,6 +183,6 @@ def test_a_run_with_a_plug_in_is_read_without_its_code(tmp_path: Path) -> None:
         ("report", "doors"),
         ("replay", "doors", "--speed", "0", "--metrics-port", "0", "--metrics-linger", "0s"),
     ):
-        done = command(tmp_path, *words)
+        done = command.do(*words)
         assert done.returncode == 0, (words, done.stderr)
         assert not (tmp_path / "opened").exists(), words

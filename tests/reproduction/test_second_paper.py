@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,20 +13,14 @@ from reproduction.__main__ import main
 from reproduction.paper import load_paper
 from testbed.errors import SpecError
 from testbed.quantities import UNKNOWN
+from tests.end_to_end.conftest import CommandLine
 
-REPOSITORY = Path(__file__).parents[2]
 INVENTED = Path(__file__).with_name("invented.py")
 
 
 def reproduce(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "reproduction", *arguments, "--paper", str(INVENTED))
-    return subprocess.run(
-        (*command, "--engine", "simulation", "--out", str(out)),
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = CommandLine(out, "reproduction")
+    return line.do(*arguments, "--paper", INVENTED, "--engine", "simulation", "--out", out)
 
 
 def test_a_paper_in_a_file_is_carried_out_and_has_its_pages(tmp_path: Path) -> None:

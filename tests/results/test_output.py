@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import cast
 
@@ -20,6 +19,7 @@ from testbed.results.report.report import write_report
 from testbed.results.tables.comparison import compare
 from testbed.results.tables.reaching import reaching
 from testbed.results.tables.table import plain_text
+from tests.end_to_end.conftest import CommandLine
 from tests.results.conftest import GREETINGS, WriteRun, accounting_table, traffic
 
 
@@ -165,37 +165,25 @@ def test_the_report_of_a_long_run_stays_small(write_run: WriteRun, tmp_path: Pat
     assert write_report([run], tmp_path / "report.html").stat().st_size < 6_000_000
 
 
-def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "testbed", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
-def test_the_command_line_writes_plain_text_into_a_pipe(
-    three: Path, runs_root: Path, tmp_path: Path
-) -> None:
-    listed = command("ls", "--json", cwd=tmp_path)
+def test_the_command_line_writes_plain_text_into_a_file(three: Path, tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    listed = command.do("ls", "--json")
     (execution,) = json.loads(listed.stdout)
     assert len(execution["runs"]) == 3
-    rows = command("ls", cwd=tmp_path).stdout.splitlines()[1:]
+    rows = command.do("ls").stdout.splitlines()[1:]
     for row, run in zip(rows, execution["runs"], strict=True):
         assert row.startswith(run["run"])
         assert f"  {run['manifest']['engine']}, {run['manifest']['clock']} clock  " in row
         assert row.endswith((run["parameters_sha256"] or "—")[:16])
-    shown = command("show", cwd=tmp_path)
+    shown = command.do("show")
     assert "adacomp-0.01" in shown.stdout
     assert "\x1b" not in shown.stdout
-    compared = command("compare", "quickstart", "--json", "--accuracy", "90", cwd=tmp_path)
+    compared = command.do("compare", "quickstart", "--json", "--accuracy", "90")
     content = json.loads(compared.stdout)
     assert [r["name"] for r in content["runs"]] == ["asgd", "comp-asgd-0.01", "adacomp-0.01"]
     assert (tmp_path / content["figure"]).exists()
-    reported = command("report", "quickstart", cwd=tmp_path)
+    reported = command.do("report", "quickstart")
     assert str(three.resolve() / "report.html") in reported.stdout
-    unknown = command("show", "nothing-like-it", cwd=tmp_path)
+    unknown = command.do("show", "nothing-like-it")
     assert unknown.returncode == 2
     assert unknown.stderr.count("\n") == 1

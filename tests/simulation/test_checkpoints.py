@@ -64,9 +64,6 @@ PEER_FAULTS = [
     {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
 ]
 SYSTEMS: dict[str, dict[str, Any]] = {
-    "asgd": {"algorithms": [{"name": "asgd"}]},
-    "asgd, shaped": {"algorithms": [{"name": "asgd"}], "network": SHAPED},
-    "asgd, shared": {"algorithms": [{"name": "asgd"}], "network": SHARED},
     "adacomp, shared, changed": {
         "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
         "network": SHARED,
@@ -97,7 +94,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "simulation": {"batched": True},
     },
     "pull": {"algorithms": [SYNCHRONOUS]},
-    "push-and-wait": {"algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}]},
     "push-and-wait, shaped": {
         "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
         "network": SHAPED,
@@ -257,7 +253,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "devices": {"workers": 5, "suspect_after": "200ms"},
     },
     "ring, shared": {"algorithms": ["ring"], "network": AMONG_PEERS},
-    "push-and-interrupt": {"algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}]},
     "push-and-interrupt, shaped": {
         "algorithms": [SYNCHRONOUS | {"protocol": "push-and-interrupt"}],
         "network": SHAPED,

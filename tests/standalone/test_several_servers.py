@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.end_to_end.conftest import CommandLine
 from tests.standalone.test_roles import isolated
 
 REPOSITORY = Path(__file__).parents[2]
@@ -146,19 +147,9 @@ def test_two_servers_and_code_of_ones_own_end_with_the_parameters_of_a_simulatio
     assert said.count("waiting for 1 further servers, workers and the evaluator") == 1
 
     (tmp_path / "one.yaml").write_text("engine: simulation\n" + spec % (30, 1, 1))
-    one: list[str | Path] = [
-        tmp_path / "one.yaml",
-        "--out",
-        tmp_path / "one",
-        "--no-report",
-    ]
-    subprocess.run(
-        [sys.executable, "-m", "testbed", "simulate", *one],
-        cwd=REPOSITORY,
-        check=True,
-        capture_output=True,
-        timeout=240,
-    )
+    where = ("--out", tmp_path / "one")
+    alone = CommandLine(tmp_path).do("simulate", tmp_path / "one.yaml", *where, "--no-report")
+    assert alone.returncode == 0, alone.stderr
     (path,) = tmp_path.glob("one/*/*/*/summary.json")
     assert summary["parameters_sha256"] == json.loads(path.read_bytes())["parameters_sha256"]
 

@@ -16,7 +16,7 @@ from tests.end_to_end.conftest import CommandLine, until
 from tests.sweeps.conftest import SWEEP
 
 ONE = ("--json", "--no-figures", "--at-once", "1")
-"""Options of a sweep whose runs need no second process, which takes four seconds to start."""
+"""Options of a sweep that draws nothing, and whose runs come one after the other."""
 
 
 def test_every_run_is_made_once_and_is_the_one_that_a_person_would_make(

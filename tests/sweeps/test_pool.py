@@ -1,0 +1,77 @@
+"""The processes of a sweep on this host: forked, or started anew where a GPU forbids it, and killed."""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from testbed.experiment.load import dump
+from testbed.experiment.sweep import load_sweep
+from testbed.results.reading.run import Run
+from testbed.sweeps import pool, worker
+from testbed.sweeps.pool import TITLE, SweepJob, SweepPool
+from testbed.sweeps.wanted import wanted
+
+
+class Processes:
+    """A display that records what the processes are, and may end them."""
+
+    def __init__(self, number: int | None = None) -> None:
+        self.titles: set[str] = set()
+        self._number = number
+
+    def show(self, running: Sequence[SweepJob]) -> None:
+        for one in psutil.Process().children():
+            line = one.cmdline()
+            title = TITLE if line[:1] == [TITLE] else worker.__name__
+            if title in line:
+                self.titles.add(title)
+                if self._number is not None and running:
+                    os.kill(one.pid, self._number)
+
+    def event(self, job: SweepJob, level: str, text: str) -> None:
+        """Ignore an event."""
+
+    def ended(self, job: SweepJob) -> None:
+        """Ignore an end."""
+
+
+def jobs(file: Path, updates: int, folder: Path) -> list[SweepJob]:
+    """Return the first two runs of a sweep."""
+    runs = wanted(load_sweep(file, (f"training.updates={updates}",)), folder)[:2]
+    return [SweepJob(one.title, dump(one.spec), one.directory) for one in runs]
+
+
+def test_forked_and_new_interpreters_end_with_the_same_bits(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests, titles = [], []
+    for gpu in (False, True):
+        monkeypatch.setattr(pool, "_sees_gpu", lambda gpu=gpu: gpu)
+        given, seen = jobs(file, 40, tmp_path / str(gpu)), Processes()
+        with SweepPool(1) as processes:
+            assert processes.carry_out(given, seen) is None
+        assert [one.result and one.result.ended for one in given] == ["completed"] * 2
+        digests.append([Run.load(one.directory).summary.parameters_sha256 for one in given])
+        titles.append(seen.titles)
+    assert digests[0] == digests[1]
+    assert titles[0] == {TITLE}
+    assert worker.__name__ in titles[1]  # it is forked, and then another program
+
+
+@pytest.mark.parametrize(
+    ("number", "ended"), [(signal.SIGTERM, "interrupted"), (signal.SIGKILL, "failed")]
+)
+def test_a_process_that_is_ended_ends_its_run_and_no_other(
+    number: signal.Signals, ended: str, file: Path, tmp_path: Path
+) -> None:
+    first, second = jobs(file, 1_000_000, tmp_path)
+    second.spec = second.spec.replace("1000000", "40")
+    with SweepPool(1) as processes:
+        processes.carry_out([first], Processes(number))
+        processes.carry_out([second], Processes())
+    assert first.result and first.result.ended == ended
+    assert second.result and second.result.ended == "completed"
