@@ -1,6 +1,7 @@
 """``testbed run``, ``simulate``, ``plan`` and ``schema``: the commands that read experiment files."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,12 @@ Overrides = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")]
+Serve = Annotated[
+    bool,
+    typer.Option(
+        "--serve", help="Serve pages that show the runs as they grow, until they have ended."
+    ),
+]
 
 
 def run(
@@ -40,6 +47,7 @@ def run(
     metrics_port: MetricsPort = None,
     metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
+    serve: Serve = False,
 ) -> None:
     """Run an experiment and write its report.
 
@@ -50,14 +58,18 @@ def run(
     began = time.monotonic()
     serving = MetricsOptions.from_options(metrics_port, metrics_linger, metrics_workers)
     from testbed.display.displayed import displayed
+    from testbed.display.streams import tell
     from testbed.execution import check, execute
     from testbed.experiment.load import load_any
+    from testbed.pages.serving import beside
     from testbed.planning.plans import plans_of
 
     loaded = load_any(spec, set_ or (), seed)
     check(plans_of(loaded), out)
     with serving.exporter() as exporter:
-        with displayed() as watch:
+        with beside(out) if serve else nullcontext() as pages, displayed() as watch:
+            if pages is not None:
+                tell(f"pages: {pages}")
             execution = execute(loaded, out, watch, began, exporter, report=report)
         show_results(execution, as_json, serving, exporter)
 

@@ -41,9 +41,7 @@ def serve(
         offered = Experiments(experiments, runs)
         folder = RunsFolder(runs, offered)
         app = application(folder, offered, token=token, cookie=f"testbed-{port}")
-        config = uvicorn.Config(
-            app, log_level="error", lifespan="off", timeout_graceful_shutdown=1
-        )
+        config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
         shown = f"[{host}]" if ":" in host else host
         announce(f"http://{shown}:{port}/?token={token}")
         uvicorn.Server(config).run(sockets=[listener])
