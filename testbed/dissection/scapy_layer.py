@@ -97,8 +97,8 @@ class Message(Packet):
         cls, data: bytes, metadata: dict[str, Any], session: dict[str, Any]
     ) -> Packet | None:
         """Return the messages that are complete, and those of which no more was captured."""
-        packet = metadata["original"]
-        cut = packet.wirelen is not None and packet.wirelen > len(packet.original)
+        packet = metadata.get("original")  # None for the rest of a packet with several messages
+        cut = packet is not None and (packet.wirelen or 0) > len(packet.original)
         end = 0
         while begins_message(data[end : end + HEADER.size]):
             size = message_size(data[end : end + HEADER.size])
