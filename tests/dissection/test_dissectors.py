@@ -1,8 +1,6 @@
 """scapy and tshark read the messages that were sent, by the layer and the dissector of this package."""
 
-import json
 import shutil
-import subprocess
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,8 +12,8 @@ from scapy.sessions import TCPSession
 from scapy.utils import rdpcap
 
 from testbed.dissection.scapy_layer import LAYERS, Hello, Message, Pull, Push, messages_in
-from testbed.dissection.wireshark import dissector
 from testbed.wire.frames import Kind
+from tests.dissection.as_tshark_reads import as_tshark_reads
 from tests.dissection.conversation import Said, conversation, segments, write
 
 FULL, HEADERS = 65_535, 96
@@ -73,23 +71,6 @@ def test_a_packet_of_headers_is_the_message_that_begins_in_it(tmp_path: Path) ->
     assert [m.mysummary() for m in each] == [m.mysummary() for m in known]
     push = next(message for message in each if isinstance(message, Push))
     assert push.captured == 0 and f"{push.length:,} of them not captured" in push.mysummary()
-
-
-def as_tshark_reads(path: Path, folder: Path) -> list[dict[str, str]]:
-    """Return the fields of each message that tshark finds in a capture."""
-    script = folder / "testbed.lua"
-    script.write_text(dissector())
-    command = ["tshark", "-n", "-X", f"lua_script:{script}", "-r", str(path), "-Y", "testbed"]
-    told = subprocess.run([*command, "-T", "json"], capture_output=True, text=True, check=True)
-    assert "Lua" not in told.stderr, told.stderr
-    found: list[dict[str, str]] = []
-
-    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found.extend(value for name, value in pairs if name == "testbed")
-        return dict(pairs)
-
-    json.loads(told.stdout, object_pairs_hook=take)
-    return found
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
