@@ -25,7 +25,12 @@ def test_the_fields_of_every_kind_fill_the_header(kind: Kind) -> None:
 
 def test_what_is_written_is_read() -> None:
     push = header(Kind.PUSH, 17, encoding=4, loss=0.5, count=2, length=100)
-    fields = {"encoding": "rice float32", "base": 17, "loss": 0.5, "updates": 2}
+    fields: dict[str, int | float | str] = {
+        "encoding": "rice float32",
+        "base": 17,
+        "loss": 0.5,
+        "updates": 2,
+    }
     assert read_fields(push) == (Kind.PUSH, fields)
     assert as_line(fields) == "encoding=rice float32, base=17, loss=0.5, updates=2"
     assert message_size(push) == 132
