@@ -8,7 +8,6 @@ Batches are counted in the order of the capture. Memory grows with the number of
 not with the number of packets.
 """
 
-import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +23,12 @@ from traffic.headers import (
     ACK,
     ARP,
     FIN,
-    MAC,
     RST,
     SYN,
     TCP,
     Headers,
     Integers,
+    as_frames,
     dissect,
 )
 from traffic.packet_batches import DamagedError, Records
@@ -208,9 +207,7 @@ class Ledger:
         new[data] = self._positions.advance(
             flow[data], headers.sequence[data] + syn & 0xFFFFFFFF, payload[data]
         )
-        segment = np.maximum(self._flows.segment[flow] - headers.options, 1)
-        frames = np.maximum(-(-payload // segment), 1)
-        wire = headers.length + (frames - 1) * (headers.length - payload)
+        frames, wire = as_frames(headers, self._flows.segment[flow])
         bare = tcp & (payload == 0)
         speaking = headers.flags & (SYN | FIN | RST) != 0
         fresh = new > 0
@@ -279,7 +276,7 @@ class Ledger:
             rows[name] = self._sums[name][:count]
         return Account(
             seconds=self._seconds.rows(),
-            pairs=tuple((_text(source), _text(to)) for source, to, _ in self._pairs),
+            pairs=tuple((source.text, to.text) for source, to, _ in self._pairs),
             flows=rows[tcp],
             totals={name: int(rows[name].sum()) for name in QUANTITIES},
             first=int(rows["first"].min()) if flows else None,
@@ -290,12 +287,3 @@ class Ledger:
             datagrams=self._datagrams.rows(),
             apart=frozenset(n for (_, _, apart), n in self._pairs.items() if apart),
         )
-
-
-def _text(address: Address) -> str:
-    high, low = address
-    if high == int(MAC) and low < 1 << 48:
-        return ":".join(f"{byte:02x}" for byte in low.to_bytes(6, "big"))
-    if high == 0 and low >> 32 == 0xFFFF:
-        return str(ipaddress.IPv4Address(low & 0xFFFFFFFF))
-    return str(ipaddress.IPv6Address(high << 64 | low))

@@ -5,6 +5,7 @@ another initial sequence number, it is another connection. Packets that are not 
 their pair of addresses, so that every packet belongs to exactly one *flow*.
 """
 
+import ipaddress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,7 +14,16 @@ import numpy.typing as npt
 
 from traffic import TrafficError
 from traffic.growth import enlarged
-from traffic.headers import ACK, SYN, TCP, Addresses, Headers, Integers, maximum_segment_size
+from traffic.headers import (
+    ACK,
+    MAC,
+    SYN,
+    TCP,
+    Addresses,
+    Headers,
+    Integers,
+    maximum_segment_size,
+)
 from traffic.packet_batches import Records
 
 DEFAULT_SEGMENT = {4: 536, 6: 1220}
@@ -28,6 +38,15 @@ class Address(NamedTuple):
 
     high: int
     low: int
+
+    @property
+    def text(self) -> str:
+        """The address as people write it."""
+        if self.high == int(MAC) and self.low < 1 << 48:
+            return ":".join(f"{byte:02x}" for byte in self.low.to_bytes(6, "big"))
+        if self.high == 0 and self.low >> 32 == 0xFFFF:
+            return str(ipaddress.IPv4Address(self.low & 0xFFFFFFFF))
+        return str(ipaddress.IPv6Address(self.high << 64 | self.low))
 
 
 class Key(NamedTuple):

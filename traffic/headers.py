@@ -331,6 +331,17 @@ class _Dissection:
         self._kind[rows[(kind >= 133) & (kind <= 137)]] = ARP
 
 
+def as_frames(headers: Headers, segment: Integers) -> tuple[Integers, Integers]:
+    """Return into how many frames a link splits each packet, and the bytes of those frames.
+
+    Args:
+        segment: the largest segment of each packet's connection, options included.
+    """
+    room = np.maximum(segment - headers.options, 1)
+    frames = np.maximum(-(-headers.payload // room), 1)
+    return frames, headers.length + (frames - 1) * (headers.length - headers.payload)
+
+
 def maximum_segment_size(records: Records, headers: Headers, row: int) -> int | None:
     """Return the MSS option of a SYN in bytes; 0 if it has none, None if that was not captured."""
     begin = int(records.at[row]) + int(headers.transport[row])

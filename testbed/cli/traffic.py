@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,17 +39,43 @@ def traffic(
     run: AnyRun = "latest",
     runs: RunsRoot = Path("runs"),
     as_json: AsJson = False,
+    frames: Annotated[
+        bool,
+        typer.Option(
+            "--frames",
+            help="Print each captured message instead: when, from whom to whom, what its header says.",
+        ),
+    ] = False,
+    dissector: Annotated[
+        bool,
+        typer.Option(
+            "--dissector",
+            help="Print a dissector of the messages for Wireshark and tshark (Lua); needs no run.",
+        ),
+    ] = False,
 ) -> None:
     """Count a run's captured traffic, compare its three ledgers, and show each device's bytes."""
+    if dissector:
+        from testbed.dissection.wireshark import dissector as text
+
+        typer.echo(text())
+        return
     found = resolve(run, runs)
     counted: list[tuple[Run, dict[str, Any]]] = []
     for found_run in found:
         try:
-            counted.append((found_run, _count(found_run)))
+            if frames:
+                from testbed.cli.traffic_frames import show_frames
+
+                show_frames(found_run, as_json)
+            else:
+                counted.append((found_run, _count(found_run)))
         except NoRunError as error:
             if len(found) == 1:
                 raise
             tell(f"left out: {error}")
+    if frames:
+        return
     if as_json:
         typer.echo(json_text([counts for _, counts in counted], indent=2))
         return
@@ -59,15 +85,10 @@ def traffic(
 
 def _count(run: Run) -> dict[str, Any]:
     """Return a run's bytes by direction and device, and the comparison of its ledgers."""
-    from testbed.runs.ledgers.ledgers import Ledgers
-    from testbed.runs.ledgers.traffic_account import examine
+    from testbed.runs.ledgers.traffic_account import captured_ledgers, examine
 
-    directory = run.directory / "traffic"
     try:
-        ledgers = Ledgers.load_all(directory)
-        if not ledgers[0].captured:
-            raise NoRunError(f"{run.id} was not captured (traffic.capture: false)")
-        return {"run": run.id, **examine(ledgers, directory)}
+        return {"run": run.id, **examine(captured_ledgers(run), run.directory / "traffic")}
     except TrafficError as error:
         raise NoRunError(str(error)) from error
 

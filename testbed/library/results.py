@@ -1,5 +1,6 @@
 """Runs as a program reads them: their tables, curves, summaries and events, from their directories."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -111,6 +112,24 @@ class Run:
                 "one, or was killed before its end"
             )
         return frame(table)
+
+    def messages(self) -> "pa.Table":
+        """Return one row for each message in the capture of the servers' links, by time.
+
+        Columns: time (seconds since training began), seconds (from its first byte to its last), source,
+        destination, kind (null if its header was not captured), what its header says (device,
+        parameters, encoding, version, base, loss, …; null where the kind has none), bytes, wire_bytes,
+        sent_again_bytes, and whole: whether all of it was seen. A damaged file is a warning.
+
+        Raises:
+            NoRunError: the run was not captured, or the capture cannot be read.
+        """
+        from testbed.runs.ledgers.message_table import captured_messages
+
+        table, damage = captured_messages(self.recorded)
+        for problem in damage:
+            warnings.warn(problem, stacklevel=2)
+        return table
 
     def events(self) -> tuple[Event, ...]:
         """Return what happened, in order: time (seconds since the run began), level, device, event."""

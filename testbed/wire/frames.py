@@ -35,7 +35,19 @@ from testbed.wire import WireError
 
 MAGIC = b"TB"
 PROTOCOL = 1
-HEADER = struct.Struct("<2sBBB3xQfIQ")
+LAYOUT = {
+    "magic": "2s",
+    "protocol": "B",
+    "kind": "B",
+    "encoding": "B",
+    "zeros": "3x",
+    "number": "Q",
+    "loss": "f",
+    "count": "I",
+    "length": "Q",
+}
+"""The fields of a header, each with its type as ``struct`` writes it."""
+HEADER = struct.Struct("<" + "".join(LAYOUT.values()))
 SECRET_SIZE = 32
 
 

@@ -11,6 +11,7 @@ NOT_RUN = {
     "run                                     emulated in": "what `make agree` printed; so is this",
     "                                                            single queue": "a record",
     "quickstart/": "what `testbed traffic` printed; so is this",
+    "     seconds  from → to": "lines of `testbed traffic --frames`; end_to_end/test_traffic has such",
     "  links       8 of 20 shaped links": "lines of `testbed show`; figures differ by run",
     "  50 routers    sndlib/germany50": "a line of `testbed plan`",
     "run                          state     engine": "what `testbed top` printed; it differs by run",

@@ -9,8 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from scapy.sendrecv import sniff
+from scapy.sessions import TCPSession
+from scapy.utils import rdpcap
 
+from testbed.dissection.scapy_layer import Parameters, Push, messages_in
 from testbed.runs.ledgers.reconciliation import COUNTED_BYTES, COUNTED_FRAMES, FILES, MESSAGES
+from testbed.wire.frames import HEADER
+from tests.dissection.as_tshark_reads import as_tshark_reads
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine
 
 pytestmark = [
@@ -90,6 +96,96 @@ def test_a_run_is_reconciled(run: Path) -> None:
     split = set(kinds) - {"wire_bytes", "payload_bytes", "framing_bytes"}
     assert sum(map(total, split)) == total("wire_bytes")
     assert set(ingress["device"].to_pylist()) == {f"worker-{i}" for i in range(5)}
+
+
+@pytest.fixture(scope="module")
+def messages(run: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The messages that ``testbed traffic --frames`` finds."""
+    line = CommandLine(tmp_path_factory.mktemp("frames"))
+    told = line.do("traffic", run, "--frames", "--json")
+    assert told.returncode == 0, told.stderr
+    content = json.loads(told.stdout)
+    assert content["damage"] == []
+    return list(content["messages"])
+
+
+def pushes(messages: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    """Return the worker, base version and payload bytes of each push."""
+    return [
+        (int(one["source"].removeprefix("worker-")), one["base"], one["bytes"] - HEADER.size)
+        for one in messages
+        if one.get("kind") == "PUSH"
+    ]
+
+
+def test_the_messages_in_the_capture_are_the_updates_of_the_run(
+    run: Path, messages: list[dict[str, Any]]
+) -> None:
+    table = pq.read_table(run / "updates.parquet")
+    names = ("worker", "base_version", "payload_bytes")
+    rows = list(zip(*(table[name].to_pylist() for name in names), strict=True))
+    for worker in range(5):
+        taken = [row for row in rows if row[0] == worker]
+        sent = [row for row in pushes(messages) if row[0] == worker]
+        # A push that arrived after the last update is in the capture only.
+        assert taken and sent[: len(taken)] == taken and len(sent) <= len(taken) + 1
+    losses = {(m["source"], m["base"]): m["loss"] for m in messages if m.get("kind") == "PUSH"}
+    for worker, base, loss in zip(
+        *(table[n].to_pylist() for n in (*names[:2], "loss")), strict=True
+    ):
+        assert losses[f"worker-{worker}", base] == loss
+    connections = json.loads((run / "traffic" / "ledgers.json").read_text())["connections"]
+    for one in connections:
+        own = [m for m in messages if one["device"] in (m["source"], m["destination"])]
+        received = sum(m["bytes"] for m in own if m["destination"] == "server")
+        assert received == one["message_bytes"]
+        assert sum(m["bytes"] for m in own if m["source"] == "server") == one["sent_bytes"]
+    accounts = pq.read_table(run / "traffic" / "accounting.parquet").to_pydict()
+    carrying = ("stream_bytes", "header_bytes", "retransmitted_bytes")
+    carried = sum(sum(accounts[name]) for name in carrying)
+    assert sum(message["wire_bytes"] for message in messages) == carried
+
+
+def test_scapy_finds_the_same_messages(run: Path, messages: list[dict[str, Any]]) -> None:
+    file = str(run / "traffic" / "ingress.pcapng")
+    packets = sniff(offline=file, session=TCPSession, quiet=True)
+    found = [one for packet in packets for one in messages_in(packet)]
+    # A packet that was sent again is one more to scapy.
+    seen = dict.fromkeys((one.worker, one.base, one.length) for one in found if Push in one)
+    assert list(seen) == pushes(messages)
+    answers = dict.fromkeys((m.worker, m.version) for m in found if Parameters in m)
+    sent = [
+        (int(one["destination"].removeprefix("worker-")), one["version"])
+        for one in messages
+        if one.get("kind") == "PARAMETERS"
+    ]
+    assert list(answers) == sent
+    whole = [one for packet in rdpcap(file) for one in messages_in(packet)]
+    assert [m.kind_of_message for m in whole] == [m.kind_of_message for m in found]
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+def test_tshark_finds_the_same_messages(
+    run: Path, messages: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    found = as_tshark_reads(run / "traffic" / "ingress.pcapng", tmp_path)
+    names = ("testbed.worker", "testbed.base", "testbed.length")
+    seen = dict.fromkeys(
+        tuple(int(one[name]) for name in names) for one in found if one["testbed.kind"] == "5"
+    )
+    assert list(seen) == pushes(messages)
+
+
+def test_messages_are_printed_a_line_each(run: Path, messages: list[dict[str, Any]]) -> None:
+    line = CommandLine(run.parents[3])
+    told = line.do("traffic", run, "--frames").stdout.splitlines()
+    assert f"{len(messages)} messages" in told[0] and len(told) == len(messages) + 2
+    first = next(text for text in told if " PUSH " in text)
+    assert "worker-" in first and "→ server" in first and "base=0, loss=" in first
+    refused = line.do("traffic", "--frames", "nothing")
+    assert refused.returncode != 0 and "nothing" in refused.stderr
+    script = line.do("traffic", "--dissector").stdout
+    assert 'Proto("testbed"' in script and "tcp.port" in script
 
 
 def test_counters_are_on_record_from_beginning_to_end(run: Path) -> None:

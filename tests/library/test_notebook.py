@@ -1,5 +1,6 @@
-"""The notebook of ``examples`` runs in a real kernel, from the experiment to the figure."""
+"""The notebooks of ``examples`` run in a real kernel, from the experiment to what they show."""
 
+import re
 import shutil
 import signal
 import threading
@@ -16,13 +17,15 @@ from tests.end_to_end.conftest import until
 
 nbformat: Any = nbformat_untyped
 NOTEBOOK = "experiment-to-figure.ipynb"
+CAPTURE = "analyse-a-capture.ipynb"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the notebook, and the experiment files beside it, as in the repository."""
+    """A folder with the notebooks, and the experiment files beside it, as in the repository."""
     (tmp_path / "examples").mkdir()
-    shutil.copy(REPOSITORY / "examples" / NOTEBOOK, tmp_path / "examples")
+    for name in (NOTEBOOK, CAPTURE):
+        shutil.copy(REPOSITORY / "examples" / name, tmp_path / "examples")
     shutil.copytree(REPOSITORY / "experiments", tmp_path / "experiments")
     return tmp_path / "examples"
 
@@ -45,6 +48,29 @@ def test_the_notebook_goes_from_an_experiment_to_its_figures(folder: Path) -> No
     drawn = [outputs(cell, "image/svg+xml") for cell in code if "figure()" in cell.source]
     assert [len(one) for one in drawn] == [1, 1]
     assert "adacomp-0.05" not in (folder / NOTEBOOK).read_text(encoding="utf-8")
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_a_capture_is_analysed(folder: Path) -> None:
+    notebook = nbformat.read(folder / CAPTURE, as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+
+    def shown(begin: str) -> str:
+        (cell,) = (one for one in notebook.cells if one.source.startswith(begin))
+        texts = (one.get("text") or one["data"]["text/plain"] for one in cell.outputs)
+        return "".join(texts)
+
+    assert "PARAMETERS" in shown("messages =")
+    updates, both, pushes = map(int, shown("pushes =").strip("()").split(","))
+    assert updates == both == 24 and 24 <= pushes <= 28
+    assert "% of what enters the server" in shown("import pyarrow")
+    assert "###[ Push ]###" in shown("from scapy")
+    last = shown("worst =").splitlines()
+    packets, payload = (int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", last[-1]))
+    assert packets > 0 and payload >= packets
+    assert "again" in last[1]
 
 
 def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: Path) -> None:

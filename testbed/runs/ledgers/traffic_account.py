@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from testbed.results.reading.journals import NoRunError
+from testbed.results.reading.run import Run
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.ledgers.ports import by_port
 from testbed.runs.ledgers.reconciliation import FILES, Difference, reconcile
@@ -129,6 +131,19 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     }
 
 
+def captured_ledgers(run: Run) -> list[Ledgers]:
+    """Return the ledgers of each server of a run that was captured, or of its observed peer.
+
+    Raises:
+        NoRunError: it was not captured.
+        TrafficError: they cannot be read.
+    """
+    each = Ledgers.load_all(run.directory / "traffic")
+    if not each[0].captured:
+        raise NoRunError(f"{run.id} was not captured (traffic.capture: false)")
+    return each
+
+
 def read_capture(directory: Path, of: str | None = None, apart: Sequence[int] = ()) -> Account:
     """Account for the capture files in ``directory``; the account is empty if there are none.
 
@@ -139,11 +154,15 @@ def read_capture(directory: Path, of: str | None = None, apart: Sequence[int] = 
     Raises:
         TrafficError: one cannot be read.
     """
-    return account(_files(directory, of), apart)
+    return account(capture_files(directory, of), apart)
 
 
-def _files(directory: Path, of: str | None) -> list[Path]:
-    """Return a capture's files: ``ingress.pcapng``, then ``ingress-2.pcapng``, … if they exist."""
+def capture_files(directory: Path, of: str | None) -> list[Path]:
+    """Return a capture's files: ``ingress.pcapng``, then ``ingress-2.pcapng``, … if they exist.
+
+    Args:
+        of: the server's name, of several.
+    """
     first = directory / capture_file(of)
     names = (first.with_stem(f"{first.stem}-{n}") for n in itertools.count(2))
     return list(itertools.takewhile(Path.exists, itertools.chain([first], names)))
@@ -153,7 +172,7 @@ def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, An
     capture = ledgers.capture
     if capture is None:
         # The run was cut short, and with it the capture, before it could report its totals.
-        files = _files(directory, ledgers.of)
+        files = capture_files(directory, ledgers.of)
         capture = {
             "records": found.totals["records"],
             "dropped": found.dropped or 0,

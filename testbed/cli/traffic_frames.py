@@ -1,0 +1,64 @@
+"""``testbed traffic --frames``: a line for each message in a run's capture."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import typer
+
+from testbed import quantities as q
+from testbed.display.streams import tell
+from testbed.results.reading.run import Run
+from testbed.runs.ledgers.message_table import FIELDS, captured_messages
+from testbed.telemetry.json_text import json_text
+from testbed.wire.header_fields import as_line
+
+_LINE = "{time:>12}  {ends:<24}  {kind:<10}  {bytes:>11}  {wire:>11}  {fields}"
+
+
+def show_frames(run: Run, as_json: bool) -> None:
+    """Print the messages of a run by time: a line each, or one JSON object of all.
+
+    Raises:
+        NoRunError: the run has none, or its capture cannot be read.
+    """
+    table, damage = captured_messages(run)
+    if as_json:
+        rows = [{name: v for name, v in row.items() if v is not None} for row in _rows(table)]
+        typer.echo(json_text({"run": run.id, "damage": damage, "messages": rows}))
+        return
+    for problem in damage:
+        tell(problem)
+    typer.echo(f"{run.id}: {q.as_number(len(table), 'message')}; seconds since training began")
+    heading = ("seconds", "from → to", "kind", "bytes", "wire bytes", "header")
+    names = ("time", "ends", "kind", "bytes", "wire", "fields")
+    typer.echo(_LINE.format(**dict(zip(names, heading, strict=True))))
+    for row in _rows(table):
+        typer.echo(
+            _LINE.format(
+                time=f"{row['time']:.6f}",
+                ends=f"{row['source']} → {row['destination']}",
+                kind=row["kind"] or "?",
+                bytes=f"{row['bytes']:,}",
+                wire=f"{row['wire_bytes']:,}",
+                fields=_said(row),
+            ).rstrip()
+        )
+
+
+def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    for batch in table.to_batches(max_chunksize=10_000):
+        yield from batch.to_pylist()
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """Return what a message's header says, and what is odd about the message."""
+    if row["kind"] is None:
+        said = ["header not captured"]
+    else:
+        said = [as_line({name: row[name] for name in FIELDS if row[name] is not None})]
+        if not row["whole"]:
+            said.append("not whole")
+    if row["sent_again_bytes"]:
+        said.append(f"{row['sent_again_bytes']:,} bytes sent again")
+    return "; ".join(part for part in said if part)
