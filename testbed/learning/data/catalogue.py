@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import DataError, SpecError
-from testbed.learning.data import arrays, cifar, digits, image_folders, own, sources
+from testbed.learning.data import arrays, cifar, decoded_images, digits, image_folders, own, sources
 from testbed.learning.data.choice import DatasetChoice, Named, as_choice
 from testbed.learning.data.raw import Array, Raw
 from testbed.learning.inputs import COLOUR_32, GREY_28, Inputs
@@ -175,7 +175,7 @@ def read(named: Named, choose: Choice = lambda _: None) -> Raw:
     if (folders := _folders(name)) is not None:
         train, test = folders.labels()
         chosen = choose(train)
-        images, test_images = folders.images(chosen)
+        images, test_images = decoded_images.images(folders, chosen)
         return Raw(images, train if chosen is None else train[chosen], test_images, test)
     images, train, test_images, test = _arrays(name)
     chosen = choose(train)
