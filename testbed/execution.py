@@ -26,6 +26,7 @@ from testbed.metrics.live_programs import LivePrograms
 from testbed.orchestrator.programs.run import ProgramRun
 from testbed.orchestrator.run import Run
 from testbed.planning.data_check import check_data
+from testbed.planning.halves import check_halves
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
@@ -62,7 +63,7 @@ def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError | 
         directory: the folder below which they will write.
 
     Raises:
-        SpecError: the experiment does not fit its data, on any host that has them.
+        SpecError: the experiment does not fit its data, or a plug-in's algorithm fails, on any host.
     """
     yield from requirements.problems(list(plans), directory)
     # For this check, runs differ only in the number of devices that compute.
@@ -73,6 +74,8 @@ def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError | 
         except DataError as error:
             yield error
             return  # all runs have the same data
+    for one in learning:
+        check_halves(one)
 
 
 def check(plans: Sequence[AnyPlan], directory: Path) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 from pydantic import Field
 
 from testbed.algorithms.all_to_all import ExchangingPeer
-from testbed.algorithms.compression import LargestEntries
+from testbed.algorithms.compression import LargestEntries, Ratio
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm
 from testbed.algorithms.learning_rate import LearningRate
@@ -62,10 +62,8 @@ class AkoOptions(Options):
         "arrives; without it only the newest gradient's partition is sent, and the others of it never "
         "(the paper's Figure 13).",
     )
-    ratio: float | None = Field(
+    ratio: Ratio | None = Field(
         default=None,
-        gt=0,
-        le=1,
         description="Compression ratio c: fraction of a partition's entries that is sent, the largest "
         "in magnitude of each tensor in it, as AdaComp selects them; the others are forgotten. Not in "
         "the paper. Default (null): all.",

@@ -5,11 +5,13 @@ forgotten, as in the papers, or kept (``testbed.algorithms.error_feedback``), as
 algorithm adds its server half and its own default scope.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from fractions import Fraction
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.error_feedback import ErrorFeedback
@@ -20,6 +22,27 @@ from testbed.updates import FloatVector, Layout, SparseUpdate
 
 Scope: TypeAlias = Literal["model", "tensor"]
 
+_PERCENTAGE = r"^[0-9]+(\.[0-9]+)? ?%$"
+
+
+def _of_percentage(value: object) -> object:
+    """Return the fraction that a text such as ``1%`` stands for; any other value as it is."""
+    if isinstance(value, str) and re.match(_PERCENTAGE, value.strip()):
+        return float(Fraction(value.strip().rstrip("% ")) / 100)
+    return value
+
+
+Ratio: TypeAlias = Annotated[
+    float,
+    Field(gt=0, le=1),
+    BeforeValidator(
+        _of_percentage,
+        json_schema_input_type=Annotated[float, Field(gt=0, le=1)]
+        | Annotated[str, Field(pattern=_PERCENTAGE, examples=["1%"])],
+    ),
+]
+"""A compression ratio c: a fraction, or text such as ``1%``."""
+
 
 def scopes(layout: Layout, scope: Scope) -> Sequence[slice]:
     """Return the parts of the flat vector in each of which a selection takes the largest entries."""
@@ -29,10 +52,8 @@ def scopes(layout: Layout, scope: Scope) -> Sequence[slice]:
 class SelectionOptions(Options):
     """The options of every algorithm whose workers may push a part of the gradient."""
 
-    ratio: float | None = Field(
+    ratio: Ratio | None = Field(
         default=None,
-        gt=0,
-        le=1,
         description="Compression ratio c: fraction of the gradient's entries that a worker pushes, "
         "the largest in magnitude. 1 pushes all of them. Default (null): whole gradients.",
     )
@@ -75,10 +96,8 @@ def of_error_feedback(value: float | None, info: ValidationInfo) -> float | None
 class CompressionOptions(SelectionOptions):
     """The options of every algorithm whose workers push a part of the gradient."""
 
-    ratio: float = Field(
+    ratio: Ratio = Field(
         default=0.01,
-        gt=0,
-        le=1,
         description="Compression ratio c: fraction of the gradient's entries that a worker pushes, "
         "the largest in magnitude. 1 pushes all of them.",
     )

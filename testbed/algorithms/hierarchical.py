@@ -23,7 +23,7 @@ from pydantic import Field
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
+from testbed.algorithms.compression import CompressionOptions, Ratio, Scope, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import AggregatedAlgorithm, Conditions
 from testbed.algorithms.learning_rate import LearningRate
@@ -55,17 +55,13 @@ class HierarchicalOptions(CompressionOptions):
         description="synchronous (default): each update of the server is the mean over all clusters; "
         "asynchronous: each aggregator's push is an update, divided by its staleness.",
     )
-    ratio: float | None = Field(  # type: ignore[assignment] # a label names it only where it is given
+    ratio: Ratio | None = Field(  # type: ignore[assignment] # a label names it only where it is given
         default=None,
-        gt=0,
-        le=1,
         description="Compression ratio c of the devices: fraction of the gradient's entries that they "
         "push, the largest in magnitude. Default (null): whole gradients.",
     )
-    aggregator_ratio: float | None = Field(
+    aggregator_ratio: Ratio | None = Field(
         default=None,
-        gt=0,
-        le=1,
         description="The same for what an aggregator pushes of its sum; 1: all entries that its "
         "devices have pushed. Default (null): ratio.",
     )

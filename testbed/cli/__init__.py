@@ -6,6 +6,7 @@ libraries must be imported only by the commands that need them, so that ``testbe
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -25,6 +26,7 @@ from testbed.cli import (
 from testbed.cli import traffic as traffic_command
 from testbed.display.streams import command
 from testbed.errors import SpecError
+from testbed.version import VERSION
 
 app = typer.Typer(
     name="testbed",
@@ -35,6 +37,26 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # which joins the lines of a paragraph
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"testbed {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version, and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options of the whole command."""
+
+
 app.command()(run.run)
 app.command()(run.simulate)
 app.command()(sweep.sweep)

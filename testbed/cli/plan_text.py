@@ -1,12 +1,14 @@
 """The output of ``testbed plan``, for people and for scripts."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from testbed.algorithms import algorithm_named
 from testbed.cli import (
     plan_classes,
     plan_durations,
+    plan_expected,
     plan_faults,
     plan_links,
     plan_network,
@@ -17,6 +19,7 @@ from testbed.cli import (
 )
 from testbed.device_names import EVALUATOR_NAME
 from testbed.encoding_choice import EncodingChoice
+from testbed.errors import DataError
 from testbed.experiment.device_links import link_of
 from testbed.experiment.model_conflicts import described, layout_of
 from testbed.experiment.sections.shared_links import SharedLinkSpec
@@ -24,6 +27,7 @@ from testbed.experiment.spec import Spec
 from testbed.learning.data.catalogue import inputs_of
 from testbed.network.links import CORE
 from testbed.planning import background_flows, memory
+from testbed.planning.images import ImageCounts
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_number
@@ -35,6 +39,8 @@ _PATHS = {"fast": "on the fast path", "autograd": "by autograd"}
 
 def as_json(plan: Plan) -> dict[str, Any]:
     """Return a run's plan as JSON values, for scripts."""
+    shared = plan_partition.partitioned(plan)
+    counted = None if isinstance(shared, DataError) else shared
     return {
         "label": plan.label,
         "devices": [
@@ -55,8 +61,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "memory_bytes": plan.memory,
         "open_files": plan.open_files,
         "updates": plan.settings.training.updates,
+        "expected": asdict(plan_expected.expected(plan, counted)),
         "classes": plan_classes.records(plan),
-        "partition": plan_partition.record(plan, plan_partition.partitioned(plan)),
+        "partition": plan_partition.record(plan, shared),
         "durations": means(plan),
         **background_flows.record(plan.background),
     }
@@ -66,11 +73,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
     """Return the lines that describe an experiment's plans to people."""
     spec = plans[0].spec
     shared = plan_partition.partitioned(plans[0])
-    runs = [
-        f"  {i}. {plan.label}: {plan.settings.training.updates:,} updates, encoding {_encoding(plan)}"
-        + (f", pulls {plan.settings.training.pulls}" if plan.served else ", peers without a server")
-        for i, plan in enumerate(plans, 1)
-    ]
+    runs = [f"  {i}. {_run(plan, shared)}" for i, plan in enumerate(plans, 1)]
     simulated = spec.engine == "simulation"
     kinds = {plan.served: plan for plan in reversed(plans)}.values()
     made = (
@@ -108,6 +111,18 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         f"about {max(plan.memory for plan in plans) / 2**30:.1f} GiB of memory"
         + ("" if simulated else f", {max(plan.open_files for plan in plans)} open files"),
     ]
+
+
+def _run(plan: Plan, shared: ImageCounts | DataError) -> str:
+    """Return the line about a run: what it trains for, and how it sends updates."""
+    training = plan.settings.training
+    counted = None if isinstance(shared, DataError) else shared
+    words = plan_expected.expected(plan, counted).words
+    pulls = f", pulls {training.pulls}" if plan.served else ", peers without a server"
+    return (
+        f"{plan.label}: {training.updates:,} updates{f' {words}' if words else ''}; "
+        f"encoding {_encoding(plan)}{pulls}"
+    )
 
 
 def of_algorithms(plans: Sequence[Plan]) -> list[str]:

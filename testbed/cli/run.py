@@ -126,7 +126,11 @@ def show_results(
     if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
         serving.linger(exporter)
     if (ended := worst(execution.summaries)) is not None:
-        raise incomplete(ended)
+        directory = execution.directory
+        goes_on = ended["ended"] == "interrupted" and not ended.get("programs")
+        raise incomplete(
+            ended, f"; `testbed resume {directory}` goes on where it stopped" if goes_on else ""
+        )
 
 
 def plan(

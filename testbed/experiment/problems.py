@@ -43,6 +43,29 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
 }
 
+_CALLED_HERE: Mapping[str, tuple[str, ...]] = {
+    "batch": ("batch_size",),
+    "bandwidth": ("uplink", "rate"),
+    "client": ("worker",),
+    "clients": ("workers",),
+    "crash": ("kill",),
+    "eta": ("learning_rate",),
+    "fedprox": ("fedavg",),
+    "hang": ("freeze",),
+    "iterations": ("updates",),
+    "latency": ("delay",),
+    "lr": ("learning_rate",),
+    "nodes": ("workers",),
+    "rounds": ("updates",),
+    "sgd": ("asgd", "sync-sgd"),
+    "steps": ("updates",),
+}
+"""By what other tools call it: the names that it may have here, of which one fits the place."""
+_ABOUT: Mapping[str, str] = {
+    "epochs": "a run lasts for `training.updates`, and `testbed plan` says how many epochs that is",
+    "momentum": "momentum is the algorithm's: write `algorithms: [momentum-asgd]`",
+}
+"""What to do instead, by keys that other tools have."""
 _PLUGINS: dict[type[BaseModel], Callable[[str], type[BaseModel] | None]] = {
     Options: plugin_options,
     DurationSpec: plugin_section,
@@ -57,8 +80,14 @@ _PLUGINS: dict[type[BaseModel], Callable[[str], type[BaseModel] | None]] = {
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the end of a sentence that names the nearest of ``known``; empty if none is near."""
     plain = {_plain(k): k for k in known}
-    near = difflib.get_close_matches(_plain(word), plain, n=1)
+    called = [_plain(one) for one in _names_of(word) if _plain(one) in plain]
+    near = called or difflib.get_close_matches(_plain(word), plain, n=1)
     return f"; did you mean '{plain[near[0]]}'?" if near else ""
+
+
+def _names_of(word: str) -> tuple[str, ...]:
+    """Return a word, and what the testbed calls that which other tools call so."""
+    return (word, *_CALLED_HERE.get(_plain(word), ()))
 
 
 def problems(
@@ -254,7 +283,9 @@ def _unknown_key(place: _Place) -> str:
     if owners:
         return f"is not an option of '{place.tag}': remove it"
     nearby = [other for model in place.others for other in keys(model)]
-    hint = did_you_mean(key, known) or did_you_mean(key, nearby) or _elsewhere(key, place.root)
+    about = f"; {_ABOUT[key]}" if key in _ABOUT else ""
+    hint = did_you_mean(key, known) or did_you_mean(key, nearby) or about
+    hint = hint or next(filter(None, (_elsewhere(one, place.root) for one in _names_of(key))), "")
     return f"unknown key{hint or _the_keys_are(known)}"
 
 

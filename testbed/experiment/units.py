@@ -105,10 +105,8 @@ def _either_case(unit: str) -> str:
     return "".join(f"[{c}{c.upper()}]" if c.isascii() and c.isalpha() else c for c in unit)
 
 
-def _prefixed(
-    prefixes: Iterable[str], base: int, unit: str, factor: int = 1
-) -> dict[str, Fraction]:
-    return {f"{p}{unit}": Fraction(factor * base**n) for n, p in enumerate(prefixes)}
+def _prefixed(prefixes: Iterable[str], base: int, unit: str) -> dict[str, Fraction]:
+    return {f"{p}{unit}": Fraction(base**n) for n, p in enumerate(prefixes)}
 
 
 _DECIMAL = ("", "k", "m", "g", "t")
@@ -133,15 +131,13 @@ _DURATION = _Quantity(
 _RATE = _Quantity(
     what="a rate",
     accepted="write a number and one of bit, kbit, mbit, gbit, tbit (powers of 1000), kibit, mibit "
-    "... (powers of 1024) or, in bytes, bps, kbps, mbps, kibps ..., as for tc, e.g. 10mbit",
+    "... (powers of 1024), bits in a second, e.g. 10mbit",
     units={
         "": Fraction(1),
         **_prefixed(_DECIMAL, 1000, "bit"),
         **_prefixed(_BINARY, 1024, "bit"),
         **_prefixed(_DECIMAL, 1000, "bit/s"),
         **_prefixed(_BINARY, 1024, "bit/s"),
-        **_prefixed(_DECIMAL, 1000, "bps", 8),
-        **_prefixed(_BINARY, 1024, "bps", 8),
     },
     written=("tibit", "tbit", "gibit", "gbit", "mibit", "mbit", "kibit", "kbit", "bit"),
     example="10mbit",
@@ -167,6 +163,9 @@ _SHARE = _Quantity(
     units=_PERCENTAGE.units,
     written=_PERCENTAGE.written,
     example="30%",
+)
+_BITS_OR_BYTES = re.compile(
+    rf"({_NUMBER})\s*((?:[kmgt]i?)?)(?:b|bytes?)(?:ps|/s)", re.IGNORECASE | re.ASCII
 )
 UNLIMITED: Final = "unlimited"
 """A link's rate that is no limit, which is not the same as none given: it replaces another one."""
@@ -194,11 +193,12 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_rate(value: object) -> int:
-    """Return the bit/s of a rate in tc's units; a plain number is bit/s.
+    """Return the bit/s of a rate such as ``10mbit``; a plain number is bit/s.
 
     Raises:
-        ValueError: not a rate, above 2^63 - 1 or below ``SLOWEST``.
+        ValueError: not a rate, may be bits or bytes, above 2^63 - 1 or below ``SLOWEST``.
     """
+    _refuse_bits_or_bytes(value)
     exact = _RATE.read(value)
     if exact == 0:
         raise ValueError(
@@ -213,6 +213,17 @@ def parse_rate(value: object) -> int:
             "2^63 - 1); for a link without a limit, write `unlimited`"
         )
     return rate
+
+
+def _refuse_bits_or_bytes(value: object) -> None:
+    """Raise ``ValueError`` for a rate such as ``5Mbps``: 5 Mbit/s to most people, 5 MB/s to tc."""
+    match = _BITS_OR_BYTES.fullmatch(str(value).strip()[:_LONGEST])
+    if match is not None:
+        number, unit = match[1], f"{match[2].casefold()}bit"
+        raise ValueError(
+            f"'{value}' may be bits or bytes: write {number}{unit} for bits in a second, "
+            f"{_decimal(Decimal(number) * 8)}{unit} for bytes in a second"
+        )
 
 
 def parse_limit(value: object) -> int | Literal["unlimited"]:

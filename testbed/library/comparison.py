@@ -1,6 +1,7 @@
 """Runs beside each other: the table and the figures that ``testbed compare`` and the report have."""
 
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,16 @@ class Comparison:
         curves = curves_of(self._runs)
         reached = reaching(curves, self._table.goal)
         return Figure(quality_figure.chart(curves, against, linear, reached))
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table of HTML, for notebooks."""
+        head = "".join(f"<th>{escape(one)}</th>" for one in self._table.headings)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+            for row in self._table.cells
+        )
+        remarks = "".join(f"<p>{escape(one)}</p>" for one in self._table.remarks)
+        return f"<table><tr>{head}</tr>{rows}</table>{remarks}"
 
     def __str__(self) -> str:
         lines = plain_text(self._table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from testbed.errors import SpecError
 from testbed.library.data_frames import frame
 from testbed.results.reading import finding
-from testbed.results.reading.journals import NoRunError, read_evaluations
+from testbed.results.reading.journals import NoRunError, read_columns, read_evaluations
 from testbed.results.reading.records import Event, Summary
 from testbed.results.reading.run import Run as Recorded
 from testbed.results.reading.utilisation import read_utilisation_table
@@ -80,6 +80,14 @@ class Run:
         such as perplexity, if it has one, and exact values, if the simulator computed any.
         """
         return read_evaluations(self.directory, self.recorded.manifest.evaluated)
+
+    def diagnostics(self) -> "pa.Table":
+        """Return the numbers that the algorithm reports, with a row for each update.
+
+        Columns: iteration, and the algorithm's own; nothing if it reports none.
+        """
+        names = [one.name for one in self.recorded.manifest.diagnostics]
+        return read_columns(self.directory, "diagnostics", ["iteration", *names])
 
     def curve(self) -> "pd.DataFrame":
         """Return the evaluations as a DataFrame: updates, seconds, accuracy, payload, message, wire.
@@ -191,6 +199,10 @@ class Runs(Sequence[Run]):
     def evaluations(self) -> "pa.Table":
         """Return the evaluations of all runs, as ``Run.evaluations`` with a column ``run`` first."""
         return self._together([run.evaluations() for run in self._runs])
+
+    def diagnostics(self) -> "pa.Table":
+        """Return those of all runs, as ``Run.diagnostics`` with a column ``run`` first."""
+        return self._together([run.diagnostics() for run in self._runs])
 
     @property
     def only(self) -> Run:

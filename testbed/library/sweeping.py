@@ -57,6 +57,20 @@ class Swept:
         """
         return frame(self.arrow())
 
+    def over_seeds(self) -> "pd.DataFrame":
+        """Return mean and standard deviation over seeds, for each algorithm and combination.
+
+        Columns: for each number of ``table``, such as final_accuracy, its ``mean`` and ``std`` (of a
+        sample; missing with one seed), and their ``count``.
+
+        Raises:
+            TestbedError: pandas is not installed.
+        """
+        table = self.table()
+        groups = ["algorithm", *(key for key in self.keys if key != "seed")]
+        numbers = [name for name in table.select_dtypes("number") if name not in (*groups, "seed")]
+        return table.groupby(groups, sort=False)[numbers].agg(["mean", "std", "count"])
+
     def arrow(self) -> "pa.Table":
         """Return the table as one of Arrow."""
         return tables.table_of(self._rows, self.keys)

@@ -270,14 +270,17 @@ class Run:
         """Do what is due in every turn of the loop.
 
         Raises:
-            EndError: the run is complete, or its set-up makes no progress.
+            EndError: the run is complete, or its set-up cannot end or makes no progress.
         """
         self._evaluations.write_complete()
         self._store.write_marks(self._evaluations.ingress.each)
         self._records.show_progress()
         late = self._setup.overdue(time.monotonic())
-        if self._records.training is None and late:
-            raise EndError("failed", late)
+        if self._records.training is None:
+            if self._every_worker_is_lost:  # which no server hears of before it has all of them
+                raise EndError(*self._verdict())
+            if late:
+                raise EndError("failed", late)
         self._devices.kill_overdue()
         if self._is_complete() and not self._stopping:
             self._stopping = True
@@ -295,17 +298,21 @@ class Run:
             self._evaluations.give_up()
         return not ingress.due
 
+    @property
+    def _every_worker_is_lost(self) -> bool:
+        return self._records.outcome.workers_lost >= self._plan.settings.workers
+
     def _verdict(self) -> tuple[Ended, str | None]:
         """Return how a run ended whose devices have all ended, and why."""
         if self._evaluations.missing:
             some = ranges(self._evaluations.missing)
             return "failed", f"the evaluator has ended without a result of the updates {some}"
-        outcome, settings = self._records.outcome, self._plan.settings
-        updates, wanted = outcome.updates, settings.training.updates
+        outcome = self._records.outcome
+        updates, wanted = outcome.updates, self._plan.settings.training.updates
         if updates == wanted:
             outcome.complete()
             return outcome.ended, outcome.reason
-        if outcome.workers_lost >= settings.workers:
+        if self._every_worker_is_lost:
             last, see = self._records.last_loss, self._records.processes_log
             why = f", the last one by this: {last}; see {see}" if last else ""
             return "failed", f"every worker was lost after {updates:,} of {wanted:,} updates{why}"

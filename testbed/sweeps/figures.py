@@ -57,12 +57,27 @@ def write_figures(
     return paper.write_all(charts, folder)
 
 
-def _others(row: SweepRow, *but: str) -> dict[str, Any]:
-    return {key: value for key, value in row.values.items() if key not in ("seed", *but)}
+def _without_effect(rows: Sequence[SweepRow]) -> dict[str, set[str]]:
+    """Return by algorithm the keys that make no other run of it, such as another algorithm's option."""
+    groups: dict[str, dict[str, dict[str, set[Path]]]] = {}
+    several: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        of_algorithm = groups.setdefault(row.algorithm, {})
+        for key in row.values:
+            rest = describe({other: row.values[other] for other in row.values if other != key})
+            runs = of_algorithm.setdefault(key, {}).setdefault(rest, set())
+            if row.run.directory in runs:  # for another value of the key
+                several[row.algorithm].add(key)
+            runs.add(row.run.directory)
+    return {
+        algorithm: {key for key in keys if max(map(len, groups[algorithm][key].values())) == 1}
+        for algorithm, keys in several.items()
+    }
 
 
-def _name(row: SweepRow, *but: str) -> str:
-    others = _others(row, *but)
+def _name(row: SweepRow, without_effect: Mapping[str, set[str]], *but: str) -> str:
+    left_out = {"seed", *but, *without_effect.get(row.algorithm, ())}
+    others = {key: value for key, value in row.values.items() if key not in left_out}
     return f"{row.algorithm}, {describe(others)}" if others else row.algorithm
 
 
@@ -70,8 +85,9 @@ def _curves(rows: Sequence[SweepRow], quality: Quality) -> list[Curve]:
     """Return a curve for each algorithm and combination but for the seed, each run once."""
     groups: dict[str, dict[Path, SweepRow]] = defaultdict(dict)
     known: set[Path] = set()
+    without_effect = _without_effect(rows)
     for row in rows:
-        name, directory = _name(row), row.run.directory
+        name, directory = _name(row, without_effect), row.run.directory
         if directory not in known or directory in groups.get(name, {}):
             groups[name][directory] = row
             known.add(directory)
@@ -84,8 +100,9 @@ def _curves(rows: Sequence[SweepRow], quality: Quality) -> list[Curve]:
 def _of_key(rows: Sequence[SweepRow], key: str, values: Sequence[Any], quality: Quality) -> Chart:
     """Make the chart of the final value of a quality, and of wire ingress, against one swept key."""
     lines: dict[str, list[SweepRow]] = defaultdict(list)
+    without_effect = _without_effect(rows)
     for row in rows:
-        lines[_name(row, key)].append(row)
+        lines[_name(row, without_effect, key)].append(row)
     remarks: list[str] = []
     if len(lines) > MOST_LINES:
         lines = defaultdict(list)
@@ -118,7 +135,7 @@ def _of_key(rows: Sequence[SweepRow], key: str, values: Sequence[Any], quality: 
     at = sorted(places.values())
     log = 10 if numeric and at[0] > 0 and at[-1] / at[0] >= _DECADES else 0
     x = Axis(key, log=log, ticks={place: text for text, place in places.items()})
-    bytes_axis = Axis("PS ingress, wire bytes", "B", low=0)
+    bytes_axis = values_axis("PS ingress, wire bytes", ingress, "B")
     panels = (Panel(y, final, height=LOW), Panel(bytes_axis, ingress, height=LOW))
     return Chart((Plot(x, panels),), remarks=tuple(remarks))
 

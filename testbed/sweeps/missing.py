@@ -22,6 +22,7 @@ from testbed.ended import is_complete
 from testbed.errors import RunError, SpecError
 from testbed.experiment.load import AnySpec, dump
 from testbed.experiment.spec import Spec
+from testbed.planning.halves import plugin_of
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.quantities import as_duration, as_number
@@ -222,7 +223,8 @@ def _check(missing: Sequence[Wanted[AnySpec]], folder: Path, size: int) -> None:
             continue
         settings = planned.settings
         data = (settings.data.chosen.key, settings.data.train_images, str(settings.data.partition))
-        key = (one.spec.engine, *data, planned.computing, settings.training.batch_size)
+        sizes = planned.computing, settings.training.batch_size
+        key = (one.spec.engine, *data, *sizes, plugin_of(planned))
         different.setdefault(key, planned)
     for planned in different.values():
         execution.check([planned] * size, folder)

@@ -1,6 +1,7 @@
 """Every code block is run by a test, or is listed here with the reason why it is not."""
 
 from tests.docs.blocks import blocks
+from tests.docs.test_tutorial import PAGE as TUTORIAL  # which compares all of them
 
 RUN = {"python", "yaml", "sh", "csv"}
 """Languages of which the tests of this folder run every block."""
@@ -46,7 +47,7 @@ def test_every_block_is_run_or_listed() -> None:
     listed = dict.fromkeys(NOT_RUN, 0)
     unknown = []
     for block in blocks():
-        if block.language in RUN:
+        if block.language in RUN or block.page == TUTORIAL:
             continue
         known = [begins for begins in NOT_RUN if block.first.startswith(begins)]
         if block.language or len(known) != 1:

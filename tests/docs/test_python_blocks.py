@@ -19,11 +19,16 @@ import pytest
 
 from tests.docs.blocks import REPOSITORY, Block, blocks
 from tests.docs.test_library_blocks import PAGES as OF_THE_LIBRARY
+from tests.docs.test_tutorial import PAGE as TUTORIAL
 from tests.docs.test_yaml_blocks import OF_OWN_ALGORITHMS
 from tests.needs import why_no_namespaces
 
 REGISTRY = "testbed/algorithms/__init__.py"
-PYTHON = [block for block in blocks("python") if block.page not in OF_THE_LIBRARY]
+PYTHON = [
+    block
+    for block in blocks("python")
+    if block.page not in OF_THE_LIBRARY and block.page != TUTORIAL
+]
 MODULES = [block for block in PYTHON if (block.path or "").startswith("testbed/algorithms/")]
 TESTS = [block for block in PYTHON if (block.path or "").startswith("tests/")]
 

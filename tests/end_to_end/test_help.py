@@ -3,6 +3,7 @@
 import pytest
 
 from testbed.cli import app
+from testbed.version import VERSION
 from tests.end_to_end.conftest import CommandLine
 
 COMMANDS = sorted(
@@ -18,3 +19,8 @@ def test_every_command_prints_its_help(command: CommandLine, command_name: str) 
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "Usage: " in result.stdout
+
+
+def test_the_version_is_printed(command: CommandLine) -> None:
+    result = command.do("--version")
+    assert (result.returncode, result.stdout) == (0, f"testbed {VERSION}\n")

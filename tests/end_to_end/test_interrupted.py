@@ -92,7 +92,8 @@ def test_ctrl_c_while_a_simulation_trains(command: CommandLine) -> None:
     started = command.start("simulate", command.spec(ENDLESS), "--out", command.out, "--no-report")
     started.until_training()
     assert_interrupted(started)
-    assert "testbed: asgd interrupted: stopped by SIGINT" in started.said
+    goes_on = f"`testbed resume {started.run_directory.parent}` goes on where it stopped"
+    assert f"testbed: asgd interrupted: stopped by SIGINT; {goes_on}" in started.said
 
 
 def test_another_signal_has_its_own_status(command: CommandLine) -> None:

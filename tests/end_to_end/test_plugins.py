@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.end_to_end.conftest import REPOSITORY, CommandLine, assert_one_sentence
@@ -68,3 +69,24 @@ def test_data_that_have_changed_are_noticed(command: CommandLine, tmp_path: Path
     done = command.do("resume", directory)
     assert done.returncode == 0, done.stderr
     assert (directory / "parameters.npy").read_bytes() == before
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_a_run_whose_workers_all_die_before_they_connect_ends_at_once_with_the_cause(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    path = experiment(tmp_path, engine="emulation", checkpoints={})
+    rules = tmp_path / "rules.py"
+    made = "        return WholeGradient()\n"
+    # Only in the workers' processes: what fails everywhere is found before the start.
+    failing = f"        if os.getpid() != LOADED_BY:\n            layout.size\n{made}"
+    head = "import os\n\nLOADED_BY = os.getpid()\n"
+    text = rules.read_text()
+    rules.write_text(text.replace("import numpy as np\n", f"{head}import numpy as np\n", 1))
+    rules.write_text(rules.read_text().replace(made, failing))
+    started = command.start("run", path, "--no-report")
+    assert started.wait(60) == 1, started.said
+    last = started.said.splitlines()[-1]
+    assert "every worker was lost after 0 of 100 updates" in last
+    assert "AttributeError: 'Layout' object has no attribute 'size'; see " in last

@@ -60,6 +60,7 @@ AT = {"time": "1s"}
     [
         ({"when": {"probability": 2}, "how": "freeze"}, "0.when.probability", "at most 1"),
         ({"when": AT, "how": "frezze"}, "0.how", "did you mean 'freeze'?"),
+        ({"when": AT, "how": "crash"}, "0.how", "did you mean 'kill'?"),
         ({"when": AT, "how": "freeze", "who": "eahc"}, "0.who", "did you mean 'each'?"),
         ({"when": AT, "how": "freeze", "who": {"shar": 1}}, "0.who.shar", "'share'?"),
         ({"when": AT, "how": "freeze", "who": {}}, "0.who", "one of number"),

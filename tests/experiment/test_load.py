@@ -172,11 +172,29 @@ def test_a_missing_key_is_reported_with_an_example(good: Path) -> None:
         ("devices: {workers: 20}", "devices: [20]", "10: devices: must be a mapping, not a list"),
         ("devices: {workers: 20}", "devices: {workers: 20, batch_size: 3}",
          "10: devices.batch_size: unknown key; did you mean 'training.batch_size'?"),
+        ("learning_rate: 1e-1", "lr: 1e-1", "4: training.lr: unknown key; did you mean 'learning_r"),
+        ("updates: 1000}", "updates: 9, epochs: 3}",
+         "4: training.epochs: unknown key; a run lasts for `training.updates`, and `testbed plan`"),
+        ("updates: 1000}", "updates: 9, momentum: 0.9}",
+         "4: training.momentum: unknown key; momentum is the algorithm's: write `algorithms: [mom"),
+        ("devices: {workers: 20}", "devices: {clients: 20, workers: 20}",
+         "10: devices.clients: unknown key; did you mean 'workers'?"),
+        ("name: good", "name: good\nclients: 20",
+         "2: clients: unknown key; did you mean 'devices.workers'?"),
+        ("ratio: 1e-2", "ratio: 120%", "9: algorithms.2.ratio: must be at most 1, not 1.2"),
+        ("ratio: 1e-2", "ratio: 1 percent", "9: algorithms.2.ratio: must be a number, not '1 perc"),
     ],
 )  # fmt: skip
 def test_a_problem_is_reported_with_its_line(good: Path, old: str, new: str, said: str) -> None:
     (line,) = with_line(good, old, new)
     assert line.startswith(said)
+
+
+def test_a_ratio_may_be_a_percentage(good: Path) -> None:
+    plain = load(good)
+    good.write_text(GOOD.replace("ratio: 1e-2", "ratio: 1%"), encoding="utf-8")
+    assert load(good) == plain
+    assert dump(load(good)) == dump(plain)
 
 
 @pytest.mark.parametrize("empty", ["algorithms: []", "algorithms:\n  []"])

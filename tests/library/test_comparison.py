@@ -18,6 +18,9 @@ def test_the_table_has_a_row_for_each_run(simulated: Simulated) -> None:
     assert table["best_accuracy"].tolist() == [r.summary.best_accuracy for r in simulated.runs]
     assert str(comparison).splitlines()[1].startswith("asgd ")
     assert "wire to 50 %" in str(comparison)
+    shown = comparison._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert "<td>adacomp-0.01</td><td>1</td><td>completed</td>" in shown
 
 
 @pytest.mark.parametrize("against", ["wire", "iteration"])

@@ -3,13 +3,14 @@
 import csv
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 import testbed
 from testbed.errors import SpecError, TestbedError
 from testbed.results.reading.journals import NoRunError
-from tests.library.conftest import Simulated
+from tests.library.conftest import SMALL, Simulated
 
 
 def test_a_curve_has_the_numbers_of_the_runs_directory(simulated: Simulated) -> None:
@@ -33,6 +34,15 @@ def test_several_runs_have_a_column_that_tells_them_apart(simulated: Simulated) 
     updates = simulated.runs.updates()
     assert updates.num_rows == 120
     assert updates.column("run").unique().to_pylist() == ["asgd", "adacomp-0.01"]
+
+
+def test_diagnostics_are_a_row_for_each_update(simulated: Simulated, tmp_path: Path) -> None:
+    assert simulated.runs.diagnostics().num_rows == 0  # neither reports any
+    experiment = testbed.Experiment.parse(SMALL).with_(algorithms=["ga"])
+    told = testbed.simulate(experiment, out=tmp_path, progress=False).diagnostics()
+    assert told.column_names == ["run", "iteration", "delay", "penalty", "gap"]
+    assert told.column("run").unique().to_pylist() == ["ga"]
+    assert told.column("iteration").to_pylist() == list(range(1, 61))
 
 
 def test_a_run_is_opened_by_its_directory_or_name(simulated: Simulated) -> None:

@@ -38,6 +38,11 @@ def test_a_sweep_has_a_table_and_the_runs_that_the_library_makes_alone(
     ]  # fmt: skip
     assert len(table) == len(swept) == 6
     assert len(swept.runs) == 5  # asgd has no ratio
+    of_asgd = table[(table.algorithm == "asgd") & (table["algorithms.adacomp.ratio"] == 0.01)]
+    found = swept.over_seeds().loc[("asgd", 0.01), "final_accuracy"]
+    assert found["count"] == 2
+    assert found["mean"] == pytest.approx(of_asgd.final_accuracy.mean())
+    assert found["std"] == pytest.approx(abs(of_asgd.final_accuracy.diff().iloc[1]) / 2**0.5)
     alike = swept.where("adacomp", seed=1, ratio=0.01).only
     alone = simulated.runs["adacomp-0.01"]
     assert alike.summary.parameters_sha256 == alone.summary.parameters_sha256

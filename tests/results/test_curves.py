@@ -93,9 +93,16 @@ def test_bytes_to_an_accuracy_are_those_of_the_first_evaluation_there(
     assert both.wire_ratio == pytest.approx(both.wire_bytes / base.wire_bytes)
 
 
-def test_a_curve_counts_the_runs_that_reach_the_accuracy(seeds: Seeds) -> None:
-    (row,) = reaching(curves_of(seeds(30, 2000)), 97).rows
-    assert row.reached == 1
+def test_a_curve_counts_the_runs_that_reach_the_accuracy(seeds: Seeds, write_run: WriteRun) -> None:
+    asgd = Run.load(write_run("asgd", payload=1_000_000))
+    table = reaching(curves_of([asgd, *seeds(30, 2000)]), 97)
+    base, row = table.rows
+    assert (base.reached, row.reached) == (1, 1)
+    # A ratio of the luckier seeds is marked.
+    whole, marked = (cells[-2] for cells in table.cells)
+    assert whole == "1"
+    assert marked.endswith(" (1 of 2)")
+    assert table.headings[-2] == "wire ÷ asgd"
 
 
 def test_a_run_that_never_reaches_the_accuracy_has_its_best(seeds: Seeds) -> None:

@@ -55,6 +55,10 @@ def test_every_run_is_made_once_and_is_the_one_that_a_person_would_make(
     assert json.loads(summary.read_bytes())["parameters_sha256"] == chosen["parameters_sha256"]
     names = {Path(path).name for path in told["figures"]}
     assert {"by-algorithms-adacomp-ratio.svg", "accuracy-versus-ingress.svg"} <= names
+    # A legend has the keys that make other runs of the algorithm, and ASGD has no ratio.
+    (curves,) = (Path(path) for path in told["figures"] if path.endswith("versus-ingress.svg"))
+    assert "asgd (2 seeds)" in curves.read_text()
+    assert "adacomp, algorithms.adacomp.ratio 0.01 (2 seeds)" in curves.read_text()
     # Started again it makes nothing anew; a new value only adds its runs.
     before = {
         path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/small/sweep/*/spec.yaml")

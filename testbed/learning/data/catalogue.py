@@ -18,6 +18,7 @@ from testbed.errors import DataError, SpecError
 from testbed.learning.data import (
     arrays,
     cifar,
+    decoded_images,
     digits,
     huggingface,
     image_folders,
@@ -185,7 +186,7 @@ def read(named: Named, choose: Choice = lambda _: None) -> Raw:
     if (folders := _folders(name)) is not None:
         train, test = folders.labels()
         chosen = choose(train)
-        images, test_images = folders.images(chosen)
+        images, test_images = decoded_images.images(folders, chosen)
         return Raw(images, train if chosen is None else train[chosen], test_images, test)
     images, train, test_images, test = _arrays(name)
     chosen = choose(train)

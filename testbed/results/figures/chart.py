@@ -139,11 +139,11 @@ def without_seeds(name: str) -> str:
     return _SEEDS.sub("", name)
 
 
-def values_axis(label: str, series: tuple[Series, ...]) -> Axis:
-    """Return the y axis of a quality, logarithmic where a linear one would hide how curves end.
+def values_axis(label: str, series: tuple[Series, ...], unit: Literal["", "B", "B/s"] = "") -> Axis:
+    """Return the y axis of some values, logarithmic where a linear one would hide the small ones.
 
-    Perplexities begin at thousands, and end at a few.
+    Perplexities begin at thousands, and end at a few; a compressed update has a hundredth of the bytes.
     """
     y = np.concatenate([NONE, *(one.y for one in series)])
     wide = len(y) and y.min() > 0 and y.max() / y.min() >= _WIDE
-    return Axis(label, log=10 if wide else 0)
+    return Axis(label, unit, log=10 if wide else 0, low=0 if unit and not wide else None)

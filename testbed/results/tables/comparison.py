@@ -33,7 +33,7 @@ class Row:
         payload_bytes, message_bytes, wire_bytes: ingress of the whole run; of programs of users, only
             the last is known, and the others are None.
         wire_ratio: wire bytes ÷ the baseline's (their mean over its seeds); None if either is 0.
-        updates_per_second: mean over the training.
+        updates_per_second: mean over the training, by the host's clock.
         staleness_mean: updates applied between an update's pull and its application, on average.
         wire_bytes_to_goal: wire bytes at the first evaluation that reached the goal; None if none did.
         measure: the quality of its models, if that is not the accuracy: ``name``, ``unit``,
@@ -129,7 +129,7 @@ class Comparison:
         ]
         if not programs:
             columns += [
-                ("updates/s", lambda row: q.as_decimal(row.updates_per_second, 1)),
+                ("host updates/s", lambda row: q.as_decimal(row.updates_per_second, 1)),
                 ("staleness", lambda row: q.as_decimal(row.staleness_mean, 1)),
             ]
         goal = self.quality.with_unit(self.goal)

@@ -95,14 +95,20 @@ class Reaching:
     @property
     def headings(self) -> tuple[str, ...]:
         """The columns' headings."""
+        of_baseline = "".join(_of_some(row) for row in self.rows if row.name == self.baseline)
         return (
             self.to_reach,
             "runs that did",
             *MEASURES,
             "updates",
-            f"{self.measure} ÷ {self.baseline}",
+            f"{self.measure} ÷ {self.baseline}{of_baseline}",
             f"best {self.quality.heading}",
         )
+
+    def _ratio(self, row: Reach) -> str:
+        """Return a ratio, marked if it is one of the luckier runs: those that reached the goal."""
+        ratio = getattr(row, f"{self.measure}_ratio")
+        return q.as_fraction(ratio) + (_of_some(row) if ratio is not None else "")
 
     @property
     def to_reach(self) -> str:
@@ -117,11 +123,17 @@ class Reaching:
             (
                 row.name,
                 *row.cells(len(row.runs)),
-                q.as_fraction(getattr(row, f"{self.measure}_ratio")),
+                self._ratio(row),
                 self.quality.text(row.best),
             )
             for row in self.rows
         )
+
+
+def _of_some(row: Reach) -> str:
+    """Return how many of a curve's runs count, in brackets; nothing if all or none do."""
+    runs = len(row.runs)
+    return f" ({row.reached} of {runs})" if 0 < row.reached < runs else ""
 
 
 def baseline_of(curves: Sequence[Curve], wanted: str | None = None) -> Curve:

@@ -1,0 +1,109 @@
+"""What a run is expected to compute and to send, in ``testbed plan``: updates do not compare alone.
+
+An update of a synchronous rule is made of several gradients, and of an asynchronous one of one. Bytes
+are those of one update of a gradient drawn at random; times are bounds from below, as if nothing waited
+for a shared or failed link or for the slowest device. What varies, or is among peers, is not foretold.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.algorithms import algorithm_named
+from testbed.algorithms.worker_half import ONE_GRADIENT
+from testbed.experiment.model_conflicts import layout_of
+from testbed.planning.images import ImageCounts
+from testbed.planning.mean_times import class_means
+from testbed.planning.plan import Plan
+from testbed.quantities import as_bytes, as_duration, as_number
+from testbed.training import computation
+from testbed.training.conditions import conditions
+from testbed.training.pushed_parts import PushedParts
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A run's expectations; None for what is not known before it.
+
+    Attributes:
+        gradients_per_update: of how many workers' gradients an update is made.
+        epochs: how often these gradients together go over the training images.
+        payload_bytes: ingress of all updates, without pushes that come too late.
+        drops: True if pushes may come too late, so that there are more bytes.
+        least_seconds: by the run's clock, of all that devices do one after the other.
+    """
+
+    gradients_per_update: int | None
+    epochs: float | None
+    payload_bytes: int | None
+    drops: bool
+    least_seconds: float | None
+
+    @property
+    def words(self) -> str:
+        """The end of the line about the run."""
+        said = []
+        if self.gradients_per_update is not None:
+            of = f"of {as_number(self.gradients_per_update, 'gradient')} each"
+            said.append(of if self.epochs is None else f"{of}, {self.epochs:.3g} epochs")
+        if self.payload_bytes is not None:
+            words = "at least" if self.drops else "about"
+            said.append(f"{words} {as_bytes(self.payload_bytes)} of payload")
+        if self.least_seconds:
+            said.append(f"at least {as_duration(self.least_seconds)}")
+        return ", ".join(said)
+
+
+def expected(plan: Plan, shared: ImageCounts | None) -> Expected:
+    """Return what is expected of a run.
+
+    Args:
+        shared: the training images of each device, if the dataset is here.
+    """
+    settings, (options,) = plan.settings, plan.spec.algorithms
+    algorithm, run = algorithm_named(options.name), conditions(plan.settings)
+    gradients = algorithm.gradients_per_update(options, run)
+    if gradients is None or not plan.served:
+        return Expected(gradients if plan.served else None, None, None, False, None)
+    training = settings.training
+    of_all = training.updates * gradients
+    epochs = None if shared is None else of_all * training.batch_size / int(shared.images.sum())
+    if settings.network.aggregator_of or computation.legs(settings, 0) != ONE_GRADIENT:
+        return Expected(gradients, epochs, None, False, None)
+    pushed = _pushed_bytes(plan)
+    return Expected(
+        gradients,
+        epochs,
+        of_all * pushed,
+        1 < gradients < settings.workers,
+        _least_seconds(plan, of_all, pushed),
+    )
+
+
+def _pushed_bytes(plan: Plan) -> int:
+    """Return the bytes of a first push, of a gradient drawn at random."""
+    settings, layout = plan.settings, layout_of(plan.spec)
+    half = computation.worker_half(settings, layout, 0)
+    gradient = np.random.default_rng(0).standard_normal(layout.total, np.float32)
+    parts = PushedParts.of_run(settings, layout)
+    return sum(size for size, _ in parts.measure(half.compress(gradient)))
+
+
+def _least_seconds(plan: Plan, gradients: int, pushed: int) -> float:
+    """Return the time of so many gradients if each device makes the next when it has sent the last."""
+    settings = plan.settings
+    pulled = 4 * layout_of(plan.spec).total if settings.training.pulls == "full" else 0
+    compute, waiting = (class_means(plan, purpose) for purpose in ("compute", "waiting"))
+    each_second = 0.0
+    for i, device in enumerate(settings.kinds_of_devices):
+        count = settings.class_of.count(i) if settings.class_of else settings.workers
+        cycle = compute[i] + waiting[i] + device.delay + device.down_delay
+        cycle += sum(
+            8 * size / rate
+            for size, rate in ((pushed, device.uplink), (pulled, device.downlink))
+            if rate
+        )
+        if not cycle:
+            return 0.0
+        each_second += count / cycle
+    return gradients / each_second
