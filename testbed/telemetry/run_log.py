@@ -142,7 +142,7 @@ class RunLog:
             kept: the part of the earlier directory to begin with. If this call is cut off at any
                 moment, it can be repeated.
             readers: are shown every entry, those of ``kept`` first.
-            show: is called with the level and the text of each warning and error; None if nobody watches.
+            show: is called with the level and the text of each warning and error, if given.
             name: returns the name of a worker or peer by its number.
             began: when the command began, in seconds of CLOCK_MONOTONIC; None: now.
         """
