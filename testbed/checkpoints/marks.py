@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from testbed.foreign import parse_json, read_file
+from testbed.plain import of_plain
 
 NAME = "marks.json"
 """The file's name, in the folder of checkpoints."""
@@ -44,20 +45,6 @@ class Mark:
     wire_bytes: list[int]
     left_out: list[int] = field(default_factory=list)
 
-    @property
-    def is_whole(self) -> bool:
-        """True if each value is of its type, as it may not be in a damaged file."""
-        numbers = (self.version, self.updates, self.faults, self.suspected, self.welcomed)
-        lists = (self.wire_bytes, self.left_out)
-        return (
-            all(type(one) is int for one in (*numbers, self.workers_lost))
-            and type(self.time) in (int, float)
-            and all(type(one) is list and all(type(n) is int for n in one) for one in lists)
-            and type(self.forgotten) is list
-            and all(type(one) is dict for one in self.forgotten)
-            and len(self.forgotten) == len(self.wire_bytes)
-        )
-
 
 def latest(marks: Sequence[Mark]) -> Mark:
     """Return the mark of the newest checkpoint, of those of several servers."""
@@ -82,16 +69,9 @@ class Marks:
         """
         marks = cls(folder)
         if os.path.lexists(marks._path):
-            try:
-                content = parse_json(read_file(marks._path))
-                if type(content) is not list:
-                    raise ValueError("it is no list")
-                found = [Mark(**fields) for fields in content]
-                if not all(mark.is_whole for mark in found):
-                    raise ValueError("a mark has values of another type")
-            except TypeError as error:
-                raise ValueError(str(error)) from None
-            marks._marks = found
+            marks._marks = of_plain(list[Mark], parse_json(read_file(marks._path)))
+            if any(len(one.forgotten) != len(one.wire_bytes) for one in marks._marks):
+                raise ValueError("a mark is of no number of servers")
         return marks
 
     def __iter__(self) -> Iterator[Mark]:

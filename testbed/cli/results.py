@@ -27,7 +27,7 @@ from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run
 from testbed.results.tables.classes import class_rows
 from testbed.results.tables.classes import records as class_records
-from testbed.results.tables.comparison import Comparison, records
+from testbed.results.tables.comparison import Comparison, lines, records
 from testbed.results.tables.comparison import compare as compare_runs
 from testbed.results.tables.diagnostics import records as diagnostic_records
 from testbed.results.tables.faults import in_a_line, never_struck
@@ -37,7 +37,7 @@ from testbed.results.tables.of_run import tables_of
 from testbed.results.tables.over_links import records as link_use_records
 from testbed.results.tables.reaching import reaching
 from testbed.results.tables.reaching import records as reaching_records
-from testbed.results.tables.table import STYLES, Table, for_terminal, plain_text
+from testbed.results.tables.table import STYLES, Table, for_terminal, plain_text, write_csv
 from testbed.results.tables.utilisation import in_words
 from testbed.results.tables.utilisation import records as utilisation_records
 from testbed.results.tables.verdict import left_out, no_update, verdict
@@ -137,6 +137,10 @@ def compare(
         bool, typer.Option("--linear", help="Draw the bytes on a linear axis.")
     ] = False,
     baseline: Baseline = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the table of the runs to this file, too, as CSV."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: tables, and a figure of accuracy, or their own measure, versus ingress.
@@ -150,6 +154,13 @@ def compare(
     comparison = compare_runs(found, goal, baseline)
     reached = reaching(curves_of(found), goal, baseline, ingress)
     figure = write_figure(found, out, ingress, linear, goal)
+    if csv is not None:
+        try:
+            write_csv(csv, lines(comparison))
+        except OSError as error:
+            raise SpecError(
+                f"{csv} cannot be written ({error.strerror}): name another file by --csv"
+            ) from error
     if as_json:
         _print_json(
             records(comparison) | {"to_reach": reaching_records(reached), "figure": str(figure)}
@@ -160,6 +171,8 @@ def compare(
     typer.echo(plain_text(reached))
     typer.echo("")
     typer.echo(printable(f"figure: {figure}"))
+    if csv is not None:
+        typer.echo(printable(f"table: {csv}"))
 
 
 def report(

@@ -1,7 +1,7 @@
 """``testbed sweep``: every combination of the values in an experiment file's ``sweep`` section."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -115,29 +115,32 @@ def show(swept: "SweepProgress", as_json: bool) -> None:
 
 
 def _print_table(swept: "SweepProgress") -> None:
-    import csv
+    from pyarrow import parquet
 
     from testbed.results.tables.table import Table, plain_text
 
     if not swept.table:
         return
-    with swept.table[-1].open(newline="", encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
+    lines = parquet.read_table(swept.table[0]).to_pylist()
     if len(lines) > _PRINTED:
         return
     left_out = {"run", "reason", "host_seconds", "training_seconds", "parameters_sha256"}
     # A column that no run has a value for is not printed: of accuracies, where there are no classes.
     headings = [
-        name for name in lines[0] if name not in left_out and any(line[name] for line in lines)
+        name
+        for name in lines[0]
+        if name not in left_out and any(line[name] not in (None, "") for line in lines)
     ]
     cells = [[_cell(name, line[name]) for name in headings] for line in lines]
     typer.echo(plain_text(Table(headings, cells)))
 
 
-def _cell(name: str, text: str) -> str:
+def _cell(name: str, value: Any) -> str:
     """Return a cell as it is printed: accuracies with two decimals, bytes with a unit."""
-    if text and name.endswith("_accuracy"):
-        return as_decimal(float(text), 2)
-    if text and name.startswith(("best_", "final_")):
-        return f"{float(text):.4g}"
-    return as_bytes(int(text)) if text and name.endswith("_bytes") else text
+    if value is None:
+        return ""
+    if name.endswith("_accuracy"):
+        return as_decimal(value, 2)
+    if name.startswith(("best_", "final_")):
+        return f"{value:.4g}"
+    return as_bytes(value) if name.endswith("_bytes") else str(value)

@@ -33,6 +33,7 @@ from testbed.nodes import keeper, linux
 from testbed.nodes.confinement import HOME
 from testbed.nodes.fork_server import Role
 from testbed.nodes.keeper import CANNOT_START
+from testbed.plain import of_plain
 
 HOME_INSIDE = "/home/device"
 """The home of a device's programs, as these see it.
@@ -80,7 +81,7 @@ def keep(role: Mapping[str, Any], reports: Channel) -> int:
     Args:
         role: also ``beside``, the fields of ``Beside``.
     """
-    place, home, own = Beside(**role["beside"]), Path(role["folder"]) / HOME, os.getpid()
+    place, home, own = of_plain(Beside, role["beside"]), Path(role["folder"]) / HOME, os.getpid()
 
     def become(request: StartProgram, check: Sequence[str] | None) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all processes get it: the program's, too

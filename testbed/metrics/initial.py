@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from testbed.device_names import peer_name, worker_name
 from testbed.experiment.units import parse_share
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
@@ -48,7 +47,6 @@ def of_recorded(recorded: Recorded) -> RunState:
     sections: dict[str, Mapping[str, Any]] = {
         purpose: _plain_classes(spec.get(purpose) or {}) for purpose in ("compute", "waiting")
     }
-    name = worker_name if recorded.served else peer_name
     emulated = manifest.engine == "emulation"
     return RunState(
         run=read_execution(recorded.run.directory),
@@ -64,7 +62,7 @@ def of_recorded(recorded: Recorded) -> RunState:
         },
         target=spec["training"]["updates"],
         classes=device_classes(sections, manifest.seed, manifest.workers, recorded.device_classes),
-        worker_names=tuple(map(name, range(manifest.workers))),
+        worker_names=recorded.names,
         declared=tuple(recorded.run.diagnostics),
         measure=None if manifest.measure is None else manifest.measure.quality,
     )

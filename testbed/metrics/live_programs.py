@@ -5,17 +5,14 @@ server, what they measure, and the faults.
 """
 
 import threading
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
 
 from testbed.ended import Ended
-from testbed.metrics.state import Evaluation, RunState
+from testbed.metrics.state import RunState
 from testbed.planning.program_plan import ProgramPlan
 from testbed.results.reading.quality import Quality
 from testbed.runs.device_classes import device_classes
 from testbed.runs.watching import ProgramProgress
+from testbed.telemetry.entries import EvaluationMade, RunEntry
 
 _PHASES = {"loading": "loading", "programs": "training", "finishing": "finishing"}
 
@@ -60,26 +57,21 @@ class LivePrograms:
         """Return the present state; the caller holds the lock."""
         return self._state
 
-    def progress(self, progress: ProgramProgress, struck: Mapping[str, int]) -> None:
-        """Take in how far the run is, and the number of devices that each kind of fault has struck."""
+    def progress(self, progress: ProgramProgress) -> None:
+        """Take in how far the run is."""
         with self.lock:
             state = self._state
             state.phase = _PHASES[progress.phase]
             state.ingress = {"wire": progress.wire_bytes}
             state.programs = {name: running for name, (running, _) in progress.running.items()}
-            state.workers.struck |= struck
             state.training_seconds = progress.seconds
 
-    def measured(self, row: Mapping[str, Any], wire_bytes: int) -> None:
-        """Take in a measurement: ``iteration``, ``accuracy`` in percent, ``loss`` and ``measured``."""
+    def take(self, entry: RunEntry) -> None:
+        """Take an entry of the run's log."""
         with self.lock:
-            state = self._state
-            accuracy = None if np.isnan(row["accuracy"]) else row["accuracy"] / 100
-            if state.measure is not None:
-                state.measured, accuracy = row["measured"], None
-            state.updates = int(row["iteration"])
-            ingress = {"wire": wire_bytes}
-            state.evaluation = Evaluation(state.updates, accuracy, row["loss"], ingress)
+            self._state.take(entry)
+            if isinstance(entry, EvaluationMade):
+                self._state.updates = entry.row["iteration"]  # programs tell of no other updates
 
     def ended(self, ended: Ended) -> None:
         """Take in how the run has ended."""

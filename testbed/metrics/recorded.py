@@ -16,13 +16,12 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from testbed.algorithms import ALGORITHMS, has
-from testbed.device_names import BACKGROUND_NAME, is_server, server_number, server_place
+from testbed.device_names import BACKGROUND_NAME, peer_name, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.units import UNLIMITED, parse_limit
 from testbed.foreign import parse_json, read_file
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.results.reading.faults import AWAY
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading.records import Event, Summary
 from testbed.results.reading.run import Run
@@ -76,10 +75,11 @@ class Recorded:
             ) from None
         return cls(run, spec)
 
-    @property
-    def workers(self) -> int:
-        """The number of workers or peers."""
-        return self.run.manifest.workers
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the workers or peers, by number."""
+        name = worker_name if self.served else peer_name
+        return tuple(map(name, range(self.run.manifest.workers)))
 
     @property
     def served(self) -> bool:
@@ -116,7 +116,7 @@ class Recorded:
     def uplink_rates(self) -> list[int | None]:
         """Each worker's uplink rate in bit/s; None if not shaped, or traced, or virtual."""
         if self.run.manifest.clock == "virtual":
-            return [None] * self.workers
+            return [None] * len(self.names)
         text = self.spec["network"].get("uplink")
         of_all = None if text is None else parse_limit(text)
         trace = self.spec["network"].get("trace") or {}
@@ -124,7 +124,7 @@ class Recorded:
             of_all = None
         section = self._devices
         if section is None or not section.classes:
-            return [None if of_all == UNLIMITED else of_all] * self.workers
+            return [None if of_all == UNLIMITED else of_all] * len(self.names)
         of_class = [
             None if kind.trace and kind.trace.trace("uplink") else kind.of("uplink", of_all)
             for kind in section.classes
@@ -202,36 +202,13 @@ class Recorded:
         return dict(zip(found.tolist(), np.split(rows[order], first[1:]), strict=True))
 
     @cached_property
-    def _faults(self) -> list[tuple[float, dict[str, Any]]]:
-        """Each beginning or end of a fault: the host's time, and the record with devices' numbers."""
-        found: dict[tuple[float, str, str, int], list[int]] = {}
-        for occurrence in self.run.faults:
-            ends = (("begin", occurrence.began), ("end", occurrence.ended))
-            for phase, moment in ends:
-                if moment is not None:
-                    key = (moment.host_time, phase, occurrence.kind, occurrence.rule)
-                    found.setdefault(key, []).append(_number(occurrence.device))
-        order = sorted(found.items(), key=lambda item: item[0][0])
-        records = []
-        for (host_time, phase, kind, rule), numbers in order:
-            record: dict[str, Any] = {
-                "fault": kind,
-                "phase": phase,
-                "rule": rule,
-                "devices": numbers,
-            }
-            if kind == AWAY:  # which is told as a kill that is no fault
-                record |= {"fault": "kill", "away": AWAY}
-            records.append((host_time, record))
-        return records
-
-    @cached_property
     def entries(self) -> list[tuple[float, RunEntry]]:
         """The entries of the run's log but for updates and diagnostics, each with its moment."""
         found: list[tuple[float, RunEntry]] = [
-            (moment, FaultChanged(record, (), moment)) for moment, record in self._faults
+            (one.host_time, FaultChanged(one.model_dump(), one.devices, one.host_time))
+            for one in self.run.fault_records
         ]
-        found += ((moment, _entry(event)) for moment, event in self._moments)
+        found += ((moment, self._entry(event)) for moment, event in self._moments)
         evaluations = self.run.evaluations
         for place, moment in enumerate(self.evaluated.tolist()):
             row = {name: getattr(evaluations, name)[place].item() for name in _EVALUATION}
@@ -258,6 +235,16 @@ class Recorded:
             ended = session[-1].time if session else ended
         return found
 
+    def _entry(self, event: Event) -> RunEntry:
+        """Return the entry that an event is of; what only a person reads stays a sentence."""
+        if event.kind in (EventKind.SUSPECTED, EventKind.WELCOMED) and event.device in self.names:
+            number, unknown = self.names.index(event.device), math.nan
+            if event.kind == EventKind.SUSPECTED:
+                return Suspected(number, unknown, unknown, 0)
+            return Welcomed(number, unknown, 0)
+        kind = EventKind(event.kind) if event.kind in set(EventKind) else EventKind.REMARK
+        return Noted(event.level, event.event, event.device, kind)
+
     def account(self, direction: str, column: str) -> tuple[Moments, npt.NDArray[np.int64]] | None:
         """Return the ends of the capture's seconds, and a column's sums until then; None without it."""
         try:
@@ -270,24 +257,6 @@ class Recorded:
         values = table.column(column).to_numpy()[rows]
         order = np.argsort(seconds, kind="stable")
         return seconds[order] + 1.0, np.cumsum(values[order])
-
-
-def _entry(event: Event) -> RunEntry:
-    """Return the entry that an event is of; what only a person reads stays a sentence."""
-    if event.kind in (EventKind.SUSPECTED, EventKind.WELCOMED) and event.device:
-        number, unknown = _number(event.device), math.nan
-        if event.kind == EventKind.SUSPECTED:
-            return Suspected(number, unknown, unknown, 0)
-        return Welcomed(number, unknown, 0)
-    kind = EventKind(event.kind) if event.kind in set(EventKind) else EventKind.REMARK
-    return Noted(event.level, event.event, event.device, kind)
-
-
-def _number(device: str) -> int:
-    """Return a worker's or peer's number; below 0 for a server."""
-    if is_server(device):
-        return server_number(server_place(device))
-    return int(device.rpartition("-")[2])
 
 
 def read_execution(directory: Path) -> str:

@@ -244,5 +244,7 @@ class RunState:
             self.rate = (self.updates - before) / (now - then)
 
 
-def _by_layer(row: Mapping[str, float]) -> Bytes:
-    return {layer: int(row[f"{layer}_bytes"]) for layer in LAYERS}
+def _by_layer(row: Mapping[str, float | None]) -> Bytes:
+    """Return the bytes by layer as far as they are known; of programs only those of the wire are."""
+    sizes = {layer: row[f"{layer}_bytes"] for layer in LAYERS}
+    return {layer: int(size) for layer, size in sizes.items() if size is not None}

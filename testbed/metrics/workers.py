@@ -53,8 +53,8 @@ class Workers:
     def take(self, entry: RunEntry) -> None:
         """Take an entry of the run's log."""
         match entry:
-            case FaultChanged(record):
-                self._change(record)
+            case FaultChanged(record, devices):
+                self._change(record, devices)
             case Suspected(number) if 0 <= number < len(self._dead):  # an aggregator's is above
                 self._suspected[number] = True
             case Welcomed(number) if 0 <= number < len(self._dead):
@@ -64,11 +64,11 @@ class Workers:
             case Noted(kind=EventKind.WENT_BACK):
                 self._suspected[:] = False
 
-    def _change(self, record: Mapping[str, Any]) -> None:
-        """Take the beginning or the end of a fault; numbers of servers are below 0."""
+    def _change(self, record: Mapping[str, Any], devices: Sequence[str]) -> None:
+        """Take the beginning or the end of a fault at some devices; a server is none of the workers."""
         kind, begins = record["fault"], record["phase"] == "begin"
-        devices: Sequence[int] = record["devices"]
-        numbers = np.array([number for number in devices if number >= 0], np.int64)
+        workers = [self._numbers[name] for name in devices if name in self._numbers]
+        numbers = np.array(workers, np.int64)
         if begins and not record.get("away"):
             self.struck[kind] = self.struck.get(kind, 0) + len(devices)
         count = self._active.setdefault(kind, np.zeros_like(self._active[KINDS[0]]))

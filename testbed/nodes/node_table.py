@@ -6,11 +6,12 @@ look into the agent's /proc can read. So nothing is written anywhere, and nothin
 
 import contextlib
 import json
-import operator
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from testbed.plain import of_plain
 
 _NAME = "testbed-nodes"
 _LARGEST = 64 << 20
@@ -63,12 +64,6 @@ def _table(path: Path) -> NodeTable:
     try:
         if len(text) > _LARGEST:
             raise ValueError
-        content = json.loads(text)
-        return NodeTable(
-            {str(name): operator.index(number) for name, number in content["networks"].items()},
-            tuple(map(str, content["routers"])),
-            {str(name): operator.index(number) for name, number in content["containers"].items()},
-            None if content["fork_server"] is None else operator.index(content["fork_server"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return of_plain(NodeTable, json.loads(text))
+    except (ValueError, RecursionError):
         raise ValueError("what its agent holds is no table of nodes") from None

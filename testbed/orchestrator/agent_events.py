@@ -209,7 +209,7 @@ class AgentEvents:
             if not records.finished or self._evaluations.ingress.unheard:
                 raise EndError("failed", f"the evaluator died: {how}; see {log}")
         else:
-            records.lose_device(how)
+            records.last_loss = how
             records.disturb(device)
         records.event("warning", f"{device} died: {how}", device, EventKind.DIED)
 

@@ -93,7 +93,6 @@ class Evaluations:
         records = self._records
         for row in self.ingress.complete():
             records.log.take(EvaluationMade(row | {"time": row["run_time"]}))
-            records.progress.evaluated(row)
         records.progress.evaluations_due = self.ingress.due
         if warning := self._backlog.warning(self.ingress.due):
             records.event("warning", warning, EVALUATOR_NAME)

@@ -15,6 +15,7 @@ from testbed.runs.ending import explain
 from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.utilisation import Passed
 from testbed.telemetry import link_table, utilisation_table
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 
 
@@ -41,9 +42,7 @@ def write_end(
         servers = {}
         if len(plan.servers) > 1:
             servers = dict(zip(plan.servers, evaluations.ingress_of_servers(), strict=True))
-        summary = outcome.summary(
-            plan, ingress, after_drain, log.struck, rules_struck=log.rules_struck, servers=servers
-        )
+        summary = outcome.summary(plan, ingress, after_drain, servers)
         summary |= evaluations.left_out.summary()
         summary["traffic"] = _settle(records)
         summary |= records.background.summary()
@@ -63,7 +62,8 @@ def write_end(
         if evaluations.left_out:
             records.event("warning", evaluations.left_out.told, EVALUATOR_NAME)
         if outcome.reason:
-            records.note("warning" if is_complete(outcome.ended) else "error", outcome.reason)
+            level = "warning" if is_complete(outcome.ended) else "error"
+            records.event(level, outcome.reason, None, EventKind.ENDED)
         log.close(outcome.ended, outcome.reason, summary)
         if is_complete(outcome.ended):
             store.remove()

@@ -12,7 +12,7 @@ from testbed.device_names import server_names
 from testbed.experiment.load import dump
 from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.events import ProcessorTimesRead
-from testbed.messages.reports import EvaluationDue, ServerFinished, Suspected, Welcomed
+from testbed.messages.reports import EvaluationDue, ServerFinished
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
 from testbed.orchestrator.run_notes import RunNotes
@@ -27,7 +27,7 @@ from testbed.runs.resuming import Resumption
 from testbed.runs.shared_images import record_images
 from testbed.runs.utilisation import Processor
 from testbed.runs.watching import Progress, Watcher, progress_of
-from testbed.telemetry.entries import EvaluationMade, Updates
+from testbed.telemetry.entries import Updates
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.run_log import Kept, RunLog
 from testbed.telemetry.utilisation_table import DeviceUtilisation
@@ -81,7 +81,6 @@ class TrainingRecords(RunNotes[Progress]):
     """The records of one run, which everything that handles a message adds to.
 
     Attributes:
-        outcome: how the run ended, and what it came to so far.
         background: the bytes of background traffic.
         ledgers: of the traffic: those of each server and aggregator by its index, or those of the
             observed peer.
@@ -122,19 +121,19 @@ class TrainingRecords(RunNotes[Progress]):
         self._metrics = metrics
         if resumption is not None:
             resumption.put_traffic_aside(directory)
-        self.outcome = RunOutcome()
-        self._names = plan.names
+        outcome = RunOutcome()
         log = RunLog(
             directory,
             dump(plan.spec),
             manifest(plan),
             kept=resumption.kept if resumption else None,
-            readers=(self.outcome, *((metrics,) if metrics else ())),
-            name=self._names.__getitem__,
+            readers=(outcome, *((metrics,) if metrics else ())),
+            show=watcher.event,
+            name=plan.names.__getitem__,
             began=began,
         )
         record_images(plan, directory)
-        super().__init__(log, directory, watcher, began)
+        super().__init__(log, outcome, directory, watcher, began)
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1
         self.servers = Servers(slices_of(settings, layout_of(plan.spec)), settings.aggregators)
@@ -168,17 +167,15 @@ class TrainingRecords(RunNotes[Progress]):
 
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
+        self.progress.follow(self.outcome)
         self._watcher.progress(self.progress)
         if self._metrics:
             self._metrics.progress(self.progress)
 
-    def fail(self, error: Exception) -> None:
-        """Record that an error of the testbed itself ended the run, and keep its traceback."""
-        self.outcome.ended, self.outcome.reason = "failed", self.failure(error)
-
     def begin_training(self, when: float, hub: str) -> None:
         """Record the moment of CLOCK_MONOTONIC at which training began, as ``hub`` has reported."""
         self.training = when
+        self.outcome.set_up = when - self._command_began
         for ledgers in self.ledgers:
             ledgers.began = when + time.time() - time.monotonic()
             ledgers.began_monotonic = when
@@ -194,22 +191,12 @@ class TrainingRecords(RunNotes[Progress]):
 
     def add_updates(self, rows: np.ndarray[Any, Any], version: int) -> None:
         """Add rows of ``UPDATE``, which led to ``version``."""
-        outcome = self.outcome
-        if outcome.first_update is None:
-            assert self.training is not None
-            outcome.first_update = self.training + float(rows["host_time"][0]) - self._command_began
         self.log.take(Updates(rows, version))
         if self._just_restored is not None and (rows["server"] == self._just_restored).any():
             name = server_names(self.servers.count)[self._just_restored]
             self._just_restored = None
             self.event("info", "training goes on", name)
-        self.progress.moved(outcome.host_seconds, version)
-
-    def suspicion(self, entry: Suspected | Welcomed) -> None:
-        """Log that a worker is suspected, or no longer is; show the former to watchers."""
-        self.log.take(entry)
-        if isinstance(entry, Suspected):
-            self._watcher.event("warning", f"{self._names[entry.worker]}: {entry}")
+        self.progress.moved(self.outcome.host_seconds, version)
 
     def local_bytes(self, report: EvaluationDue | ServerFinished) -> dict[str, int]:
         """Return a co-located server's bytes that crossed no link; nothing of any other server."""
@@ -219,12 +206,6 @@ class TrainingRecords(RunNotes[Progress]):
             "local_payload_bytes": report.local_payload_bytes,
             "local_message_bytes": report.local_message_bytes,
         }
-
-    def lose_device(self, reason: str) -> None:
-        """Count a worker or peer that died, and note of what."""
-        self.progress.lost += 1
-        self.outcome.workers_lost += 1
-        self.last_loss = reason
 
     def disturb(self, device: str) -> None:
         """Record that a device was lost otherwise than by a fault, while it mattered to the result."""
@@ -245,21 +226,17 @@ class TrainingRecords(RunNotes[Progress]):
 
     def resume(self, kept: Kept, marks: Sequence[Mark]) -> None:
         """Restore the state of an interrupted run at the checkpoints of marks, by server or of all."""
-        rows, outcome, mark = kept.updates, self.outcome, latest(marks)
+        outcome, mark = self.outcome, latest(marks)
         for ledgers in self.ledgers:
-            ledgers.earlier_updates = len(rows)
+            ledgers.earlier_updates = len(kept.updates)
         versions = [own.version for own in marks for _ in own.wire_bytes]
         for server, version in enumerate(versions):
-            self.servers.reached(server, version)
-        if len(rows):
-            outcome.take(Updates(rows, min(own.version for own in marks)))
-            self.earlier_seconds = outcome.last_update
+            outcome.updates = self.servers.reached(server, version)
+        self.earlier_seconds = outcome.last_update
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
-        outcome.workers_lost = self.progress.lost = mark.workers_lost
+        outcome.workers_lost = mark.workers_lost
         if self._virtual and mark.workers_lost:
             outcome.disturbed = "a device was lost before the run was resumed"
-        for row in kept.evaluations:
-            outcome.take(EvaluationMade(row))
 
     def go_back(self, server: int, mark: Mark) -> np.ndarray[Any, Any]:
         """Go back with a server to the checkpoint of a mark; return the rows of updates that are lost.

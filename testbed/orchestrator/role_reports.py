@@ -189,11 +189,11 @@ class RoleReports:
 
     def _worker_suspected(self, report: Suspected) -> None:
         self._devices.liveness.suspect(self._devices.name(report.worker))
-        self._records.suspicion(report)
+        self._records.log.take(report)
 
     def _worker_welcomed(self, report: Welcomed) -> None:
         self._devices.liveness.welcome(self._devices.name(report.worker))
-        self._records.suspicion(report)
+        self._records.log.take(report)
 
     def _peer_returned(self, report: PeerReturned) -> None:
         self._injection.connected(report.peer)

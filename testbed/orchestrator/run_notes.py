@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from testbed.errors import TestbedError
+from testbed.runs.outcome import RunOutcome
 from testbed.runs.watching import ProgramProgress, Progress, Watcher
 from testbed.telemetry.entries import Noted
 from testbed.telemetry.event_kinds import SENTENCES, EventKind
@@ -20,6 +21,7 @@ class RunNotes(ABC, Generic[P]):
 
     Attributes:
         log: the run directory.
+        outcome: how the run ended, and what it came to so far.
         processes_log: the file with the output of the run's own processes.
         progress: what watchers are shown.
     """
@@ -27,14 +29,19 @@ class RunNotes(ABC, Generic[P]):
     progress: P
 
     def __init__(
-        self, log: RunLog, directory: Path, watcher: Watcher, command_began: float
+        self,
+        log: RunLog,
+        outcome: RunOutcome,
+        directory: Path,
+        watcher: Watcher,
+        command_began: float,
     ) -> None:
         """Start without events.
 
         Args:
             command_began: when the command began, in seconds of CLOCK_MONOTONIC.
         """
-        self.log = log
+        self.log, self.outcome = log, outcome
         self.processes_log = directory / "processes.log"
         self._watcher, self._command_began = watcher, command_began
 
@@ -42,31 +49,22 @@ class RunNotes(ABC, Generic[P]):
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
 
-    def note(
-        self, level: str, text: str, device: str | None = None, kind: EventKind = EventKind.REMARK
+    def event(
+        self, level: str, text: str, device: str | None, kind: EventKind = EventKind.REMARK
     ) -> None:
         """Log an event."""
         self.log.take(Noted(level, text, device, kind))
 
     def moment(self, kind: EventKind, device: str | None = None) -> None:
         """Log an event that has always the same sentence."""
-        self.note("info", SENTENCES[kind], device, kind)
+        self.event("info", SENTENCES[kind], device, kind)
 
-    def event(
-        self, level: str, text: str, device: str | None, kind: EventKind = EventKind.REMARK
-    ) -> None:
-        """Log an event, and show it to watchers unless its level is info."""
-        self.note(level, text, device, kind)
-        if level != "info":
-            self._watcher.event(
-                level, text if device is None or device in text else f"{device}: {text}"
-            )
-
-    def failure(self, error: Exception) -> str:
-        """Keep the traceback of an error of the testbed itself; return why the run has failed."""
+    def fail(self, error: Exception) -> None:
+        """Record that an error of the testbed itself ended the run, and keep its traceback."""
         self.trace(error)
         what = error if isinstance(error, TestbedError) else f"{type(error).__name__}: {error}"
-        return f"the orchestrator: {what}; see {self.processes_log}"
+        self.outcome.ended = "failed"
+        self.outcome.reason = f"the orchestrator: {what}; see {self.processes_log}"
 
     def trace(self, error: Exception) -> None:
         """Keep the traceback of an error in the log of processes."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.code_digest import package_digest
+from testbed.device_names import EVALUATOR_NAME
 from testbed.ended import Ended, diverged_at, is_complete, not_finite_from
 from testbed.experiment.plugin_code import plugin_digests
+from testbed.experiment.sections.graph import GraphSpec
 from testbed.learning.exact import columns
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.network.sysctls import OF_ALL, OF_ROLES
@@ -21,8 +23,8 @@ from testbed.planning.plan import Plan
 from testbed.runs import link_records
 from testbed.runs.device_classes import device_classes
 from testbed.runs.versions import commit, host, versions
-from testbed.telemetry.entries import EvaluationMade, RunEntry, Updates
-from testbed.training.settings import MeasureSettings
+from testbed.telemetry.entries import EvaluationMade, FaultChanged, Noted, RunEntry, Updates
+from testbed.telemetry.event_kinds import EventKind
 
 
 @dataclass(slots=True)
@@ -34,8 +36,11 @@ class RunOutcome:
         reason: why it is not ``completed``; None if it is.
         last_update: seconds of the run's clock from the beginning of training to the last update.
         host_seconds: the same by the host's clock.
-        first_update: seconds of the host's clock from the command to the first update.
-        workers_lost: the number of workers that died.
+        set_up: seconds of the host's clock from the command to the beginning of training.
+        first_update: the same from the command to the first update.
+        workers_lost: the number of workers or peers that died otherwise than by a fault.
+        struck: the devices that each kind of fault struck.
+        rules_struck: the places of the rules of faults that struck, in the file's list, from 0.
         disturbed: the first device that a run under the virtual clock lost otherwise than by a fault,
             and when; None if there is none. Its result is then not the one that its file defines.
         iterations, accuracies, losses, measured: of each evaluation: the updates before it, the
@@ -54,6 +59,7 @@ class RunOutcome:
     accuracies: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     measured: list[float | None] = field(default_factory=list)
+    set_up: float | None = None
     first_update: float | None = None
     last_update: float = 0.0
     host_seconds: float = 0.0
@@ -63,6 +69,8 @@ class RunOutcome:
     disturbed: str | None = None
     suspected: int = 0
     welcomed: int = 0
+    struck: dict[str, set[str]] = field(default_factory=dict)
+    rules_struck: set[int] = field(default_factory=set)
 
     def take(self, entry: RunEntry) -> None:
         """Count an entry of the run's log."""
@@ -78,24 +86,22 @@ class RunOutcome:
                 self.suspected += 1
             case Welcomed():
                 self.welcomed += 1
+            case FaultChanged(record, devices) if record["phase"] == "begin":
+                self.rules_struck.add(record["rule"])
+                kind = "away" if record.get("away") else record["fault"]
+                self.struck.setdefault(kind, set()).update(devices)
+            case Noted(kind=EventKind.DIED, device=device) if device != EVALUATOR_NAME:
+                self.workers_lost += 1
 
     def _updated(self, rows: npt.NDArray[Any], version: int) -> None:
         self.updates = version
+        if self.first_update is None and self.set_up is not None:
+            self.first_update = self.set_up + float(rows["host_time"][0])
         # With several servers, rows of one may come after later ones of another.
         self.last_update = max(self.last_update, float(rows["time"][-1]))
         self.host_seconds = max(self.host_seconds, float(rows["host_time"][-1]))
         self.payload_bytes += int(rows["payload_bytes"].sum())
         self.message_bytes += int(rows["message_bytes"].sum())
-
-    @property
-    def last_evaluation(self) -> dict[str, Any] | None:
-        """The results of the last evaluation, as its entry has them; None before the first."""
-        if not self.accuracies:
-            return None
-        names = ("accuracy", "loss", "measured")
-        return dict(
-            zip(names, (self.accuracies[-1], self.losses[-1], self.measured[-1]), strict=True)
-        )
 
     def keeps(self, evaluations: int) -> None:
         """Keep the first evaluations only."""
@@ -126,9 +132,6 @@ class RunOutcome:
         plan: Plan,
         ingress: Mapping[str, int],
         after_drain: Mapping[str, int] | None,
-        struck: Mapping[str, int],
-        *,
-        rules_struck: Collection[int] = (),
         servers: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Return the content of ``summary.json``, without the traffic.
@@ -136,20 +139,14 @@ class RunOutcome:
         Args:
             ingress: the ingress when the last update was applied.
             after_drain: the ingress when every connection was closed; None if that is not known.
-            struck: the number of devices that each kind of fault struck.
-            rules_struck: the places of the rules that struck, in the file's list, from 0.
             servers: the part of each server in ``ingress``, by name, if there are several.
         """
-        accuracies = [a for a in self.accuracies if not math.isnan(a)]
         return {
             **_plan_entries(plan),
             "ended": self.ended,
             "reason": self.reason,
             "updates": self.updates,
-            "best_accuracy": max(accuracies, default=None),
-            "final_accuracy": self.accuracies[-1] if self.accuracies else None,
-            "final_loss": self.losses[-1] if self.losses else None,
-            **self._measured(plan),
+            **self.results(_measure(plan)),
             "ingress": dict(ingress),
             **({"servers": dict(servers)} if servers else {}),
             "ingress_after_drain": None if after_drain is None else dict(after_drain),
@@ -159,33 +156,47 @@ class RunOutcome:
             "host_seconds": self.host_seconds,
             "workers_lost": self.workers_lost,
             **({"suspected": self.suspected, "welcomed": self.welcomed} if self.suspected else {}),
-            **({"faults": dict(struck)} if struck else {}),
-            **(
-                {"never_struck": never} if (never := self._never_struck(plan, rules_struck)) else {}
-            ),
+            **self.faults(),
+            **({"never_struck": never} if (never := self._never_struck(plan)) else {}),
             "parameters_sha256": self.parameters_sha256,
             "versions": versions(),
         }
 
-    def _never_struck(self, plan: Plan, rules_struck: Collection[int]) -> list[int]:
+    def faults(self) -> dict[str, Any]:
+        """Return the summary's entry of how many devices each kind of fault struck; empty without."""
+        struck = {kind: len(devices) for kind, devices in self.struck.items()}
+        return {"faults": struck} if struck else {}
+
+    def _never_struck(self, plan: Plan) -> list[int]:
         """Return the places of the rules of faults of which a run that has ended saw nothing."""
         faults = [one.fault for one in plan.settings.faults.rules]
-        never = [one.rule for one in faults if not one.away and one.rule not in rules_struck]
+        never = [one.rule for one in faults if not one.away and one.rule not in self.rules_struck]
         return never if is_complete(self.ended) else []
 
-    def _measured(self, plan: Plan) -> dict[str, Any]:
-        """Return the best and the last value of the run's measure, if it has one."""
-        measure = plan.settings.training.measure
+    def results(self, measure: Mapping[str, str] | None) -> dict[str, Any]:
+        """Return the summary's entries of the best and the last results.
+
+        Args:
+            measure: the run's measure, as the manifest has it; None if it has none.
+        """
+        accuracies = [one for one in self.accuracies if not math.isnan(one)]
+        entries = {
+            "best_accuracy": max(accuracies, default=None),
+            "final_accuracy": accuracies[-1] if accuracies else None,
+            "final_loss": self.losses[-1] if self.losses else None,
+        }
         if measure is None:
-            return {}
-        known = [one for one in self.measured if one is not None and not math.isnan(one)]
-        best = (max if measure.better == "higher" else min)(known, default=None)
-        final = self.measured[-1] if self.measured else None
-        return {"measure": {**_measure(measure), "best": best, "final": final}}
+            return entries
+        told = [one for one in self.measured if one is not None]
+        known = [one for one in told if not math.isnan(one)]
+        best = (max if measure["better"] == "higher" else min)(known, default=None)
+        return entries | {"measure": {**measure, "best": best, "final": told[-1] if told else None}}
 
 
-def _measure(measure: MeasureSettings) -> dict[str, str]:
-    return {"name": measure.column, "unit": measure.unit, "better": measure.better}
+def _measure(plan: Plan) -> dict[str, str] | None:
+    if (one := plan.settings.training.measure) is None:
+        return None
+    return {"name": one.column, "unit": one.unit, "better": one.better}
 
 
 def manifest(plan: Plan) -> dict[str, Any]:
@@ -196,9 +207,9 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "served": plan.served,
         "classes": _classes(plan),
         "links": link_records.unprobed(plan),
-        "network": _graph(plan),
+        "network": graph(plan.spec.network.graph),
         **_sysctls(plan),
-        **({"measure": _measure(one)} if (one := plan.settings.training.measure) else {}),
+        **({"measure": measure} if (measure := _measure(plan)) else {}),
         **({"exact": exact} if (exact := _exact(plan)) else {}),
         "versions": versions(),
         "code": package_digest(),
@@ -223,9 +234,8 @@ def _exact(plan: Plan) -> tuple[str, ...]:
     return columns(section.gradient) if section and plan.spec.engine == "simulation" else ()
 
 
-def _graph(plan: Plan) -> dict[str, Any] | None:
+def graph(section: GraphSpec | None) -> dict[str, Any] | None:
     """Return the source of the graph of routers, and where they are if that is known; None without."""
-    section = plan.spec.network.graph
     if section is None:
         return None
     return {"source": section.source, "positions": dict(graph_source.read(section).positions)}

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from testbed.runs.outcome import RunOutcome
 from testbed.training.settings import Settings
 
 
@@ -55,9 +56,12 @@ class Progress:
         if now > then:
             self.rate = (after - before) / (now - then)
 
-    def evaluated(self, row: Mapping[str, Any]) -> None:
-        """Record the results of an evaluation: ``accuracy``, ``loss``, ``measured``."""
-        self.accuracy, self.loss, self.measured = row["accuracy"], row["loss"], row["measured"]
+    def follow(self, outcome: RunOutcome) -> None:
+        """Take over the last evaluation, and how many workers have died."""
+        self.lost = outcome.workers_lost
+        if outcome.accuracies:
+            self.accuracy, self.loss = outcome.accuracies[-1], outcome.losses[-1]
+            self.measured = outcome.measured[-1]
 
     @property
     def time_left(self) -> float | None:

@@ -7,7 +7,6 @@ and is left out.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +81,12 @@ class Recording:
             manifest(plan),
             kept=resumption.kept if resumption else None,
             readers=(self.outcome, *((metrics,) if metrics else ())),
+            show=watcher.event,
             name=self._name,
             began=began,
         )
         record_images(plan, directory)
         self.ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
-        self._watcher = watcher
         self._began = began
         self._before = resumption.host_seconds if resumption else 0.0
         self._training = 0.0
@@ -102,7 +101,6 @@ class Recording:
             self._deduplication,
             servers=plan.settings.servers if plan.served else 0,
         )
-        self._suspicions = counts.get("suspicions", 0)
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = self._version = 0
         self._diagnoses: list[Sequence[float]] = []
@@ -113,12 +111,12 @@ class Recording:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the recording, after writing everything so far."""
         self.flush()
-        return {"counts": self._counts(), "outcome": asdict(self.outcome), "ingress": self.ingress}
+        suspicions = [self.outcome.suspected, self.outcome.welcomed]
+        return {"counts": self._counts(), "suspicions": suspicions, "ingress": self.ingress}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint of another process, to which the journals were cut back."""
-        for name, value in state["outcome"].items():
-            setattr(self.outcome, name, value)
+        self.outcome.suspected, self.outcome.welcomed = state["suspicions"]
         self.ingress = state["ingress"]
         self._version = self.system.version
 
@@ -136,7 +134,8 @@ class Recording:
 
     def _counts(self) -> dict[str, int]:
         """Return the number of records of each kind."""
-        return self.log.counts | {"suspicions": self._suspicions}
+        outcome = self.outcome
+        return self.log.counts | {"suspicions": outcome.suspected + outcome.welcomed}
 
     @property
     def repeats(self) -> bool:
@@ -148,6 +147,7 @@ class Recording:
     def training_begins(self) -> None:
         """Count the seconds of training from now on, in addition to those of earlier sessions."""
         self._training = time.monotonic() - self._before
+        self.outcome.set_up = self._training - self._began
 
     @property
     def host_seconds(self) -> float:
@@ -172,8 +172,8 @@ class Recording:
                     self._diagnosed(values, version)
                 case EvaluationPoint():
                     self._evaluate_now()
-                case Suspected() | Welcomed():
-                    self._suspicion(entry)
+                case Suspected() | Welcomed() if self._deduplication.is_new("suspicions"):
+                    self.log.take(entry)
 
     def _row(self, row: UpdateRow, version: int) -> None:
         """Record a push that was taken in, and that led to ``version``."""
@@ -182,8 +182,6 @@ class Recording:
             return
         self._rows[self._count] = row
         self._count += 1
-        if self.outcome.first_update is None:
-            self.outcome.first_update = time.monotonic() - self._began
         if self._count == _ROWS:
             self.flush()
 
@@ -218,15 +216,6 @@ class Recording:
             **self._exact(evaluated.parameters),
         }
         self.log.take(EvaluationMade(row))
-
-    def _suspicion(self, entry: Suspected | Welcomed) -> None:
-        """Record that a worker is suspected, or no longer is."""
-        if not self._deduplication.is_new("suspicions"):
-            return
-        self._suspicions += 1
-        self.log.take(entry)
-        if isinstance(entry, Suspected):
-            self._watcher.event("warning", f"{self._name(entry.worker)}: {entry}")
 
     # -- writing and passing on
 

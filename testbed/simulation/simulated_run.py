@@ -256,8 +256,7 @@ class SimulatedRun:
         self._checkpoints.write(self._system.version, state)
 
     def _report_progress(self) -> None:
-        if (last := self._recording.outcome.last_evaluation) is not None:
-            self._progress.evaluated(last)
+        self._progress.follow(self._recording.outcome)
         self._watcher.progress(self._progress)
         if self._metrics:
             self._metrics.progress(self._progress)
@@ -306,10 +305,7 @@ class SimulatedRun:
                     "message_bytes": outcome.message_bytes,
                     "wire_bytes": self._system.ledger()["wire_bytes"],
                 }
-            log = recording.log
-            summary = outcome.summary(
-                self._plan, ingress, self._after_drain, log.struck, rules_struck=log.rules_struck
-            )
+            summary = outcome.summary(self._plan, ingress, self._after_drain)
             summary["traffic"] = {
                 "capture": None,
                 "reconciled": None,
@@ -322,7 +318,8 @@ class SimulatedRun:
                 utilisation_table.write(self._directory, self._used)
                 summary["utilisation"] = utilisation.summary(self._used, self._plan.spec.clock)
             if outcome.reason:
-                recording.event("warning" if complete else "error", outcome.reason)
+                level = "warning" if complete else "error"
+                recording.event(level, outcome.reason, kind=EventKind.ENDED)
             if self._checkpoints:
                 summary["checkpoints"] = self._checkpoints.account()
             if self._over_links:

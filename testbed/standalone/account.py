@@ -208,7 +208,7 @@ class RunAccount:
         if self._servers.count > 1:
             of_each = dict(zip(self._plan.servers, evaluations.ingress_of_each, strict=True))
         return self._outcome.summary(
-            self._plan, evaluations.ingress, evaluations.after_drain, {}, servers=of_each
+            self._plan, evaluations.ingress, evaluations.after_drain, of_each
         )
 
     def _take(self, report: RoleReport) -> None:

@@ -187,11 +187,10 @@ class Cluster:
     def _end(self, job: SweepJob, ref: Any) -> None:
         """Take a finished run home, and set the job's result."""
         try:
-            fields, directory = self._ray.get(ref)
+            job.result, directory = self._ray.get(ref)
         except self._ray.exceptions.RayError as error:
             job.result = Result("failed", str(error).strip().split("\n")[-1])
             return
-        job.result = Result(**fields)
         if directory is None:
             return
         try:

@@ -4,14 +4,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from testbed.code_digest import package_digest
 from testbed.runs.versions import host, versions
 from testbed.runs.watching import Unwatched
-from testbed.sweeps.carrying_out import carry_out
+from testbed.sweeps.carrying_out import Result, carry_out
 from testbed.sweeps.travelling import packed, unpack, with_paths
 
 
@@ -34,7 +34,7 @@ class Travelling:
 
 def run_there(
     spec_text: str, name: str, data: list[Travelling], sweep: str
-) -> tuple[dict[str, Any], bytes | None]:
+) -> tuple[Result, bytes | None]:
     """Carry out a run in a folder of this node.
 
     Args:
@@ -43,7 +43,7 @@ def run_there(
         sweep: names the folder of this node for all that the sweep needs.
 
     Returns:
-        The fields of ``Result``, and the run directory as an archive; None if there is none.
+        How it ended, and the run directory as an archive; None if there is none.
     """
     places = _fetched(data, _folder(sweep))
     folder = _folder(sweep) / "runs"
@@ -51,7 +51,7 @@ def run_there(
     with tempfile.TemporaryDirectory(dir=folder) as own:
         directory = Path(own) / name
         result = carry_out(with_paths(spec_text, places), directory, Unwatched())
-        return asdict(result), packed(directory) if directory.is_dir() else None
+        return result, packed(directory) if directory.is_dir() else None
 
 
 def described() -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The results of a sweep as one table: a row for each combination and algorithm."""
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from testbed.experiment.load import AnySpec
 from testbed.experiment.sweep import Values, text_of
 from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run
+from testbed.results.tables.table import write_csv
 from testbed.sweeps.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -77,10 +77,7 @@ def write_table(
     paths = [folder / f"{TABLE}.parquet", folder / f"{TABLE}.csv"]
     try:
         parquet.write_table(table, paths[0])
-        with paths[1].open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(table.column_names)
-            writer.writerows(record.values() for record in table.to_pylist())
+        write_csv(paths[1], table.to_pylist(), table.column_names)
     except OSError as error:
         raise RunError(f"the table of the sweep could not be written: {error}") from error
     return paths

@@ -53,8 +53,8 @@ class FaultChanged:
     """A fault begins or ends.
 
     Attributes:
-        record: as the clock or the server reports it, with the devices' numbers.
-        devices: their names.
+        record: what the clock or the server reports of it.
+        devices: the devices' names.
         host_time: seconds of the host's clock since training began.
     """
 

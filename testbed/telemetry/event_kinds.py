@@ -25,6 +25,8 @@ class EventKind(StrEnum):
     """A device's process has ended, which no fault explains."""
     RETURNED = "returned"
     """A killed peer is back."""
+    ENDED = "ended"
+    """Why the run is not ``completed``."""
 
 
 SENTENCES = {

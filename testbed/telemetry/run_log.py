@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,6 +71,15 @@ class Kept:
     faults: Sequence[str]
     resumed: dict[str, Any]
 
+    def entries(self) -> Iterator[RunEntry]:
+        """Yield the kept entries of updates, evaluations and faults."""
+        if self.tables["updates"].num_rows:
+            yield Updates(self.updates, self.resumed["version"])
+        for row in self.evaluations:
+            yield EvaluationMade(row)
+        for record in self.records:
+            yield FaultChanged(record, record["devices"], record["host_time"])
+
     @property
     def updates(self) -> npt.NDArray[Any]:
         """The kept rows of updates, of ``records.UPDATE``."""
@@ -120,6 +129,7 @@ class RunLog:
         *,
         kept: Kept | None = None,
         readers: Sequence[Reader] = (),
+        show: Callable[[str, str], None] | None = None,
         name: Callable[[int], str] = str,
         began: float | None = None,
     ) -> None:
@@ -131,7 +141,8 @@ class RunLog:
             manifest: the entries known at the start; the run's status is added here.
             kept: the part of the earlier directory to begin with. If this call is cut off at any
                 moment, it can be repeated.
-            readers: are shown every entry that is written from now on.
+            readers: are shown every entry, those of ``kept`` first.
+            show: is called with the level and the text of each warning and error, if given.
             name: returns the name of a worker or peer by its number.
             began: when the command began, in seconds of CLOCK_MONOTONIC; None: now.
         """
@@ -180,8 +191,10 @@ class RunLog:
         self._events = append_to(directory / "events.jsonl")
         self._earlier = _last_time(directory / "events.jsonl")
         self._faults = FaultLog(directory, () if kept is None else kept.faults)
-        self._readers, self._name = readers, name
+        self._readers, self._show, self._name = readers, show, name
         self._began = time.monotonic() if began is None else began
+        for entry in kept.entries() if kept else ():
+            self._show_readers(entry)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -193,7 +206,7 @@ class RunLog:
         }
 
     def take(self, entry: RunEntry) -> None:
-        """Write an entry down, and show it to the readers."""
+        """Write an entry down, and show it to the readers; show a warning to the watcher."""
         match entry:
             case Updates(rows, _):
                 self._updates.append({name: rows[name] for name in UPDATE.names or ()})
@@ -212,6 +225,9 @@ class RunLog:
                 self._event(Noted("info", str(entry), self._name(worker), EventKind.WELCOMED))
             case Noted():
                 self._event(entry)
+        self._show_readers(entry)
+
+    def _show_readers(self, entry: RunEntry) -> None:
         for reader in self._readers:
             reader.take(entry)
 
@@ -288,16 +304,9 @@ class RunLog:
         }
         self._events.write(json_text(line) + "\n")
         self._events.flush()
-
-    @property
-    def struck(self) -> dict[str, int]:
-        """The number of different devices that each kind of fault has struck."""
-        return self._faults.struck
-
-    @property
-    def rules_struck(self) -> frozenset[int]:
-        """The places of the rules of faults that have struck, in the experiment file's list, from 0."""
-        return frozenset(self._faults.rules)
+        if self._show and event.level != "info" and event.kind != EventKind.ENDED:
+            whose = event.device is not None and event.device not in event.text
+            self._show(event.level, f"{event.device}: {event.text}" if whose else event.text)
 
     def parameters(self, vector: npt.NDArray[np.float32]) -> None:
         """Write the final parameters."""

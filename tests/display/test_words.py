@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from testbed.display.words import describe
+from testbed.runs.outcome import RunOutcome
 from testbed.runs.watching import Progress
+from testbed.telemetry.entries import EvaluationMade
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,9 @@ def test_the_last_evaluation_is_that_of_what_runs_are_compared_by(
     row: dict[str, Any], measure: str | None, words: str
 ) -> None:
     progress = Progress("training", 4, 100, updates=50, measure=measure)
-    progress.evaluated(row)
+    outcome = RunOutcome()
+    outcome.take(EvaluationMade({"iteration": 50, **row}))
+    progress.follow(outcome)
     assert f", {words}, ingress" in describe(progress)
 
 

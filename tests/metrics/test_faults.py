@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.device_names import SERVER_NUMBER
+from testbed.device_names import SERVER_NUMBER, struck_name
 from testbed.errors import SpecError
 from testbed.faults.fault import Fault
 from testbed.messages.events import ProcessExited
@@ -42,7 +42,7 @@ def states(told: Samples) -> dict[str, float]:
 
 def change(kind: Any, *devices: int, end: bool = False, rule: int = 0) -> FaultChanged:
     record = Fault(rule, kind, 1.0).record("end" if end else "begin", devices, 1.0, 7)
-    return FaultChanged(record, (), 1.0)
+    return FaultChanged(record, [struck_name(number, 1) for number in devices], 1.0)
 
 
 def virtual(workers: int, **sections: Any) -> dict[str, Any]:

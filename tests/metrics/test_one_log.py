@@ -169,7 +169,7 @@ def test_a_replay_ends_with_the_metrics_of_the_run(
                 for entry in happening.entries(*action):
                     log.take(entry)
             outcome.complete()
-            summary = outcome.summary(PLAN, happening.ledger, happening.ledger, log.struck)
+            summary = outcome.summary(PLAN, happening.ledger, happening.ledger)
             log.close("completed", None, summary)
             live.ended(summary)
         replay = ReplayedRun(Run.load(directory))

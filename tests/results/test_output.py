@@ -1,5 +1,6 @@
 """Tables, figures, the report and the command line, on complete run directories."""
 
+import csv
 import json
 import re
 import shutil
@@ -178,8 +179,13 @@ def test_the_command_line_writes_plain_text_into_a_file(three: Path, tmp_path: P
     shown = command.do("show")
     assert "adacomp-0.01" in shown.stdout
     assert "\x1b" not in shown.stdout
-    compared = command.do("compare", "quickstart", "--json", "--accuracy", "90")
+    options = ("--json", "--accuracy", "90", "--csv", "runs.csv")
+    compared = command.do("compare", "quickstart", *options)
     content = json.loads(compared.stdout)
+    with (tmp_path / "runs.csv").open(newline="") as file:
+        assert [(line["name"], int(line["wire_bytes"])) for line in csv.DictReader(file)] == [
+            (one["name"], one["wire_bytes"]) for one in content["runs"]
+        ]
     assert [r["name"] for r in content["runs"]] == ["asgd", "comp-asgd-0.01", "adacomp-0.01"]
     assert (tmp_path / content["figure"]).exists()
     reported = command.do("report", "quickstart")

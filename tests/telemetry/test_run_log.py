@@ -15,6 +15,7 @@ import pytest
 from testbed.faults.fault import Fault
 from testbed.results.reading.faults import read_faults
 from testbed.results.reading.journals import read_columns
+from testbed.runs.outcome import RunOutcome
 from testbed.telemetry.entries import (
     Diagnoses,
     EvaluationMade,
@@ -145,15 +146,18 @@ def test_a_resumed_run_continues_from_the_rows_that_are_kept(log: RunLog, ended:
         with (log.directory / "events.jsonl").open("a") as file:
             file.write('{"time": 2, "lev')
     before, began = kept(log, 4, 1), time.monotonic() - 2
-    again = RunLog(log.directory, "name: x\n", {"experiment": "x"}, kept=before, began=began)
+    outcome, manifest = RunOutcome(), {"experiment": "x"}
+    again = RunLog(log.directory, "", manifest, kept=before, readers=[outcome], began=began)
     assert again.counts == {"updates": 4, "evaluations": 1, "faults": 1}
+    assert (outcome.updates, outcome.message_bytes) == (4, before.updates["message_bytes"].sum())
+    assert (len(outcome.losses), outcome.struck) == (1, {"freeze": {"worker-1"}})
     assert not (log.directory / "summary.json").exists()
     assert not (log.directory / "updates.parquet").exists()
     manifest = json.loads((log.directory / "manifest.json").read_text())
     assert (manifest["ended"], manifest["finished"]) == ("running", None)
     assert [one["version"] for one in manifest["resumed"]] == [4]
     again.take(Updates(rows(5, 2), 0))
-    again.take(EvaluationMade(row(6)))
+    again.take(EvaluationMade(row(6) | {"measured": None}))
     again.take(Noted("info", "after"))
     again.close("completed", None, {})
     updates = pq.read_table(log.directory / "updates.parquet")
@@ -223,7 +227,6 @@ def test_faults_are_written_reported_and_counted_once_per_device(tmp_path: Path)
     for record, names in records:
         log.take(FaultChanged(record, names, 0.25))
     assert reader.entries == [FaultChanged(record, names, 0.25) for record, names in records]
-    assert log.struck == {"freeze": 2, "kill": 1}
     lines = (log.directory / "faults.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {
         "fault": "freeze",

@@ -244,7 +244,7 @@ class Agent:
             above,
             plan.get("in_order", False),
         )
-        self._nodes.create([Device(**item) for item in plan["devices"]], self._made)
+        self._nodes.create(of_plain(list[Device], plan["devices"]), self._made)
         if self._is_finished():
             return
         self._report(NodesMade())

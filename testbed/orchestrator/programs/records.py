@@ -10,7 +10,6 @@ import numpy as np
 
 from testbed.code_digest import package_digest
 from testbed.device_names import SERVER_NAME
-from testbed.ended import Ended
 from testbed.experiment.load import dump
 from testbed.messages.events import IngressRead, SocketsCounted, TrafficStopped
 from testbed.messages.programs import Measured
@@ -20,17 +19,18 @@ from testbed.network.graph import Direction
 from testbed.network.sysctls import OF_ALL
 from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.run_notes import RunNotes
-from testbed.planning import graph_source
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
 from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
 from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.link_bytes import LinkCounts
+from testbed.runs.outcome import RunOutcome, graph
 from testbed.runs.versions import commit, host, versions
 from testbed.runs.watching import ProgramProgress, Watcher
 from testbed.telemetry import link_table
 from testbed.telemetry.entries import EvaluationMade
+from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import LINK
 from testbed.telemetry.run_log import RunLog
 from traffic.counters import COUNTS
@@ -41,9 +41,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
     """The records of one run.
 
     Attributes:
-        ended, reason: how the run has ended, and why it is not ``completed``.
         began: when the programs began, in seconds of CLOCK_MONOTONIC; None before.
-        lost: the devices that died otherwise than by a fault.
     """
 
     def __init__(
@@ -62,15 +60,20 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         Raises:
             OSError: it cannot be made or written to.
         """
-        log = RunLog(directory, dump(plan.spec), manifest(plan), began=command_began)
-        super().__init__(log, directory, watcher, command_began)
+        outcome = RunOutcome()
+        log = RunLog(
+            directory,
+            dump(plan.spec),
+            manifest(plan),
+            readers=(outcome, *((metrics,) if metrics else ())),
+            show=watcher.event,
+            began=command_began,
+        )
+        super().__init__(log, outcome, directory, watcher, command_began)
         self._plan, self._metrics = plan, metrics
         self.progress = ProgramProgress("loading", len(plan.devices))
-        self.ended: Ended = "failed"
-        self.reason: str | None = None
         self.began: float | None = None
         self.over: float | None = None
-        self.lost: list[str] = []
         self.programs: dict[str, dict[str, Any]] = {}
         self._background = BackgroundBytes(plan.background)
         self.ledgers = Ledgers(
@@ -93,9 +96,10 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
+        self.progress.lost = self.outcome.workers_lost
         self._watcher.progress(self.progress)
         if self._metrics:
-            self._metrics.progress(self.progress, self.log.struck)
+            self._metrics.progress(self.progress)
 
     def begin(self, when: float) -> None:
         """Record the moment of CLOCK_MONOTONIC at which the programs start."""
@@ -103,10 +107,6 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         self.ledgers.began = when + time.time() - time.monotonic()
         self.ledgers.began_monotonic = when
         self.ledgers.save(self.log.traffic)
-
-    def fail(self, error: Exception) -> None:
-        """Record that an error of the testbed itself ended the run, and keep its traceback."""
-        self.ended, self.reason = "failed", self.failure(error)
 
     def opened(self, program: str, device: str, tcp: Sequence[int], udp: Sequence[int]) -> None:
         """Record the ports at which a program can be reached."""
@@ -186,8 +186,6 @@ class ProgramRecords(RunNotes[ProgramProgress]):
                 return
             self._written += 1
             wire = self.ingress.wire_bytes(row["host_time"])
-            if self._metrics:
-                self._metrics.measured(row, wire)
             unknown = {"payload_bytes": None, "message_bytes": None}
             self.log.take(EvaluationMade(row | unknown | {"wire_bytes": wire}))
 
@@ -243,26 +241,20 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         """
         self.write_complete(last=True)
         self._warn_of_no_measurement()
-        plan, log = self._plan, self.log
+        plan, log, outcome = self._plan, self.log, self.outcome
         seconds = (self.over or time.monotonic()) - self.began if self.began is not None else 0.0
-        accuracies = [one["accuracy"] for one in self._measured]
-        known = [one for one in accuracies if not math.isnan(one)]
-        losses = [one["loss"] for one in self._measured]
         summary: dict[str, Any] = {
             **_entries(plan),
-            "ended": self.ended,
-            "reason": self.reason,
-            "updates": self._measured[-1]["iteration"] if self._measured else 0,
-            "best_accuracy": max(known, default=None),
-            "final_accuracy": known[-1] if known else None,
-            "final_loss": losses[-1] if losses and not math.isnan(losses[-1]) else None,
-            **self._own_measure(),
+            "ended": outcome.ended,
+            "reason": outcome.reason,
+            "updates": self.round,
+            **outcome.results(_measure(plan).get("measure")),
             "ingress": {"wire_bytes": self.ingress.newest},
             "setup_seconds": None if self.began is None else self.began - self._command_began,
             "training_seconds": seconds,
             "host_seconds": seconds,
-            "workers_lost": len(self.lost),
-            **({"faults": dict(log.struck)} if log.struck else {}),
+            "workers_lost": outcome.workers_lost,
+            **outcome.faults(),
             "programs": self.programs,
             "versions": versions(),
             "traffic": settle([self.ledgers], log.traffic),
@@ -272,11 +264,11 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             link_table.write(log.traffic, link_bytes.rows(plan, self.over_links, seconds))
             if dropped := link_bytes.unasked_drops(plan, self.over_links):
                 self.event("warning", dropped, None)
-        if self.reason:
-            self.note("error", self.reason)
-        log.close(self.ended, self.reason, summary)
+        if outcome.reason:
+            self.event("error", outcome.reason, None, EventKind.ENDED)
+        log.close(outcome.ended, outcome.reason, summary)
         if self._metrics:
-            self._metrics.ended(self.ended)
+            self._metrics.ended(outcome.ended)
         return summary
 
     def _warn_of_no_measurement(self) -> None:
@@ -290,15 +282,6 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         device = self._plan.places(section.from_)[0]
         see = f"`testbed logs {device}/{section.from_}` shows what it has said"
         self.event("warning", f"measure: {where}, and there is no curve: {see}", None)
-
-    def _own_measure(self) -> dict[str, Any]:
-        section = self._plan.spec.measure
-        if section is None or section.name is None:
-            return {}
-        values = [one["measured"] for one in self._measured if one["measured"] is not None]
-        best = (max if section.better == "higher" else min)(values, default=None)
-        final = values[-1] if values else None
-        return {"measure": {**_measure(self._plan)["measure"], "best": best, "final": final}}
 
 
 def _is_known(value: float | None) -> bool:
@@ -317,7 +300,6 @@ def _first_name(accuracy: float, own: float | None, name: str | None) -> str:
 
 def manifest(plan: ProgramPlan) -> dict[str, Any]:
     """Return the content of the run directory's manifest at the start."""
-    graph = plan.spec.network.graph
     return {
         **_entries(plan),
         "workers": plan.spec.devices.workers,
@@ -328,9 +310,7 @@ def manifest(plan: ProgramPlan) -> dict[str, Any]:
             for at, one in enumerate(plan.spec.devices.classes)
         ],
         "links": link_records.unprobed(plan),
-        "network": None
-        if graph is None
-        else {"source": graph.source, "positions": dict(graph_source.read(graph).positions)},
+        "network": graph(plan.spec.network.graph),
         **_measure(plan),
         "sysctls": {**OF_ALL, **plan.sysctls},
         "versions": versions(),
@@ -344,7 +324,7 @@ def _members(class_of: Sequence[int], own: int) -> list[int]:
     return [number for number, one in enumerate(class_of) if one == own]
 
 
-def _measure(plan: ProgramPlan) -> dict[str, Any]:
+def _measure(plan: ProgramPlan) -> dict[str, dict[str, str]]:
     section = plan.spec.measure
     if section is None or section.name is None:
         return {}

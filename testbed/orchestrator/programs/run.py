@@ -155,8 +155,8 @@ class ProgramRun:
             raise RunError(explain(error, self._directory)) from error
 
     def _carry_out(self, home: Path) -> None:
-        """Carry the run out; every error is noted in the records, and none is raised."""
-        records = self._records
+        """Carry the run out; every error is noted in the outcome, and none is raised."""
+        records, outcome = self._records, self._records.outcome
         try:
             with signals() as wake_up:
                 self._make_homes(home)
@@ -168,10 +168,10 @@ class ProgramRun:
                     agent.ask(BuildNetwork(program_nodes.network(plan, records.log.traffic)))
                     self._loop(wake_up)
         except EndError as end:
-            records.ended, records.reason = end.ended, end.reason
+            outcome.ended, outcome.reason = end.ended, end.reason
         except OSError as error:
             records.log.give_back_reserve()
-            records.ended, records.reason = "failed", explain(error, self._directory)
+            outcome.ended, outcome.reason = "failed", explain(error, self._directory)
         except Exception as error:
             records.fail(error)
 
@@ -219,7 +219,7 @@ class ProgramRun:
         if records.began is None or self._stopped:
             raise end
         self._stopped = True
-        records.ended, records.reason = end.ended, end.reason
+        records.outcome.ended, records.outcome.reason = end.ended, end.reason
         seconds = self._plan.spec.limits.stop
         text = f"the programs are asked to end, within {seconds:g} s; a second signal kills them"
         records.event("warning", text, None)
@@ -334,8 +334,6 @@ class ProgramRun:
         if event.status < 0:
             how = f"killed by signal {-event.status}"
         records = self._records
-        records.lost.append(device)
-        records.progress.lost += 1
         text = f"{device} died: {how}; see {records.processes_log}"
         records.event("warning", text, device, EventKind.DIED)
         self._faults.lose(device)
@@ -357,14 +355,14 @@ class ProgramRun:
         now, records = time.monotonic(), self._records
         match report:
             case ProgramReady(program):
-                records.note("info", f"{program} is ready", device)
+                records.event("info", f"{program} is ready", device)
                 self._follow(self._life.ready(program, device, now))
             case ProgramUnready(program, why):
                 self._follow(self._life.unready(program, device, why))
             case ProgramEnded(program, status, lines, left):
                 own = records.programs.setdefault(program, {})
                 own[device] = {"status": status}
-                records.note("info", f"{program} has ended with status {status}", device)
+                records.event("info", f"{program} has ended with status {status}", device)
                 if not self._is_ending:
                     self._follow(self._life.ended(program, device, status, lines, left, now))
             case Measured(program):
@@ -385,7 +383,7 @@ class ProgramRun:
                 case LogMessage(level, text, device):
                     self._records.event(level, text, device)
                 case EndRun(ended, reason):
-                    self._records.ended, self._records.reason = ended, reason
+                    self._records.outcome.ended, self._records.outcome.reason = ended, reason
                     self._end_programs()
 
     def _start(self, instance: Instance) -> None:
@@ -403,7 +401,7 @@ class ProgramRun:
         told: dict[str, str] = {}
         if measure is not None and measure.from_ == program:
             told = {"pattern": measure.pattern} if measure.pattern else {"file": str(measure.file)}
-        self._records.note("info", f"{program} is started", device)
+        self._records.event("info", f"{program} is started", device)
         self._agent.reports.ask(
             device,
             StartProgram(program, instance.command, instance.environment, sign, told),
@@ -446,4 +444,4 @@ class ProgramRun:
             self._traffic_asked = True
             self._agent.ask(StopTraffic())
         if self._traffic_complete:
-            raise EndError(self._records.ended, self._records.reason)
+            raise EndError(self._records.outcome.ended, self._records.outcome.reason)

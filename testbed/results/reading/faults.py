@@ -65,13 +65,22 @@ def read_faults(directory: Path) -> tuple[FaultOccurrence, ...]:
     Raises:
         NoRunError: the file cannot be read.
     """
+    return paired(read_records(directory))
+
+
+def read_records(directory: Path) -> tuple[FaultRecord, ...]:
+    """Return the beginnings and ends of a run's faults, in order; none without the file.
+
+    Raises:
+        NoRunError: the file cannot be read.
+    """
     path = directory / "faults.jsonl"
     try:
         with whole(path):
             lines = read_file(path).splitlines()
     except FileNotFoundError:
         return ()
-    return paired(_records(lines))
+    return tuple(_records(lines))
 
 
 def paired(records: Iterable[FaultRecord]) -> tuple[FaultOccurrence, ...]:

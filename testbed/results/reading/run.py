@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from testbed.ended import diverged_at, is_complete, not_finite_from
 from testbed.foreign import parse_json, printable, read_file
 from testbed.quantities import as_duration
-from testbed.results.reading.faults import FaultOccurrence, read_faults, struck
+from testbed.results.reading.faults import FaultOccurrence, paired, read_records, struck
 from testbed.results.reading.image_counts import read_image_counts
 from testbed.results.reading.journals import (
     NoRunError,
@@ -32,7 +32,15 @@ from testbed.results.reading.journals import (
 )
 from testbed.results.reading.over_links import LinkUse, read_over_links
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
-from testbed.results.reading.records import Event, Ingress, Manifest, Measure, State, Summary
+from testbed.results.reading.records import (
+    Event,
+    FaultRecord,
+    Ingress,
+    Manifest,
+    Measure,
+    State,
+    Summary,
+)
 from testbed.results.reading.utilisation import Utilisation, read_utilisation
 
 KILLED = "the orchestrator was killed"
@@ -329,9 +337,14 @@ class Run:
         return tuple(events)
 
     @cached_property
+    def fault_records(self) -> tuple[FaultRecord, ...]:
+        """The beginnings and ends of faults, in order; a line cut off by a kill is left out."""
+        return read_records(self.directory)
+
+    @cached_property
     def faults(self) -> tuple[FaultOccurrence, ...]:
-        """The faults that struck its devices, in order; a line cut off by a kill is left out."""
-        return read_faults(self.directory)
+        """The faults that struck its devices, in the order in which they began."""
+        return paired(self.fault_records)
 
     @cached_property
     def rules(self) -> tuple[Any, ...]:

@@ -222,6 +222,15 @@ def _row(
     )
 
 
+def lines(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the runs of ``records`` as rows of a CSV file: a measure has a column for each value."""
+    found = []
+    for record in records(comparison)["runs"]:
+        measure = record.pop("measure") or {}
+        found.append(record | {f"measure_{name}": value for name, value in measure.items()})
+    return found
+
+
 def records(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison for ``json.dumps``: exact numbers, null for unknown values.
 

@@ -1,11 +1,14 @@
-"""A table of text and its printings: lines without boxes, a terminal's table, and the report's HTML.
+"""A table and its printings: lines without boxes, a terminal's table, the report's HTML, and CSV.
 
-They differ only in form. None ever cuts content: a narrow terminal gets the table turned on its side.
+The first three have the same text, which none ever cuts: a narrow terminal gets the table turned on its
+side. CSV is for programs, and has the exact values of the table's records.
 """
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.foreign import printable
 from testbed.results.reading.records import State
@@ -62,6 +65,26 @@ def plain_text(table: Printed) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def write_csv(
+    path: Path, records: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()
+) -> None:
+    """Write a line for each record; an unknown value is an empty field.
+
+    Args:
+        columns: the names of the columns; by default the keys of the records, each once.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    lines = list(records)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(
+            file, columns or list(dict.fromkeys(key for one in lines for key in one))
+        )
+        writer.writeheader()
+        writer.writerows(lines)
 
 
 def for_terminal(table: Printed, width: int) -> "RichTable":

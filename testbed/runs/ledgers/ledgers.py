@@ -1,14 +1,14 @@
 """The roles' and the kernel's ledgers of a run, as ``traffic/ledgers.json`` keeps them."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from testbed.device_names import serving_place
 from testbed.foreign import parse_json, read_file
 from testbed.network.background import PORT as BACKGROUND_PORT
+from testbed.plain import of_plain
 from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.settings import PORT
 from traffic import TrafficError
@@ -62,20 +62,6 @@ class SocketCounts:
     sockets: list[Socket] = field(default_factory=list)
     forgotten: list[Forgotten] = field(default_factory=list)
     lost: int = 0
-
-    @classmethod
-    def of_json(cls, content: Mapping[str, Any]) -> Self:
-        """Return the counts of ``to_json``; raise ValueError, TypeError or KeyError otherwise."""
-        sockets = [Socket(*row) for row in content["sockets"]]
-        return cls(sockets, [Forgotten(*row) for row in content["forgotten"]], int(content["lost"]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "sockets": [list(one) for one in self.sockets],
-            "forgotten": [list(one) for one in self.forgotten],
-            "lost": self.lost,
-        }
 
 
 @dataclass(slots=True)
@@ -131,14 +117,10 @@ class Ledgers:
         """
         path = directory / ledgers_file(of)
         try:
-            fields = parse_json(read_file(path))
-            connections = [ConnectionLedger(**one) for one in fields.pop("connections")]
-            counts = fields.pop("sockets", None)
-            sockets = None if counts is None else SocketCounts.of_json(counts)
-            return cls(**fields, connections=connections, sockets=sockets)
+            return of_plain(cls, parse_json(read_file(path)))
         except OSError as error:
             raise TrafficError(f"{path} cannot be read: {error.strerror}") from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except ValueError as error:
             raise TrafficError(f"{path} is of another version, or damaged: {error}") from error
 
     @classmethod
@@ -159,15 +141,12 @@ class Ledgers:
 
     def save(self, directory: Path) -> None:
         """Write the ledgers into the folder ``traffic`` of a run directory."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        fields["connections"] = [asdict(one) for one in self.connections]
+        fields = asdict(self)
         for name in ("of", "local", "ports", "sockets"):
             if not fields[name]:
                 del fields[name]
         if self.background is None:
             del fields["background"]
-        if self.sockets is not None:
-            fields["sockets"] = self.sockets.to_json()
         path = directory / ledgers_file(self.of)
         path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 
