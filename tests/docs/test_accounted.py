@@ -16,6 +16,7 @@ NOT_RUN = {
     "  links       8 of 20 shaped links": "lines of `testbed show`; figures differ by run",
     "  50 routers    sndlib/germany50": "a line of `testbed plan`",
     "run                          state     engine": "what `testbed top` printed; it differs by run",
+    "pages: http://127.0.0.1": "the address that `testbed serve` printed; its token differs",
     "default via 10.77.0.10 dev eth0": "what `testbed exec` printed; test_exec compares its own",
     "  class phones: profile 4g": "lines of `testbed plan`; test_profiles compares them",
     "testbed plan flower-at-home.yaml": "commands on the file above; test_program_examples runs Flower",
