@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from fastgrad.vector import Vector
-from fastgrad.workers.block_computation import Model
+from fastgrad.workers.block_computation import BlockModule
 from fastgrad.workers.blocks import CachedBlocks, Fill, Parameters
 from fastgrad.workers.replay import PaddedBlocks
 
@@ -73,7 +73,7 @@ class WorkersGradients:
             # TF32 cuts factors to ten bits, more than rounding; atomics differ from run to run.
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
-        model = Model.of(module, tuple(images.shape[1:]), batch_size, self.device, buffers)
+        model = BlockModule.of(module, tuple(images.shape[1:]), batch_size, self.device, buffers)
         self.vector = model.vector
         self._batch_size, self._change = batch_size, change
         padded = padded or self.device.type != "cpu"

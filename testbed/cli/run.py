@@ -12,7 +12,7 @@ from testbed.quantities import as_number
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
-    from testbed.execution import Execution
+    from testbed.execution import ExecutionResult
     from testbed.metrics.exporter import Exporter
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment file (YAML).")]
@@ -94,7 +94,10 @@ def simulate(
 
 
 def show_results(
-    execution: "Execution", as_json: bool, serving: MetricsOptions, exporter: "Exporter | None"
+    execution: "ExecutionResult",
+    as_json: bool,
+    serving: MetricsOptions,
+    exporter: "Exporter | None",
 ) -> None:
     """Print the results of an execution, and keep its final metrics available.
 
@@ -175,7 +178,7 @@ def schema() -> None:
     typer.echo(json_text(json_schema_of_any(), indent=2))
 
 
-def _print_table(execution: "Execution") -> None:
+def _print_table(execution: "ExecutionResult") -> None:
     from testbed.cli.results import print_comparison
     from testbed.results.reading.finding import resolve
     from testbed.results.tables.comparison import compare
@@ -197,7 +200,7 @@ def _print_table(execution: "Execution") -> None:
     typer.echo(f"report: {execution.report or none}")
 
 
-def _as_json(execution: "Execution") -> dict[str, Any]:
+def _as_json(execution: "ExecutionResult") -> dict[str, Any]:
     return {
         "directory": str(execution.directory),
         "report": execution.report and str(execution.report),

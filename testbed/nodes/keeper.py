@@ -29,9 +29,9 @@ from testbed.messages.programs import (
     KEEPER_REQUESTS,
     EndPrograms,
     KeeperReport,
-    Measured,
     PortsOpened,
     ProgramEnded,
+    ProgramMeasured,
     ProgramReady,
     ProgramUnready,
     ProgramWarned,
@@ -247,7 +247,7 @@ class Keeper:
 
     def _measured(self, program: _Program, values: Mapping[str, float]) -> None:
         if values:
-            self._report(Measured(program.request.program, time.monotonic(), values))
+            self._report(ProgramMeasured(program.request.program, time.monotonic(), values))
 
     # -- ends
 

@@ -42,7 +42,7 @@ from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
 
 
-class Run:
+class EmulatedRun:
     """Carries one plan out; to be used once."""
 
     def __init__(

@@ -25,7 +25,7 @@ from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.computing import Computations
 from testbed.simulation.devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
-from testbed.simulation.system import Evaluated, System, Witness, batches_of_all
+from testbed.simulation.system import EvaluatedVersion, System, Witness, batches_of_all
 from testbed.training import computation
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Computation
@@ -145,7 +145,7 @@ class ServedSystem(System):
         return found[0] if len(found) == 1 else whole(found, self._cut)
 
     @property
-    def evaluated(self) -> Evaluated:
+    def evaluated(self) -> EvaluatedVersion:
         """The version whose slices all servers have reached; bytes are when each of them did."""
         if len(self._halves) == 1:
             return super().evaluated

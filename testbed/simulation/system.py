@@ -16,7 +16,7 @@ from testbed.updates import FloatVector
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluatedVersion:
     """A version that is evaluated.
 
     Attributes:
@@ -74,9 +74,9 @@ class System(ABC):
         """Return what each device has done until now, in the order of ``clock.device_use``."""
 
     @property
-    def evaluated(self) -> Evaluated:
+    def evaluated(self) -> EvaluatedVersion:
         """The version to evaluate; valid while an ``EvaluationPoint`` is recorded."""
-        return Evaluated(self.version, self.parameters, self.ledger())
+        return EvaluatedVersion(self.version, self.parameters, self.ledger())
 
     @abstractmethod
     def drain(self) -> None:

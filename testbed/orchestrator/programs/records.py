@@ -13,7 +13,7 @@ from testbed.device_names import SERVER_NAME
 from testbed.ended import Ended
 from testbed.experiment.load import dump
 from testbed.messages.events import IngressRead, SocketsCounted, TrafficStopped
-from testbed.messages.programs import Measured
+from testbed.messages.programs import ProgramMeasured
 from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
@@ -117,7 +117,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
     # -- what is measured
 
-    def measured(self, report: Measured) -> None:
+    def measured(self, report: ProgramMeasured) -> None:
         """Take in what a program has measured; values that cannot be are left out, with a warning."""
         section = self._plan.spec.measure
         assert section is not None and self.began is not None

@@ -34,9 +34,9 @@ from testbed.messages.events import (
 from testbed.messages.programs import (
     EndPrograms,
     KeeperReport,
-    Measured,
     PortsOpened,
     ProgramEnded,
+    ProgramMeasured,
     ProgramReady,
     ProgramUnready,
     ProgramWarned,
@@ -367,7 +367,7 @@ class ProgramRun:
                 records.note("info", f"{program} has ended with status {status}", device)
                 if not self._is_ending:
                     self._follow(self._life.ended(program, device, status, lines, left, now))
-            case Measured(program):
+            case ProgramMeasured(program):
                 measure = self._plan.spec.measure
                 if measure and program == measure.from_ and device == self._plan.places(program)[0]:
                     records.measured(report)

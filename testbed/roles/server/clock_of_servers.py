@@ -122,7 +122,7 @@ class ClockOfServers:
         unreachable = sorted(self._active_faults.under(STOPPING))
         self._roles.flush()
         for server, service in zip(self._servers, self._services, strict=True):
-            server.end(driving.End(service.ledger, unreachable))
+            server.end(driving.EndTraining(service.ledger, unreachable))
         for channel in self._orders:
             channel.give(OrderKind.STOP)
 
@@ -252,7 +252,7 @@ class ClockOfServers:
         for index, service in enumerate(self._services):
             if service.finished and not self._stopped[index]:
                 self._stopped[index] = True
-                self._servers[index].ask(driving.Stop())
+                self._servers[index].ask(driving.StopWorkers())
         now = time.monotonic()
         if now - self._reported > REPORT_PERIOD:
             self._reported = now

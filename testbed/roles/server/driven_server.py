@@ -23,9 +23,9 @@ from testbed.messages.driving import (
     AnyRequest,
     Gathered,
     Outcome,
-    Received,
     Request,
     Saved,
+    WorkerMessage,
 )
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.evaluator_link import Asked
@@ -81,7 +81,7 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
             server.wait()
         request = _next_request(clock)
         match request:
-            case driving.End():
+            case driving.EndTraining():
                 server.end(request)
                 server.finish()
                 return None
@@ -150,7 +150,7 @@ class DrivenServer:
             remembers=serving.remembers,
         )
         self._handlers: dict[type, Callable[[Any], Any]] = {
-            driving.Pull: lambda r: self._half.pull(r.worker, time=r.time) is not None,
+            driving.TakePull: lambda r: self._half.pull(r.worker, time=r.time) is not None,
             driving.Answer: self._answer,
             driving.Receive: self._receive,
             driving.Apply: self._apply,
@@ -165,7 +165,7 @@ class DrivenServer:
             driving.Refuse: lambda r: self._workers.refuse(r.worker, ValueError(r.reason)),
             driving.Hear: lambda r: self._workers.receive(r.worker, keep=False, alone=True),
             driving.Expire: lambda _: self._half.expire(),
-            driving.Stop: lambda _: self._stop(),
+            driving.StopWorkers: lambda _: self._stop(),
         }
 
     def now(self) -> float:
@@ -232,7 +232,7 @@ class DrivenServer:
         """Return what came of a request."""
         return Outcome(value, self._half.version, error, deadline=self._half.deadline)
 
-    def end(self, request: driving.End) -> None:
+    def end(self, request: driving.EndTraining) -> None:
         """End training: what comes is counted, and no update any more."""
         self.parts.service.go_on(*request.ledger)
         self.parts.phase.over = True
@@ -317,17 +317,17 @@ class DrivenServer:
 
         return self._workers.send_to(request.worker, answer)
 
-    def _receive(self, request: driving.Receive) -> Received | None:
+    def _receive(self, request: driving.Receive) -> WorkerMessage | None:
         arrived = self._workers.receive(request.worker, keep=request.keep)
         if arrived is None or arrived.push is None:
-            return None if arrived is None else Received(arrived.sizes)
+            return None if arrived is None else WorkerMessage(arrived.sizes)
         push, number = arrived.push, None
         if push.update is not None:
             number = self._updates
             self._updates += 1
             self._received.setdefault(request.worker, deque()).append((number, push.update))
         told = (push.base_version, number, push.payload_bytes, push.loss, push.count)
-        return Received(arrived.sizes, *told)
+        return WorkerMessage(arrived.sizes, *told)
 
     def _apply(self, request: driving.Apply) -> int | None:
         received = self._received[request.worker]

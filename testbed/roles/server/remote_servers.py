@@ -62,7 +62,7 @@ class DrivenHalf(ServerHalf):
         """Return the server's state."""
 
     @abstractmethod
-    def end(self, request: driving.End) -> None:
+    def end(self, request: driving.EndTraining) -> None:
         """Have the server end; nothing comes of it any more."""
 
     def look_after(self) -> None:
@@ -90,7 +90,7 @@ class DrivenHalf(ServerHalf):
         self.ask(driving.Restore(raw))
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
-        return self.version if self.ask(driving.Pull(worker, time)) else None
+        return self.version if self.ask(driving.TakePull(worker, time)) else None
 
     def push(
         self,
@@ -159,7 +159,7 @@ class RemoteServer(DrivenHalf):
         send(self._channel, request)
         return self._receive(Saved)
 
-    def end(self, request: driving.End) -> None:
+    def end(self, request: driving.EndTraining) -> None:
         send(self._channel, request)
 
 

@@ -38,7 +38,7 @@ class ServerHere(DrivenHalf):
     def save(self, request: driving.Save) -> Saved:
         return self._driven.save(request)
 
-    def end(self, request: driving.End) -> None:
+    def end(self, request: driving.EndTraining) -> None:
         self._driven.end(request)
 
     def look_after(self) -> None:

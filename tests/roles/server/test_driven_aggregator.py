@@ -14,7 +14,14 @@ import pytest
 from testbed.channel import Channel
 from testbed.messages import driving
 from testbed.messages.codec import send
-from testbed.messages.driving import FROM_SERVER, AnyRequest, Gathered, Outcome, Received, Saved
+from testbed.messages.driving import (
+    FROM_SERVER,
+    AnyRequest,
+    Gathered,
+    Outcome,
+    Saved,
+    WorkerMessage,
+)
 from testbed.messages.reports import ConnectionClosed, ServerFinished
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import serve_driven
@@ -87,7 +94,7 @@ def drive(monkeypatch: pytest.MonkeyPatch, above: Server) -> Iterator[Drive]:
     yield start
     for running, clock in made:
         if running.thread.is_alive():
-            clock.begin(driving.End((0, 0, 0, 0), ()))
+            clock.begin(driving.EndTraining((0, 0, 0, 0), ()))
             above.connection.close()
         running.close()
 
@@ -109,14 +116,14 @@ def begun(running: Running, clock: Clock, above: Server) -> list[socket.socket]:
 def serve(clock: Clock, devices: list[socket.socket], version: int) -> None:
     """Send the devices what the aggregator has."""
     for number, device in enumerate(devices):
-        assert clock.ask(driving.Pull(number, 1.0)).value is True
+        assert clock.ask(driving.TakePull(number, 1.0)).value is True
         assert clock.ask(driving.Answer(number, None)).value == DENSE
         assert receive(device)[:2] == (Kind.PARAMETERS, version)
 
 
 def take(clock: Clock, number: int, base: int) -> Outcome:
     """Have the aggregator read a device's push and apply it; return what came of that."""
-    one = Received(*clock.ask(driving.Receive(number)).value)
+    one = WorkerMessage(*clock.ask(driving.Receive(number)).value)
     assert (one.base_version, one.payload_bytes, one.summed) == (base, 4 * SIZE, 0)
     assert list(one.sizes) == [DENSE, 32]
     assert one.update is not None
@@ -128,7 +135,7 @@ def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
 ) -> None:
     running, clock = drive()
     devices = begun(running, clock, above)
-    assert clock.ask(driving.Pull(0, 0.0)).value is False  # there are no parameters yet
+    assert clock.ask(driving.TakePull(0, 0.0)).value is False  # there are no parameters yet
     clock.begin(driving.Adopt(0, 0.5))
     above.send(0, 1.5)  # the clock may say that they have arrived before they have
     adopted = clock.outcome()
@@ -144,11 +151,11 @@ def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
     pushed = above.push()
     assert (pushed.number, pushed.count) == (0, 2)
     assert set(np.frombuffer(pushed.body, np.float32)) == {5.0}
-    assert clock.ask(driving.Pull(0, 3.0)).value is False
+    assert clock.ask(driving.TakePull(0, 3.0)).value is False
     assert clock.ask(driving.Adopt(1, 3.0)).version == 1
     serve(clock, devices, 1)
-    clock.ask(driving.Stop())
-    clock.begin(driving.End((8, 9, 0, 0), ()))
+    clock.ask(driving.StopWorkers())
+    clock.begin(driving.EndTraining((8, 9, 0, 0), ()))
     above.connection.sendall(header(Kind.STOP))
     for device in devices:
         assert receive(device)[0] is Kind.STOP
@@ -209,7 +216,7 @@ def test_a_time_limit_and_late_pushes(drive: Drive, above: Server) -> None:
     assert (late.value, late.is_due) == (None, True)
     clock.ask(driving.Combine())
     assert above.push().count == 1
-    clock.begin(driving.End((0, 0, 0, 0), ()))
+    clock.begin(driving.EndTraining((0, 0, 0, 0), ()))
     above.connection.sendall(header(Kind.STOP))
     for device in devices:
         device.close()
@@ -228,7 +235,7 @@ def test_devices_that_are_gone_close_the_combination(drive: Drive, above: Server
     assert clock.ask(driving.Receive(1)).value is None
     assert clock.ask(driving.Forget(1)).is_due
     devices[0].sendall(dense(7, 2.0) + header(Kind.PULL))
-    refused = Received(*clock.ask(driving.Receive(0)).value)
+    refused = WorkerMessage(*clock.ask(driving.Receive(0)).value)
     assert refused.update is not None
     wrong = clock.ask(driving.Apply(0, refused.update, 7, 1.0, 3.0))
     assert wrong.error is not None and "base version 7 is not between" in wrong.error

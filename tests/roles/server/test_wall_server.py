@@ -18,7 +18,7 @@ from testbed.checkpoints.files import CheckpointFiles
 from testbed.engine import server as server_role
 from testbed.errors import RunError
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Rule, Version
+from testbed.faults.rules import FaultRule, Version
 from testbed.messages.reports import (
     CheckpointBegun,
     ConnectionClosed,
@@ -40,7 +40,7 @@ from tests.roles.server.test_server import Running, dense, pull, receive
 ALL = {"workers": 2, "updates": 100, "evaluate_every": 2}
 
 
-_KILL = Rule("faults 0", Fault(0, "kill", 0.0), [-1], Version(99))
+_KILL = FaultRule("faults 0", Fault(0, "kill", 0.0), [-1], Version(99))
 MORTAL: dict[str, Any] = {"updates": 5, "rules": (_KILL,)}
 """Settings of five updates, and of a server that may be killed."""
 
