@@ -23,8 +23,8 @@ from testbed.errors import (
 from testbed.experiment.load import AnySpec, dump
 from testbed.metrics.live import LiveRun
 from testbed.metrics.live_programs import LivePrograms
-from testbed.orchestrator.programs.run import ProgramRun
-from testbed.orchestrator.run import EmulatedRun
+from testbed.orchestrator.emulated_run import EmulatedRun
+from testbed.orchestrator.programs.program_run import ProgramRun
 from testbed.planning.data_check import check_data
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
@@ -247,7 +247,7 @@ def _made(
         make, types = EmulatedRun, coming_back.STORED
     else:
         # Imported only here: a simulation computes in this process, and importing torch takes seconds.
-        from testbed.simulation.devices import STORED
+        from testbed.simulation.simulated_devices import STORED
         from testbed.simulation.simulated_run import SimulatedRun
 
         make, types = SimulatedRun, STORED

@@ -10,9 +10,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from fastgrad.workers.block_chain import WorkersChain
 from fastgrad.workers.block_computation import BlockComputation, BlockModule
-from fastgrad.workers.chain import WorkersChain
-from fastgrad.workers.module import OneByOne, WorkersModule
+from fastgrad.workers.block_module import OneByOne, WorkersModule
 
 Parameters: TypeAlias = Tensor | Sequence[Tensor]
 """One vector per worker, stacked or not."""

@@ -11,8 +11,8 @@ where workers share a version; the CNN 0.94 to 1.03 and 0.89 to 1.00. One mlp wo
 1.09.
 
 On an accelerator a call costs launches, not arithmetic: workers are padded to one of a few block
-sizes, each of which is recorded once as a CUDA graph and then replayed (``replay``). This
-module never waits for an accelerator: results are in order on its current stream.
+sizes, each of which is recorded once as a CUDA graph and then replayed (``accelerator_blocks``).
+This module never waits for an accelerator: results are in order on its current stream.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from fastgrad.vector import Vector
+from fastgrad.workers.accelerator_blocks import PaddedBlocks
 from fastgrad.workers.block_computation import BlockModule
 from fastgrad.workers.blocks import CachedBlocks, Fill, Parameters
-from fastgrad.workers.replay import PaddedBlocks
 
 
 class WorkersGradients:

@@ -35,7 +35,7 @@ from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.learning_rate import ConstantRate, LearningRate
 from testbed.algorithms.peer_half import PeerHalf
-from testbed.algorithms.roles import Part, Population, RoleId
+from testbed.algorithms.roles import Part, Population, Role
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.encoding_choice import EncodingChoice, Pulls
@@ -168,7 +168,7 @@ class Algorithm(ABC):
     @abstractmethod
     def conversations(
         options: Any, conditions: Conditions, population: Population
-    ) -> Iterable[tuple[RoleId, RoleId]]:
+    ) -> Iterable[tuple[Role, Role]]:
         """Return the pairs of roles that talk to each other, and the role that calls first.
 
         No others are connected. Of two peers either may be the first.
@@ -279,10 +279,10 @@ class ServedAlgorithm(Algorithm):
     @staticmethod
     def conversations(
         options: Any, conditions: Conditions, population: Population
-    ) -> Iterable[tuple[RoleId, RoleId]]:
+    ) -> Iterable[tuple[Role, Role]]:
         for worker in range(population.devices):
             for server in range(population.servers):
-                yield RoleId("worker", worker), RoleId("server", server)
+                yield Role("worker", worker), Role("server", server)
 
     @staticmethod
     @abstractmethod
@@ -309,12 +309,12 @@ class AggregatedAlgorithm(ServedAlgorithm):
     @staticmethod
     def conversations(
         options: Any, conditions: Conditions, population: Population
-    ) -> Iterable[tuple[RoleId, RoleId]]:
+    ) -> Iterable[tuple[Role, Role]]:
         for caller, called in enumerate(population.aggregator_of):
             above = caller - population.devices
             yield (
-                RoleId("worker", caller) if above < 0 else RoleId("aggregator", above),
-                RoleId("server", 0) if called < 0 else RoleId("aggregator", called),
+                Role("worker", caller) if above < 0 else Role("aggregator", above),
+                Role("server", 0) if called < 0 else Role("aggregator", called),
             )
 
     @staticmethod
@@ -341,9 +341,9 @@ class PeerAlgorithm(Algorithm):
     @staticmethod
     def conversations(
         options: Any, conditions: Conditions, population: Population
-    ) -> Iterable[tuple[RoleId, RoleId]]:
+    ) -> Iterable[tuple[Role, Role]]:
         for one, other in combinations(range(population.devices), 2):
-            yield RoleId("peer", one), RoleId("peer", other)
+            yield Role("peer", one), Role("peer", other)
 
     @staticmethod
     @abstractmethod

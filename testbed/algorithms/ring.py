@@ -26,7 +26,7 @@ import numpy as np
 from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm
 from testbed.algorithms.learning_rate import LearningRate, as_rate
 from testbed.algorithms.peer_half import Parcel, PeerHalf
-from testbed.algorithms.roles import Population, RoleId
+from testbed.algorithms.roles import Population, Role
 from testbed.updates import FloatVector, Layout, SparseUpdate, Update
 
 
@@ -130,12 +130,12 @@ class Ring(PeerAlgorithm):
     @staticmethod
     def conversations(
         options: RingOptions, conditions: Conditions, population: Population
-    ) -> Iterable[tuple[RoleId, RoleId]]:
+    ) -> Iterable[tuple[Role, Role]]:
         n = population.devices
         pairs = {tuple(sorted((i, (i + 1) % n))) for i in range(n)}
         for one, other in sorted(pairs):
             if one != other:
-                yield RoleId("peer", one), RoleId("peer", other)
+                yield Role("peer", one), Role("peer", other)
 
     @staticmethod
     def peer(

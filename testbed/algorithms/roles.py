@@ -20,7 +20,7 @@ updates.
 
 
 @dataclass(frozen=True, slots=True)
-class RoleId:
+class Role:
     """One role: its part, and its index among the roles of this part, from 0."""
 
     part: Part

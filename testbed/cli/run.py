@@ -105,7 +105,7 @@ def show_results(
         RunError: one of its runs is not ``completed``.
         OutputError: the JSON cannot be printed.
     """
-    from testbed.display.streams import results_of_runs
+    from testbed.display.standard_streams import results_of_runs
     from testbed.ended import worst
     from testbed.runs.ending import incomplete
 

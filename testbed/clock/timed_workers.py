@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from testbed.algorithms.worker_half import Leg
-from testbed.clock import shared_transfers, use
+from testbed.clock import shared_transfers, usage_counters
 from testbed.clock.conversations import Conversations
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.shared_transfers import SharedTransfers
@@ -60,7 +60,7 @@ STORED: tuple[type, ...] = (
     Received,
     Gathering,
     *shared_transfers.STORED,
-    *use.STORED,
+    *usage_counters.STORED,
     Line,
     TracedLine,
     RateTrace,

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from testbed.containers.image import default_image
-from testbed.containers.programs import HOME_INSIDE
+from testbed.containers.program_containers import HOME_INSIDE
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices

@@ -23,16 +23,16 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.computing import Computations
-from testbed.simulation.devices import SimulatedDevices
+from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
 from testbed.simulation.system import EvaluatedVersion, System, Witness, batches_of_all
 from testbed.training import computation
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Computation
-from testbed.training.entries import Entry
 from testbed.training.objective import objective
 from testbed.training.parameter_service import ParameterService
 from testbed.training.pushed_parts import PushedParts
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times

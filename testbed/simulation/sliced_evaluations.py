@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
 from testbed.simulation.system import EvaluatedVersion
-from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
+from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.slices import Slice, whole
 
 

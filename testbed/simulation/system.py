@@ -10,7 +10,7 @@ from testbed.clock.event_clock import EventClock
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.training import computation
-from testbed.training.entries import Entry
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
@@ -84,7 +84,7 @@ class System(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, between two events; of ``simulation.devices.STORED``."""
+        """Return what a checkpoint keeps, between two events; of ``simulated_devices.STORED``."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from testbed.algorithms import algorithm_named, options_type
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.interface import Algorithm, Conditions, Options
 from testbed.algorithms.peer_half import PeerHalf
-from testbed.algorithms.roles import Population, RoleId
+from testbed.algorithms.roles import Population, Role
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.errors import RunError
@@ -122,12 +122,12 @@ def batches(
 
 def conversations(
     algorithm: type[Algorithm], options: Options, run: Conditions, population: Population
-) -> list[tuple[RoleId, RoleId]]:
+) -> list[tuple[Role, Role]]:
     """Return the pairs of roles that talk to each other, each once, in the algorithm's order.
 
     Of two peers the one with the lower number is the first.
     """
-    found: dict[tuple[RoleId, RoleId], None] = {}
+    found: dict[tuple[Role, Role], None] = {}
     for one, other in algorithm.conversations(options, run, population):
         assert one != other, f"{one.part} {one.index} is to talk to itself"
         is_other_first = one.part == other.part == "peer" and other.index < one.index

@@ -12,7 +12,7 @@ from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
 from testbed.faults.rules import FaultRule
 from testbed.learning.data.choice import DatasetChoice
-from testbed.plugins.sources import PluginSource, install
+from testbed.plugins.source_files import PluginSource, install
 from testbed.rate_trace import RateTrace
 from testbed.updates import Allocation
 

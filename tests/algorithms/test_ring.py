@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from testbed.algorithms.peer_half import Parcel
 from testbed.algorithms.ring import Ring, RingOptions, RingPeer
-from testbed.algorithms.roles import Population, RoleId
+from testbed.algorithms.roles import Population, Role
 from testbed.experiment.spec import Spec
 from testbed.updates import FloatVector, SparseUpdate
 from tests.algorithms.test_fedavg import conditions
@@ -142,4 +142,4 @@ def test_a_kill_is_refused_before_anything_is_started() -> None:
 def test_neighbours_talk_and_no_others(peers: int, pairs: list[tuple[int, int]]) -> None:
     population = Population(peers, 0)
     told = Ring.conversations(RingOptions(), conditions(*[10] * peers), population)
-    assert list(told) == [(RoleId("peer", one), RoleId("peer", other)) for one, other in pairs]
+    assert list(told) == [(Role("peer", one), Role("peer", other)) for one, other in pairs]

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from testbed.experiment.load import load
-from testbed.orchestrator.run import EmulatedRun
+from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.planning.plan import Plan, plan
 from testbed.runs.watching import Unwatched
 

@@ -20,7 +20,7 @@ from testbed import __main__ as testbed
 from testbed.channel import Channel, ReceivedMessage
 from testbed.nodes import linux
 from testbed.nodes.child_exits import ChildExits
-from testbed.nodes.forked import begin_anew
+from testbed.nodes.forked_process import begin_anew
 
 _ROOM = "x" * 4096
 """An argument that leaves room for the command lines of the forked processes."""
@@ -131,7 +131,7 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
 
 def main() -> None:
     """Import what a command and its run import, serve, and be the commands that are asked for."""
-    for module in ("cli", "execution", "orchestrator.run", "roles.entry"):
+    for module in ("cli", "execution", "orchestrator.emulated_run", "roles.entry"):
         importlib.import_module(f"testbed.{module}")
     channel = Channel.from_descriptor(int(sys.argv[1]))
     asked = _serve(channel)

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.channel import Channel
 from testbed.messages.codec import send
-from testbed.messages.programs import (
+from testbed.messages.keeper_messages import (
     KEEPER_REPORTS,
     EndPrograms,
     KeeperReport,

@@ -12,7 +12,7 @@ import yaml
 from testbed.errors import RunError
 from testbed.experiment.load import load
 from testbed.nodes import control_group, run_names
-from testbed.orchestrator.run import EmulatedRun
+from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.planning.plan import Plan, plan
 from testbed.roles.server.wall_server import WallServer
 from testbed.runs.watching import AnyProgress, Progress

@@ -34,8 +34,8 @@ from testbed.roles.peer.peer_reports import ConnectionLost, FromPeer, Met, Parte
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.telemetry.board import DeviceLine
-from testbed.training.entries import Entry, EvaluationPoint
 from testbed.training.exchange import ExchangeService, Told
+from testbed.training.service_entries import Entry, EvaluationPoint
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from testbed.roles.orders import Order, OrderChannel, OrderKind
-from testbed.roles.peer.connections import PeerConnections
+from testbed.roles.peer.peer_connections import PeerConnections
 from testbed.roles.peer.peer_reports import ConnectionLost, Met, OrderDone, Parted
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine

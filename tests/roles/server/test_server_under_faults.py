@@ -17,7 +17,7 @@ from testbed.messages.reports import (
     TrainingEnded,
     UpdatesApplied,
 )
-from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import SIZE, Running, dense, pull, receive, run_server

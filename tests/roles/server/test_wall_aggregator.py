@@ -29,7 +29,7 @@ from testbed.messages.reports import (
     TrainingEnded,
     Welcomed,
 )
-from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.transport import greeting
 from testbed.roles.transport.greeting import Identity

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.engine import server as server_role
 from testbed.errors import RunError
 from testbed.faults.fault import Fault
@@ -31,8 +31,8 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.evaluation import evaluator_link
-from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.restart import STORED, Restart
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import Running, dense, pull, receive

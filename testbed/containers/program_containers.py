@@ -28,7 +28,7 @@ from testbed.channel import Channel
 from testbed.containers import engine
 from testbed.containers.fleet import PROGRAM_LABEL
 from testbed.errors import HostError
-from testbed.messages.programs import StartProgram
+from testbed.messages.keeper_messages import StartProgram
 from testbed.nodes import keeper, linux
 from testbed.nodes.confinement import HOME
 from testbed.nodes.fork_server import Role

@@ -31,7 +31,7 @@ from testbed.messages.events import (
     TrafficStopped,
     WarningRaised,
 )
-from testbed.messages.programs import (
+from testbed.messages.keeper_messages import (
     EndPrograms,
     KeeperReport,
     PortsOpened,
@@ -53,9 +53,9 @@ from testbed.messages.requests import (
 from testbed.metrics.live_programs import LivePrograms
 from testbed.nodes.confinement import HOME
 from testbed.orchestrator.agent.process import AgentProcess
-from testbed.orchestrator.programs.faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.keepers import Keepers
-from testbed.orchestrator.programs.records import ProgramRecords
+from testbed.orchestrator.programs.program_faults import Gone, ProgramFaults
+from testbed.orchestrator.programs.program_records import ProgramRecords
 from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.planning import program_nodes
 from testbed.planning.program_plan import ProgramPlan

@@ -24,8 +24,8 @@ from testbed.simulation.sent_versions import Part
 from testbed.simulation.system import EvaluatedVersion
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
 from testbed.training.computation import Drawn
-from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER, SECRET_SIZE

@@ -13,13 +13,13 @@ from testbed.device_names import SERVER_NAME
 from testbed.ended import Ended
 from testbed.experiment.load import dump
 from testbed.messages.events import IngressRead, SocketsCounted, TrafficStopped
-from testbed.messages.programs import ProgramMeasured
+from testbed.messages.keeper_messages import ProgramMeasured
 from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
 from testbed.network.sysctls import OF_ALL
-from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.run_notes import RunNotes
+from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning import graph_source
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records

@@ -13,7 +13,7 @@ from torch import Tensor
 from fastgrad.layers import Dense, Flatten, Layer, MaxPool, PatchConvolution, Relu
 from fastgrad.winograd import WinogradConvolution
 from fastgrad.workers.block_computation import BlockComputation, BlockModule
-from fastgrad.workers.layers import (
+from fastgrad.workers.block_layers import (
     Block,
     PairwiseMaxPool,
     WorkersDense,
