@@ -12,8 +12,8 @@ import numpy as np
 
 from testbed.clock.conversations import conversations
 from testbed.clock.device_use import DeviceUse, of_served
-from testbed.clock.devices import devices
 from testbed.clock.star import StarClock
+from testbed.clock.timed_workers import Devices
 from testbed.clock.worker_faults import star_clock
 from testbed.device_names import aggregator_name, server_names, worker_name
 from testbed.encoding_choice import EncodingChoice
@@ -121,7 +121,7 @@ class ServedSystem(System):
         self.clock = star_clock(
             [*self._services, *self._aggregators],
             self._devices,
-            devices(settings, range(settings.evaluator), protocol, self._busy),
+            Devices.of(settings, range(settings.evaluator), protocol, self._busy),
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
         if self._aggregators:

@@ -18,9 +18,9 @@ from testbed.channel import Channel
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.clock import device_use
 from testbed.clock.conversations import conversations
-from testbed.clock.devices import devices
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.clock.star import StarClock
+from testbed.clock.timed_workers import Devices
 from testbed.clock.worker_faults import star_clock
 from testbed.engine.server import too_few
 from testbed.errors import RunError
@@ -146,7 +146,7 @@ class ClockOfServers:
 
     def _make_clock(self, there: Sequence[int]) -> StarClock:
         settings = self._settings
-        timed = devices(settings, there, self._protocol, self._busy)
+        timed = Devices.of(settings, there, self._protocol, self._busy)
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._clock = clock = star_clock(self._services, self, timed, schedule)
         if self._roles.aggregators:
