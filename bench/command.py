@@ -74,7 +74,7 @@ def unwatched(_plan: AnyPlan, _number: int, _count: int) -> Unwatched:
     return Unwatched()
 
 
-def execute_here(spec: Spec, out: Path) -> execution.Execution:
+def execute_here(spec: Spec, out: Path) -> execution.ExecutionResult:
     """Carry out an experiment in this process, which has imported already what a command has to.
 
     Raises:

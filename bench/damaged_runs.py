@@ -235,12 +235,12 @@ def _word(path: Path, chance: random.Random) -> str:
 def readers(directory: Path, chance: random.Random) -> Mapping[str, Callable[[], object]]:
     """Return what reads a run: each by its name, the quick ones always, figures rarely."""
     from testbed.cli import results
-    from testbed.library.results import Run as LibraryRun
+    from testbed.library.reading import Run as LibraryRun
     from testbed.metrics.replay import replayed
     from testbed.results.reading.run import Run
     from testbed.runs import resuming
     from testbed.runs.live_status import LiveStatus
-    from testbed.simulation.devices import STORED
+    from testbed.simulation.simulated_devices import STORED
 
     root = directory.parents[2]
 
@@ -357,11 +357,11 @@ def try_damages(
         tell: called with each finding, as it is found.
     """
     import testbed.cli.results
-    import testbed.library.results
+    import testbed.library.reading
     import testbed.metrics.replay
     import testbed.results.figures.figures
     import testbed.results.report.report
-    import testbed.simulation.devices  # noqa: F401 - read once, before the forks
+    import testbed.simulation.simulated_devices  # noqa: F401 - read once, before the forks
 
     found = []
     with tempfile.TemporaryDirectory(prefix="testbed-damaged-") as folder:

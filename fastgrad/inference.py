@@ -1,7 +1,7 @@
 """A model's forward pass alone, which computes the logits of many images at a time, for evaluation.
 
 An evaluation reads ten thousand images where an update reads ten, needs no gradient, and need not
-equal training in every bit. So its steps through the same layers differ: no positions of maxima are
+equal training in every bit. So its passes through the same layers differ: no positions of maxima are
 kept; a first convolution stores the pixels of each position in a pooling window in a separate plane,
 so that the maximum goes over whole planes; other convolutions are the library's direct ones, which
 need no transformed tiles and are faster than ``winograd`` where there is no backward pass.
@@ -9,8 +9,9 @@ need no transformed tiles and are faster than ``winograd`` where there is no bac
 As in ``chain``, images are NHWC inside and a max-pool comes before the ReLU that precedes it.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -26,26 +27,24 @@ from fastgrad.recognising import (
 )
 from fastgrad.vector import Slot
 
+ForwardPass: TypeAlias = Callable[[Tensor], Tensor]
+"""The forward pass of a layer: float32 in and out, images as (batch, height, width, channels).
 
-class Step(ABC):
-    """The forward pass of a layer: float32 in and out, images as (batch, height, width, channels)."""
-
-    @abstractmethod
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return the output: a new tensor, a view of ``x`` or the step's memory; ``x`` is unchanged."""
+The output is a new tensor, a view of the input or the layer's memory; the input is unchanged.
+"""
 
 
 class Inference:
     """The forward pass of a model on up to ``batch`` images."""
 
-    def __init__(self, steps: list[Step]) -> None:
-        self._steps = steps
+    def __init__(self, layers: list[ForwardPass]) -> None:
+        self._layers = layers
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return logits, float32, (n, classes), of images, float32, (n, channels, height, width)."""
         x = images.permute(0, 2, 3, 1)
-        for step in self._steps:
-            x = step(x)
+        for layer in self._layers:
+            x = layer(x)
         return x
 
 
@@ -61,33 +60,33 @@ def build(module: nn.Module, shape: tuple[int, ...], slots: Mapping[str, Slot]) 
     if not isinstance(module, nn.Sequential) or len(shape) != 4:
         return None
     parts = pool_first(list(module.named_children()))
-    steps: list[Step] = []
+    layers: list[ForwardPass] = []
     images = True
     while parts:
         (name, part), *parts = parts
         match part:
             case nn.Conv2d() if images and part.bias is not None and same_convolution(part):
                 weight, bias = slots[f"{name}.weight"].value, slots[f"{name}.bias"].value
-                if not steps and part.in_channels <= FEW_CHANNELS:
+                if not layers and part.in_channels <= FEW_CHANNELS:
                     size = _exact_windows(parts, shape)
                     if size > 1:
                         parts.pop(0)
-                    steps.append(PooledPatches(shape, weight, bias, size))
+                    layers.append(PooledPatches(shape, weight, bias, size))
                 else:
-                    steps.append(Convolution(weight, bias))
+                    layers.append(Convolution(weight, bias))
             case nn.MaxPool2d() if images and plain_pool(part):
-                steps.append(Pool(side(part.kernel_size)))
+                layers.append(Pool(side(part.kernel_size)))
             case nn.ReLU():
-                steps.append(Relu())
+                layers.append(partial(torch.clamp_min, min=0.0))
             case nn.Flatten(start_dim=1, end_dim=-1) if images:
-                steps.append(Flatten())
+                layers.append(_flatten)
                 images = False
             case nn.Linear() if not images and part.bias is not None:
                 weight, bias = slots[f"{name}.weight"].value, slots[f"{name}.bias"].value
-                steps.append(Dense(weight, bias))
+                layers.append(partial(functional.linear, weight=weight, bias=bias))
             case _:
                 return None
-    return None if images else Inference(steps)
+    return None if images else Inference(layers)
 
 
 def _exact_windows(parts: list[tuple[str, nn.Module]], shape: tuple[int, ...]) -> int:
@@ -99,7 +98,7 @@ def _exact_windows(parts: list[tuple[str, nn.Module]], shape: tuple[int, ...]) -
     return 1
 
 
-class PooledPatches(Step):
+class PooledPatches:
     """A "same" convolution of images with few channels, and the maxima of size × size windows.
 
     As in ``layers.PatchConvolution`` this is one matrix product over patches; the rows of the product
@@ -130,7 +129,7 @@ class PooledPatches(Step):
         return self._pooled.view(self._grid)[: len(x)]
 
 
-class Convolution(Step):
+class Convolution:
     """A "same" convolution."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
@@ -142,7 +141,7 @@ class Convolution(Step):
         return y.permute(0, 2, 3, 1)
 
 
-class Pool(Step):
+class Pool:
     """Maxima of size × size windows that do not overlap; incomplete windows are dropped."""
 
     def __init__(self, size: int) -> None:
@@ -163,25 +162,6 @@ def _maximum(tensors: list[Tensor]) -> Tensor:
     return largest
 
 
-class Relu(Step):
-    """A ReLU, max(x, 0)."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.clamp_min(0.0)
-
-
-class Flatten(Step):
-    """Images flattened to vectors in torch's order, channel-major."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.permute(0, 3, 1, 2).flatten(1)
-
-
-class Dense(Step):
-    """A linear layer, x Wᵀ + b."""
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self._weight, self._bias = weight, bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return functional.linear(x, self._weight, self._bias)
+def _flatten(x: Tensor) -> Tensor:
+    """Return images as vectors in torch's order, channel-major."""
+    return x.permute(0, 3, 1, 2).flatten(1)

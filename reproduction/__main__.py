@@ -14,7 +14,7 @@ from reproduction.driver import ENGINES, Order, carry_out_missing
 from reproduction.paper import load_paper
 from reproduction.records import Records
 from testbed.display.many import ManyRuns
-from testbed.display.streams import command, tell
+from testbed.display.standard_streams import command, tell
 from testbed.errors import SpecError
 from testbed.sweeps.missing import Means
 

@@ -19,10 +19,10 @@ from testbed.version import VERSION
 
 if TYPE_CHECKING:
     from testbed.errors import TestbedError
-    from testbed.library.comparison import Comparison, compare
+    from testbed.library.comparing import Comparison, compare
     from testbed.library.experiment import Experiment
     from testbed.library.figure import Figure
-    from testbed.library.results import Run, Runs, open_run, open_runs
+    from testbed.library.reading import Run, Runs, open_run, open_runs
     from testbed.library.running import run, simulate
     from testbed.library.sweeping import Swept, sweep
 
@@ -45,16 +45,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Comparison": "testbed.library.comparison",
+    "Comparison": "testbed.library.comparing",
     "Experiment": "testbed.library.experiment",
     "Figure": "testbed.library.figure",
-    "Run": "testbed.library.results",
-    "Runs": "testbed.library.results",
+    "Run": "testbed.library.reading",
+    "Runs": "testbed.library.reading",
     "Swept": "testbed.library.sweeping",
     "TestbedError": "testbed.errors",
-    "compare": "testbed.library.comparison",
-    "open_run": "testbed.library.results",
-    "open_runs": "testbed.library.results",
+    "compare": "testbed.library.comparing",
+    "open_run": "testbed.library.reading",
+    "open_runs": "testbed.library.reading",
     "run": "testbed.library.running",
     "simulate": "testbed.library.running",
     "sweep": "testbed.library.sweeping",

@@ -23,8 +23,8 @@ from testbed.errors import (
 from testbed.experiment.load import AnySpec, dump
 from testbed.metrics.live import LiveRun
 from testbed.metrics.live_programs import LivePrograms
-from testbed.orchestrator.programs.run import ProgramRun
-from testbed.orchestrator.run import Run
+from testbed.orchestrator.emulated_run import EmulatedRun
+from testbed.orchestrator.programs.program_run import ProgramRun
 from testbed.planning.data_check import check_data
 from testbed.planning.halves import check_halves
 from testbed.planning.plan import Plan
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class ExecutionResult:
     """The results of one execution of an experiment file.
 
     Attributes:
@@ -99,7 +99,7 @@ def execute(
     exporter: "Exporter | None" = None,
     *,
     report: bool = True,
-) -> Execution:
+) -> ExecutionResult:
     """Carry out every run of an experiment; an interruption ends the whole experiment.
 
     Args:
@@ -127,7 +127,7 @@ def resume(
     exporter: "Exporter | None" = None,
     *,
     report: bool = True,
-) -> Execution:
+) -> ExecutionResult:
     """Carry out the rest of an execution in its own directory, and write a new report.
 
     Args:
@@ -213,12 +213,14 @@ def _interrupted_after(
     )
 
 
-def _execution(directory: Path, summaries: Sequence[dict[str, Any]], report: bool) -> Execution:
+def _execution(
+    directory: Path, summaries: Sequence[dict[str, Any]], report: bool
+) -> ExecutionResult:
     """Return the results of runs that have ended, with their report if one is wanted."""
     if not report:
-        return Execution(directory, tuple(summaries), None)
+        return ExecutionResult(directory, tuple(summaries), None)
     try:
-        return Execution(directory, tuple(summaries), write_results(directory))
+        return ExecutionResult(directory, tuple(summaries), write_results(directory))
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"interrupted while the report was written; the runs are complete: `testbed report "
@@ -245,10 +247,10 @@ def _made(
     types: Collection[type]
     assert isinstance(job.plan, Plan)
     if job.plan.spec.engine == "emulation":
-        make, types = Run, coming_back.STORED
+        make, types = EmulatedRun, coming_back.STORED
     else:
         # Imported only here: a simulation computes in this process, and importing torch takes seconds.
-        from testbed.simulation.devices import STORED
+        from testbed.simulation.simulated_devices import STORED
         from testbed.simulation.simulated_run import SimulatedRun
 
         make, types = SimulatedRun, STORED

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
-from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
+from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 
 
 class Notes:

@@ -32,7 +32,7 @@ from traffic.headers import (
     dissect,
 )
 from traffic.packet_batches import DamagedError, Records
-from traffic.quantities import QUANTITIES, QUANTITY_COLUMNS, Seconds, add_up, occupied
+from traffic.packet_totals import QUANTITIES, QUANTITY_COLUMNS, Seconds, add_up, occupied
 from traffic.tcp_streams import Positions
 
 __all__ = ["FLOW_COLUMNS", "QUANTITIES", "Account", "Ledger", "account"]

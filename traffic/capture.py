@@ -27,7 +27,7 @@ _WRITER = "testbed traffic"
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class CaptureResult:
     """The result of a capture.
 
     Attributes:
@@ -169,13 +169,13 @@ class Files:
             raise
         self._bytes += len(data)
 
-    def close(self) -> Capture:
+    def close(self) -> CaptureResult:
         """Write the last file's statistics block and close it; return the capture's result."""
         try:
             self._end()
         except OSError as error:
             self.error = self.error or f"writing {self._paths[-1]}: {error.strerror}"
-        return Capture(
+        return CaptureResult(
             self.records,
             self._ring.dropped,
             self.left_out,
@@ -199,7 +199,7 @@ def capture(
     blocks: int = BLOCKS,
     started: Callable[[], None] | None = None,
     reporting: Reporting | None = None,
-) -> Capture:
+) -> CaptureResult:
     """Capture what passes an interface of the current network namespace.
 
     Args:

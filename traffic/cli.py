@@ -13,7 +13,7 @@ import typer
 from traffic import TrafficError, accounting, filters, summary
 from traffic.acknowledgements import PureAcks
 from traffic.capture import FILE_SIZE, SNAP_LENGTH, TOTAL_SIZE, Reporting
-from traffic.capture import Capture as Captured
+from traffic.capture import CaptureResult as Captured
 from traffic.capture import capture as run_capture
 from traffic.packet_ring import BLOCKS
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from traffic.accounting import Account
-from traffic.quantities import QUANTITIES, add_up
+from traffic.packet_totals import QUANTITIES, add_up
 
 _HEADINGS = {
     "frames": "frames",

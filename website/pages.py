@@ -29,8 +29,8 @@ API = {
         "testbed.library.experiment",
         "testbed.library.running",
         "testbed.library.sweeping",
-        "testbed.library.results",
-        "testbed.library.comparison",
+        "testbed.library.reading",
+        "testbed.library.comparing",
         "testbed.library.figure",
     ),
     "algorithms": (

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from testbed.experiment.profiles.hardware import HARDWARE
-from testbed.experiment.profiles.links import LINKS, LinkProfile
+from testbed.experiment.profiles.hardware_profiles import HARDWARE
+from testbed.experiment.profiles.link_profiles import LINKS, LinkProfile
 from testbed.experiment.profiles.profile_value import SURE, ProfileValue
 from testbed.experiment.profiles.publications import SOURCES
 

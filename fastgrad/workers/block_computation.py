@@ -13,7 +13,7 @@ from fastgrad.vector import Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class BlockModule:
     """A module that blocks are made of.
 
     Attributes:
@@ -39,10 +39,10 @@ class Model:
         batch_size: int,
         device: torch.device,
         buffers: Sequence[str],
-    ) -> "Model":
+    ) -> "BlockModule":
         """Describe a module, with the names of the buffers that follow its parameters."""
         vector, chain = Vector.of(module, buffers), template(module, example)
-        return Model(module, example, batch_size, device, vector, chain)
+        return BlockModule(module, example, batch_size, device, vector, chain)
 
     def rows(self, count: int) -> Tensor:
         """Allocate memory for parameter vectors, float32, (count, |Θ|)."""

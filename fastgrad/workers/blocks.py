@@ -10,9 +10,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from fastgrad.workers.block_computation import BlockComputation, Model
-from fastgrad.workers.chain import WorkersChain
-from fastgrad.workers.module import OneByOne, WorkersModule
+from fastgrad.workers.block_chain import WorkersChain
+from fastgrad.workers.block_computation import BlockComputation, BlockModule
+from fastgrad.workers.block_module import OneByOne, WorkersModule
 
 Parameters: TypeAlias = Tensor | Sequence[Tensor]
 """One vector per worker, stacked or not."""
@@ -25,7 +25,7 @@ _LARGEST = 16
 """The most workers per block; more save next to nothing."""
 
 
-def block_of(model: Model, workers: int, *, shared: bool) -> BlockComputation:
+def block_of(model: BlockModule, workers: int, *, shared: bool) -> BlockComputation:
     """Make a block that computes all its workers at once."""
     if model.chain is not None:
         return WorkersChain(model, model.chain, workers, shared=shared)
@@ -35,7 +35,7 @@ def block_of(model: Model, workers: int, *, shared: bool) -> BlockComputation:
 class CachedBlocks:
     """Blocks for a processor; the block of a size is made when that size first occurs."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: BlockModule) -> None:
         """Make no block yet; memory is allocated when it is needed."""
         self._model = model
         activations = 4 * model.batch_size * sum(layer.x.numel() for layer in model.chain or ())

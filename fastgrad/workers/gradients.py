@@ -11,8 +11,8 @@ where workers share a version; the CNN 0.94 to 1.03 and 0.89 to 1.00. One mlp wo
 1.09.
 
 On an accelerator a call costs launches, not arithmetic: workers are padded to one of a few block
-sizes, each of which is recorded once as a CUDA graph and then replayed (``replay``). This
-module never waits for an accelerator: results are in order on its current stream.
+sizes, each of which is recorded once as a CUDA graph and then replayed (``accelerator_blocks``).
+This module never waits for an accelerator: results are in order on its current stream.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from fastgrad.vector import Vector
-from fastgrad.workers.block_computation import Model
+from fastgrad.workers.accelerator_blocks import PaddedBlocks
+from fastgrad.workers.block_computation import BlockModule
 from fastgrad.workers.blocks import CachedBlocks, Fill, Parameters
-from fastgrad.workers.replay import PaddedBlocks
 
 
 class WorkersGradients:
@@ -73,7 +73,7 @@ class WorkersGradients:
             # TF32 cuts factors to ten bits, more than rounding; atomics differ from run to run.
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
-        model = Model.of(module, tuple(images.shape[1:]), batch_size, self.device, buffers)
+        model = BlockModule.of(module, tuple(images.shape[1:]), batch_size, self.device, buffers)
         self.vector = model.vector
         self._batch_size, self._change = batch_size, change
         padded = padded or self.device.type != "cpu"

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from testbed.foreign import parse_json, read_file
-from testbed.plain import of_plain
+from testbed.json_dataclasses import of_plain
 
 NAME = "marks.json"
 """The file's name, in the folder of checkpoints."""

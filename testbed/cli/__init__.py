@@ -1,8 +1,9 @@
 """The command line: ``testbed``.
 
 A ``TestbedError`` that ends a command becomes a message on stderr and its exit status
-(``testbed.display.streams.command``); any other exception is a bug and keeps its traceback. Heavy
-libraries must be imported only by the commands that need them, so that ``testbed --help`` is quick.
+(``testbed.display.standard_streams.command``); any other exception is a bug and keeps its traceback.
+Heavy libraries must be imported only by the commands that need them, so that ``testbed --help`` is
+quick.
 """
 
 from pathlib import Path
@@ -24,7 +25,7 @@ from testbed.cli import (
     top,
 )
 from testbed.cli import traffic as traffic_command
-from testbed.display.streams import command
+from testbed.display.standard_streams import command
 from testbed.errors import SpecError
 from testbed.version import VERSION
 

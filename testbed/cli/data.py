@@ -19,7 +19,7 @@ def fetch(
     """Fetch a dataset from its public mirrors into the user's cache and verify it."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 
-    from testbed.display.streams import tell, terminal
+    from testbed.display.standard_streams import tell, terminal
     from testbed.learning.data.fetch import fetch as fetch_dataset
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.display.streams import tell
+from testbed.display.standard_streams import tell
 
 if TYPE_CHECKING:
     from testbed.results.reading.run import Run

@@ -10,7 +10,7 @@ import typer
 
 from testbed.cli.options import WHICH, MetricsWorkers, RunsRoot
 from testbed.cli.results import all_runs
-from testbed.display.streams import tell
+from testbed.display.standard_streams import tell
 from testbed.errors import SpecError
 
 if TYPE_CHECKING:

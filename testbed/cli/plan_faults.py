@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, struck_name
 from testbed.experiment.units import format_percentage, format_rate
-from testbed.faults.rules import Intervals, Moment, Pushes, Row, Rule, Trace, Version
+from testbed.faults.rules import (
+    EachPush,
+    FaultRule,
+    FaultTrace,
+    Intervals,
+    Moment,
+    TracedFault,
+    Version,
+)
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
 from testbed.quantities import as_number
@@ -46,9 +54,9 @@ def describe(plan: AnyPlan) -> list[str]:
     return [f"faults: {as_number(len(rules), 'rule')}", *lines] if lines else []
 
 
-def _rule(rule: Rule, of: _Struck) -> str:
+def _rule(rule: FaultRule, of: _Struck) -> str:
     fault, devices = rule.fault, rule.devices
-    if isinstance(rule.when, Trace):
+    if isinstance(rule.when, FaultTrace):
         return _of_trace(rule.when.rows, of)
     if devices and devices[0] <= SERVER_NUMBER:
         names = [struck_name(device, of.servers) for device in devices]
@@ -64,7 +72,7 @@ def _rule(rule: Rule, of: _Struck) -> str:
     return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, of)}{_never(rule, of)}"
 
 
-def _of_trace(rows: Sequence[Row], of: _Struck) -> str:
+def _of_trace(rows: Sequence[TracedFault], of: _Struck) -> str:
     """Return the text of a trace: its devices, kinds of fault and durations."""
     count = len({row.device for row in rows})
     kinds = Counter(row.fault.kind for row in rows)
@@ -79,9 +87,9 @@ def _of_trace(rows: Sequence[Row], of: _Struck) -> str:
     return f"{count} of {of.workers} workers: from a trace, {how}, {' or '.join(lasting)}{never}"
 
 
-def _when(rule: Rule) -> str:
+def _when(rule: FaultRule) -> str:
     match rule.when:
-        case Pushes(probability):
+        case EachPush(probability):
             return f"after a push with probability {probability:g}"
         case Moment(time):
             return f"at {time:g} s"
@@ -92,7 +100,7 @@ def _when(rule: Rule) -> str:
     raise AssertionError(rule)
 
 
-def _never(rule: Rule, of: _Struck) -> str:
+def _never(rule: FaultRule, of: _Struck) -> str:
     """Return why a rule at an iteration never strikes, as text; empty for others."""
     late = isinstance(rule.when, Version) and _is_late(rule.when.iteration, of)
     return f"; never: training ends with update {of.updates:,}" if late else ""
@@ -102,9 +110,9 @@ def _is_late(iteration: int, of: _Struck) -> bool:
     return of.updates is not None and iteration > of.updates
 
 
-def _expected(rule: Rule, of: _Struck) -> str:
+def _expected(rule: FaultRule, of: _Struck) -> str:
     """Return the expected number of strikes of a rule with a probability, as text; empty for others."""
-    if not isinstance(rule.when, Pushes) or of.updates is None:
+    if not isinstance(rule.when, EachPush) or of.updates is None:
         return ""
     count = len(rule.devices)
     strikes = rule.when.probability * of.updates * count / of.workers

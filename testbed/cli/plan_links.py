@@ -3,8 +3,8 @@
 from typing import Any
 
 from testbed.experiment.device_links import DeviceLink, link_of
-from testbed.experiment.profiles.hardware import HARDWARE
-from testbed.experiment.profiles.links import LINKS
+from testbed.experiment.profiles.hardware_profiles import HARDWARE
+from testbed.experiment.profiles.link_profiles import LINKS
 from testbed.experiment.sections.link_shapes import LinkKeys
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import (

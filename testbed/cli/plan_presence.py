@@ -8,7 +8,7 @@ from testbed.device_names import worker_name
 from testbed.experiment.model_conflicts import layout_of
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
-from testbed.faults.rules import Laws, Rule, Trace
+from testbed.faults.rules import FaultRule, FaultTrace, Laws
 
 if TYPE_CHECKING:
     from testbed.planning.plan import Plan
@@ -69,11 +69,11 @@ def _why_no_update(plan: "Plan") -> list[str]:
     return ["  no update is possible: all leave before their links have brought the parameters"]
 
 
-def _of_rule(rule: Rule, plan: "Plan") -> dict[int, list[tuple[float, Fault]]]:
+def _of_rule(rule: FaultRule, plan: "Plan") -> dict[int, list[tuple[float, Fault]]]:
     """Return the first two absences of each device of a rule."""
     found: dict[int, list[tuple[float, Fault]]] = {}
     each: list[Iterator[tuple[float, int, Fault]]]
-    if isinstance(rule.when, Trace):
+    if isinstance(rule.when, FaultTrace):
         rows = rule.when.rows
         each = [iter((row.time or 0.0, row.device, row.fault) for row in rows)]
         limit = len(rows)

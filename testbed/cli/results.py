@@ -15,7 +15,7 @@ import typer
 
 from testbed import quantities as q
 from testbed.cli.options import WHICH, AnyRun, AsJson, RunsRoot
-from testbed.display.streams import tell
+from testbed.display.standard_streams import tell
 from testbed.ended import not_finite_from
 from testbed.errors import SpecError
 from testbed.foreign import printable

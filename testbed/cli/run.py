@@ -13,7 +13,7 @@ from testbed.quantities import as_number
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
-    from testbed.execution import Execution
+    from testbed.execution import ExecutionResult
     from testbed.metrics.exporter import Exporter
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment file (YAML).")]
@@ -58,7 +58,7 @@ def run(
     began = time.monotonic()
     serving = MetricsOptions.from_options(metrics_port, metrics_linger, metrics_workers)
     from testbed.display.displayed import displayed
-    from testbed.display.streams import tell
+    from testbed.display.standard_streams import tell
     from testbed.execution import check, execute
     from testbed.experiment.load import load_any
     from testbed.pages.serving import beside
@@ -106,7 +106,10 @@ def simulate(
 
 
 def show_results(
-    execution: "Execution", as_json: bool, serving: MetricsOptions, exporter: "Exporter | None"
+    execution: "ExecutionResult",
+    as_json: bool,
+    serving: MetricsOptions,
+    exporter: "Exporter | None",
 ) -> None:
     """Print the results of an execution, and keep its final metrics available.
 
@@ -114,7 +117,7 @@ def show_results(
         RunError: one of its runs is not ``completed``.
         OutputError: the JSON cannot be printed.
     """
-    from testbed.display.streams import results_of_runs
+    from testbed.display.standard_streams import results_of_runs
     from testbed.ended import worst
     from testbed.runs.ending import incomplete
 
@@ -191,7 +194,7 @@ def schema() -> None:
     typer.echo(json_text(json_schema_of_any(), indent=2))
 
 
-def _print_table(execution: "Execution") -> None:
+def _print_table(execution: "ExecutionResult") -> None:
     from testbed.cli.results import print_comparison
     from testbed.results.reading.finding import resolve
     from testbed.results.tables.comparison import compare
@@ -213,7 +216,7 @@ def _print_table(execution: "Execution") -> None:
     typer.echo(f"report: {execution.report or none}")
 
 
-def _as_json(execution: "Execution") -> dict[str, Any]:
+def _as_json(execution: "ExecutionResult") -> dict[str, Any]:
     return {
         "directory": str(execution.directory),
         "report": execution.report and str(execution.report),

@@ -55,7 +55,7 @@ def sweep(
     and 1 if one failed.
     """
     from testbed.display.many import ManyRuns
-    from testbed.display.streams import results_of_runs, tell
+    from testbed.display.standard_streams import results_of_runs, tell
     from testbed.experiment.sweep import load_any_sweep
     from testbed.sweeps import sweep as sweeping
     from testbed.sweeps.missing import Means

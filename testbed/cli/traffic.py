@@ -9,7 +9,7 @@ import typer
 from testbed import quantities as q
 from testbed.cli.options import AnyRun, AsJson, RunsRoot
 from testbed.device_names import BACKGROUND_NAME
-from testbed.display.streams import tell
+from testbed.display.standard_streams import tell
 from testbed.results.reading.finding import resolve
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.run import Run

@@ -7,7 +7,7 @@ import pyarrow as pa
 import typer
 
 from testbed import quantities as q
-from testbed.display.streams import tell
+from testbed.display.standard_streams import tell
 from testbed.results.reading.run import Run
 from testbed.runs.ledgers.message_table import FIELDS, captured_messages
 from testbed.telemetry.json_text import json_text

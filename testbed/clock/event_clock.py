@@ -19,7 +19,7 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
-from testbed.clock.use import ComputingTime, LineBytes
+from testbed.clock.usage_counters import ComputingTime, LineBytes
 
 LATEST = 1e12
 """The time of the virtual clock, in seconds (31,700 years), after which nothing takes place.

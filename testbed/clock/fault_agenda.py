@@ -21,7 +21,7 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class StrikeEnd:
     """The end of a fault for the incarnations that it struck; ``number`` is that of its strike."""
 
     fault: Fault
@@ -45,7 +45,7 @@ class End:
         ]
 
 
-STORED: tuple[type, ...] = (Strike, End, Fault)
+STORED: tuple[type, ...] = (Strike, StrikeEnd, Fault)
 """The classes in an agenda's state, besides plain values and arrays."""
 
 
@@ -63,7 +63,7 @@ class FaultAgenda(Stateful):
         self._schedule, self._events = schedule, events
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(0)
-        self._actions: dict[int, Strike | End] = {}
+        self._actions: dict[int, Strike | StrikeEnd] = {}
         self._came = self._posted = 0
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -86,13 +86,13 @@ class FaultAgenda(Stateful):
             self._came += 1
             self.post(coming.time, Strike(coming.devices, coming.fault))
 
-    def post(self, time: float, action: Strike | End) -> None:
+    def post(self, time: float, action: Strike | StrikeEnd) -> None:
         """Add the beginning or the end of a fault to the events."""
         self._posted += 1
         self._actions[self._posted] = action
         self._events.add(time, FAULT, self._posted)
 
-    def take(self, number: int) -> Strike | End:
+    def take(self, number: int) -> Strike | StrikeEnd:
         """Return what begins or ends at an event, by its number."""
         return self._actions.pop(number)
 

@@ -12,7 +12,7 @@ from typing import Any
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.device_conditions import PHASES, DeviceConditions
 from testbed.clock.event_clock import EventClock
-from testbed.clock.fault_agenda import End, FaultAgenda
+from testbed.clock.fault_agenda import FaultAgenda, StrikeEnd
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
 from testbed.faults.futility import Futility
@@ -56,7 +56,7 @@ class FaultStrikes(Stateful):
     def strike(self, number: int) -> None:
         """Start or end the fault of an event."""
         action = self._agenda.take(number)
-        if isinstance(action, End):
+        if isinstance(action, StrikeEnd):
             self._end(action)
         elif self._is_alive():
             self._strike(action.devices, action.fault)
@@ -131,7 +131,7 @@ class FaultStrikes(Stateful):
                 conditions.cut_off(device, until)
         if until < inf:
             incarnations = {device: conditions[device].incarnation for device in struck}
-            self._agenda.post(until, End(fault, number, incarnations))
+            self._agenda.post(until, StrikeEnd(fault, number, incarnations))
         if fault.kind == "kill":
             conditions.settle()
 
@@ -140,13 +140,13 @@ class FaultStrikes(Stateful):
         begin, end = (self._conditions.record(fault, phase, [server]) for phase in PHASES)
         self._conditions.server_killed(server_index(server), self._server_strikes, begin, end)
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: StrikeEnd) -> None:
         fault = end.fault
         if fault.kind == "kill":
             for device, incarnation in end.incarnations.items():
                 again = self._conditions.revive(device, fault)
                 if again is not None:
-                    self._agenda.post(again, End(fault, 0, {device: incarnation}))
+                    self._agenda.post(again, StrikeEnd(fault, 0, {device: incarnation}))
             self._conditions.settle()
             return
         still = end.devices(self._conditions.__getitem__)

@@ -43,8 +43,8 @@ from testbed.engine.events import (
 )
 from testbed.engine.peer import Peer, PeerHands
 from testbed.training import computation
-from testbed.training.entries import Entry
 from testbed.training.exchange import Answered, ExchangeService, Message, Step, Told
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 
 _DEVICES = "peers"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Protocol
 
-from testbed.clock import fault_agenda, shared_transfers, use
+from testbed.clock import fault_agenda, shared_transfers, usage_counters
 from testbed.clock.device_conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.event_queue import AT_CORE, BACK, BEGIN, FREE, SILENT, TAKEN, WAITED
@@ -58,7 +58,7 @@ class MeshFaultStage(MeshStage, Protocol):
 
 STORED: tuple[type, ...] = (
     *(PeerState, Job, Silence, TimedDevice, Condition, Line, TracedLine, RateTrace),
-    *(*shared_transfers.STORED, *use.STORED, *fault_agenda.STORED),
+    *(*shared_transfers.STORED, *usage_counters.STORED, *fault_agenda.STORED),
 )
 """The classes in a clock's state, besides plain values and arrays."""
 _AT_THAW = {TAKEN: WAITED, WAITED: WAITED, BEGIN: BEGIN, SILENT: SILENT}

@@ -36,8 +36,8 @@ from testbed.engine.events import (
 )
 from testbed.engine.server import Server
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.entries import TrainingBegan
 from testbed.training.parameter_service import ParameterService
+from testbed.training.service_entries import TrainingBegan
 
 
 class Clock(Protocol):

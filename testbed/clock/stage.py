@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from testbed.algorithms.aggregator_half import Combined
-from testbed.training.entries import Entry
 from testbed.training.parameter_service import Pushed
+from testbed.training.service_entries import Entry
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from testbed.algorithms.worker_half import Leg
-from testbed.clock import shared_transfers, use
-from testbed.clock.conversations import Conversations
+from testbed.clock import shared_transfers, usage_counters
+from testbed.clock.conversations import Conversations, conversations
 from testbed.clock.event_clock import TimedDevice
+from testbed.clock.lines import lines
 from testbed.clock.shared_transfers import SharedTransfers
 from testbed.clock.stage import Arrived
 from testbed.clock.traced_line import TracedLine
@@ -17,10 +18,12 @@ from testbed.engine.events import Job, Opened, Received
 from testbed.engine.server import Phase
 from testbed.engine.worker import State, Worker
 from testbed.rate_trace import RateTrace
+from testbed.training import computation
 from testbed.training.gathering import Gathering
 from testbed.training.parameter_service import Pushed
+from testbed.training.settings import Settings
 from testbed.training.silence import Silence
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
+from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.updates import DenseUpdate, SparseUpdate
 
 
@@ -60,7 +63,7 @@ STORED: tuple[type, ...] = (
     Received,
     Gathering,
     *shared_transfers.STORED,
-    *use.STORED,
+    *usage_counters.STORED,
     Line,
     TracedLine,
     RateTrace,
@@ -95,3 +98,28 @@ class Devices:
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None
     conversations: Conversations | None = None
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        workers: Sequence[int],
+        protocol: type[WorkerProtocol],
+        busy: Callable[[int, float, int], tuple[float, float]],
+    ) -> Self:
+        """Return the workers of a run with servers, from its settings.
+
+        Args:
+            workers: the numbers of those that take part.
+            protocol: how they get parameters.
+            busy: as the attribute.
+        """
+        numbers = conversations(settings)
+        return cls(
+            workers,
+            role=lambda one: Worker(protocol, numbers.servers, computation.legs(settings, one)),
+            busy=busy,
+            lines=lambda worker: lines(settings, worker),
+            transfers=shared_transfers.shared_transfers(settings),
+            conversations=numbers,
+        )

@@ -27,7 +27,7 @@ from docker.types import LogConfig, Mount
 from testbed.containers import engine, out_of_memory, processors
 from testbed.errors import HostError
 from testbed.nodes import etc_files
-from testbed.nodes.interface import Device
+from testbed.nodes.node_interface import Device
 
 RUN_LABEL = "io.testbed.run"
 """Label of every container: the run's name, from ``testbed.nodes.run_names``."""

@@ -1,7 +1,7 @@
 """Run a role by its container's own Python: ``python -m testbed.containers.inside``.
 
-This is the container's end of ``testbed.containers.gate``. Libraries are the image's own, and libraries
-and data are loaded here; everything else is as in a forked role.
+This is the container's end of ``testbed.containers.role_connections``. Libraries are the image's own,
+and libraries and data are loaded here; everything else is as in a forked role.
 """
 
 import os
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from testbed.channel import Channel
 from testbed.containers.fleet import INSIDE
-from testbed.containers.gate import SOCKET
+from testbed.containers.role_connections import SOCKET
 from testbed.messages.codec import send
 from testbed.messages.events import LibrariesLoaded, ProcessExited, RunFailed
 from testbed.messages.processes import (

@@ -10,12 +10,12 @@ from typing import Any
 from testbed.channel import Channel
 from testbed.containers import engine, processors
 from testbed.containers.fleet import REAPING, Fleet
-from testbed.containers.gate import Gate
-from testbed.containers.programs import Beside
+from testbed.containers.program_containers import Beside
+from testbed.containers.role_connections import RoleConnections
 from testbed.messages.events import NodeEvent, ProcessExited, ProcessStarted
 from testbed.nodes import entry_point, etc_files, run_names
-from testbed.nodes.forking import ForkServer
-from testbed.nodes.interface import Device, Nodes
+from testbed.nodes.fork_server_client import ForkServerClient
+from testbed.nodes.node_interface import Device, Nodes
 
 
 def container_nodes(
@@ -34,7 +34,7 @@ def container_nodes(
     files = etc_files.shared(chosen["addresses"])
     if chosen["launch"] in ("fork", "beside"):
         # Forked first: it must not inherit anything that is made below.
-        fork_server = ForkServer(load, not_theirs, apart=False)
+        fork_server = ForkServerClient(load, not_theirs, apart=False)
         client, run = engine.connect(), run_names.new()
         if chosen["launch"] == "fork":
             return ForkedNodes(Fleet(client, run, chosen["image"], files), fork_server)
@@ -51,7 +51,7 @@ def container_nodes(
     )
     shared = entry_point.resolve(load["shared"])(load["arguments"])
     inside = {"entry": load["entry_inside"], "arguments": load["arguments"]}
-    return StartedNodes(fleet, Gate(fleet.folder, inside, shared))
+    return StartedNodes(fleet, RoleConnections(fleet.folder, inside, shared))
 
 
 class _ContainerNodes:
@@ -101,9 +101,9 @@ class _ContainerNodes:
 
 
 class ForkedNodes(_ContainerNodes):
-    """Nodes with forked roles (``launch: fork``); see ``testbed.nodes.interface.Nodes``."""
+    """Nodes with forked roles (``launch: fork``); see ``testbed.nodes.node_interface.Nodes``."""
 
-    def __init__(self, fleet: Fleet, fork_server: ForkServer) -> None:
+    def __init__(self, fleet: Fleet, fork_server: ForkServerClient) -> None:
         super().__init__(fleet)
         self._fork_server = fork_server
         self._processes: dict[str, int] = {}
@@ -157,7 +157,7 @@ class ProgramNodes(ForkedNodes):
     def __init__(
         self,
         fleet: Fleet,
-        fork_server: ForkServer,
+        fork_server: ForkServerClient,
         images: Mapping[str, str],
         read: Sequence[str],
     ) -> None:
@@ -220,9 +220,9 @@ class ProgramNodes(ForkedNodes):
 
 
 class StartedNodes(_ContainerNodes):
-    """Nodes with started roles (``launch: image``); see ``testbed.nodes.interface.Nodes``."""
+    """Nodes with started roles (``launch: image``); see ``testbed.nodes.node_interface.Nodes``."""
 
-    def __init__(self, fleet: Fleet, gate: Gate) -> None:
+    def __init__(self, fleet: Fleet, gate: RoleConnections) -> None:
         super().__init__(fleet)
         self._gate = gate
         self.fork_server: int | None = None

@@ -8,8 +8,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from testbed.display.streams import tell, terminal
-from testbed.display.words import describe, share_done
+from testbed.display.progress_text import describe, share_done
+from testbed.display.standard_streams import tell, terminal
 from testbed.quantities import as_duration
 from testbed.runs.watching import AnyProgress
 

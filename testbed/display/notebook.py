@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 from testbed.display.many import Counted
-from testbed.display.streams import tell
-from testbed.display.words import describe, share_done, title
+from testbed.display.progress_text import describe, share_done, title
+from testbed.display.standard_streams import tell
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.runs.watching import AnyProgress
 

@@ -6,8 +6,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from testbed.display.streams import tell, terminal
-from testbed.display.words import describe, share_done, title
+from testbed.display.progress_text import describe, share_done, title
+from testbed.display.standard_streams import tell, terminal
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.runs.watching import AnyProgress
 

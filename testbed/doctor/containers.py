@@ -7,7 +7,7 @@ from typing import Any
 import docker
 from docker.errors import DockerException, ImageNotFound
 
-from testbed.containers import engine, image, left_over
+from testbed.containers import engine, image, leftovers
 from testbed.doctor.findings import Finding
 from testbed.errors import HostError
 from testbed.experiment.sections.devices import DevicesSpec
@@ -132,9 +132,9 @@ def clean() -> list[str]:
     """
     try:
         with contextlib.closing(engine.connect()) as client:
-            removed = [f"container {name}" for name in left_over.remove_containers(client)]
+            removed = [f"container {name}" for name in leftovers.remove_containers(client)]
     except HostError:
-        if left_over.folders():
+        if leftovers.folders():
             raise
         return []
-    return removed + left_over.remove_folders()
+    return removed + leftovers.remove_folders()

@@ -7,16 +7,16 @@ and no file but a trace's.
 
 from testbed.durations.device_durations import Change, DeviceDurations, Durations
 from testbed.durations.laws import LAWS, Cvb, Law, QuantileLaw
-from testbed.durations.traces import Trace, load_trace
+from testbed.durations.traces import DurationTrace, load_trace
 
 __all__ = [
     "LAWS",
     "Change",
     "Cvb",
     "DeviceDurations",
+    "DurationTrace",
     "Durations",
     "Law",
     "QuantileLaw",
-    "Trace",
     "load_trace",
 ]

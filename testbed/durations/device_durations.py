@@ -14,7 +14,7 @@ import numpy as np
 
 from testbed.durations.laws import Cvb, Law, law_named
 from testbed.durations.shares import classes, reached
-from testbed.durations.traces import Order, Trace, load_trace
+from testbed.durations.traces import DurationTrace, Order, load_trace
 from testbed.streams import stream
 
 
@@ -105,7 +105,7 @@ class Durations:
     seed: int
     purpose: str
     devices: int
-    kind: Law | Cvb | Trace
+    kind: Law | Cvb | DurationTrace
     order: Order
     classes: tuple[int, ...]
     factors: tuple[float, ...]
@@ -175,11 +175,11 @@ class Durations:
             case Cvb():
                 # A stream of its own: whether machines differ must not change the tasks' draws.
                 return self.kind.machine(stream(self.seed, f"{self.purpose} machine", device))
-            case Trace():
+            case DurationTrace():
                 return self.kind.of_device(device, self.devices, self.order)
 
 
-def _kind(section: Mapping[str, Any]) -> Law | Cvb | Trace:
+def _kind(section: Mapping[str, Any]) -> Law | Cvb | DurationTrace:
     name = section["distribution"]
     if name == "trace":
         return load_trace(Path(section["file"]))

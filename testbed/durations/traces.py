@@ -81,7 +81,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class DurationTrace:
     """The content of a trace file.
 
     Attributes:
@@ -107,7 +107,7 @@ class Trace:
         return Replayed(rows, device // count * len(rows.seconds) // sharing)
 
 
-def load_trace(path: Path) -> Trace:
+def load_trace(path: Path) -> DurationTrace:
     """Read a trace: a column ``seconds``, and a column ``device`` unless it is pooled.
 
     Raises:
@@ -125,12 +125,12 @@ def load_trace(path: Path) -> Trace:
     if not len(seconds):
         raise SpecError(f"the trace {path} has no rows: give it one for each duration")
     if names is None:
-        return Trace((_rows(seconds),), ())
+        return DurationTrace((_rows(seconds),), ())
     distinct = sorted(set(names), key=_natural)
     places: dict[str, list[int]] = {name: [] for name in distinct}
     for at, name in enumerate(names):
         places[name].append(at)
-    return Trace(tuple(_rows(seconds[places[name]]) for name in distinct), tuple(distinct))
+    return DurationTrace(tuple(_rows(seconds[places[name]]) for name in distinct), tuple(distinct))
 
 
 def _rows(seconds: npt.NDArray[np.float64]) -> Rows:

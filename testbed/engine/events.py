@@ -11,9 +11,9 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol, TypeAlias
 
 from testbed.algorithms.aggregator_half import Combined
-from testbed.training.entries import Entry
 from testbed.training.exchange import Told
 from testbed.training.parameter_service import Pushed
+from testbed.training.service_entries import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,7 @@ Action: TypeAlias = Send | Compute | At | WhenLeft | Record | Over
 OfPeer: TypeAlias = Compute | At | WhenLeft | Tell | Over
 
 
-class Role(Protocol):
+class RoleTable(Protocol):
     """A role: it knows no socket, no clock and no process."""
 
     def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:

@@ -57,8 +57,8 @@ from testbed.engine.events import (
     Token,
     What,
 )
-from testbed.training.entries import Connected, Entry, Remark, TrainingBegan
 from testbed.training.parameter_service import ParameterService
+from testbed.training.service_entries import Connected, Entry, Remark, TrainingBegan
 
 GATHERING_TIMEOUT = 30.0
 """Seconds without a further greeting after which training begins with those that are there."""

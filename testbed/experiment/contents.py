@@ -11,7 +11,7 @@ from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_experiment
-from testbed.experiment.profiles.hardware import HARDWARE
+from testbed.experiment.profiles.hardware_profiles import HARDWARE
 from testbed.experiment.sections.datasets import (
     DATASETS,
     DatasetSpec,
@@ -21,7 +21,6 @@ from testbed.experiment.sections.datasets import (
 )
 from testbed.experiment.sections.device_classes import DeviceClassSpec, mean_over_devices
 from testbed.experiment.sections.devices import SUSPECT_AFTER, DevicesSpec
-from testbed.experiment.sections.execution import CheckpointSpec, SimulationSpec
 from testbed.experiment.sections.faults import FaultSpec
 from testbed.experiment.sections.learning import (
     MODELS,
@@ -37,6 +36,7 @@ from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
 from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.plugins import PluginSpec
 from testbed.experiment.sections.section import Section, as_tuple
+from testbed.experiment.sections.simulation import CheckpointSpec, SimulationSpec
 from testbed.experiment.sections.sweep import SweepSpec
 from testbed.experiment.sections.timing import (
     ComputeSpec,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from testbed.experiment.deployment import Deployment
-from testbed.experiment.profiles.links import LINKS
+from testbed.experiment.profiles.link_profiles import LINKS
 from testbed.experiment.rate_trace_files import DIRECTIONS, Direction
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.link_shapes import LinkKeys, link_shapes

@@ -35,7 +35,7 @@ T = TypeVar("T", bound=AnySpec)
 
 
 @dataclass(frozen=True, slots=True)
-class Point(Generic[S_co]):
+class Combination(Generic[S_co]):
     """One combination of values, and the experiment that has them."""
 
     values: Values
@@ -52,7 +52,7 @@ class Sweep(Generic[S_co]):
     """
 
     keys: Mapping[str, tuple[Any, ...]]
-    points: tuple[Point[S_co], ...]
+    points: tuple[Combination[S_co], ...]
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ def load_any_sweep(
 
 
 def _of_algorithms(sweep: Sweep[AnySpec], path: Path) -> Sweep[Spec]:
-    points = (Point(one.values, load.of_algorithms(one.spec, path)) for one in sweep.points)
+    points = (Combination(one.values, load.of_algorithms(one.spec, path)) for one in sweep.points)
     return Sweep(sweep.keys, tuple(points))
 
 
@@ -134,7 +134,7 @@ def _parse(
         every = [*before, *replaced]
         return changed, every, load.check(path, document, changed, every, folders)
 
-    points: list[Point[AnySpec]] = []
+    points: list[Combination[AnySpec]] = []
     for combination in product(*keys.values()):
         values = dict(zip(keys, combination, strict=True))
         if any(all(values[key] in of for key, of in one.items()) for one in excluded):
@@ -148,7 +148,7 @@ def _parse(
             # The first combination's error is most likely that of all.
             where = f" (with {describe(values)})" if points else ""
             raise SpecError(f"{error}{where}") from None
-        points.append(Point(values, spec))
+        points.append(Combination(values, spec))
     if not points:
         raise SpecError(
             f"{path}:{document.line(('sweep', 'exclude'))}: sweep.exclude: leaves no run"

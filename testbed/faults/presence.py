@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from testbed.durations import Durations
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Laws, Rule
+from testbed.faults.rules import FaultRule, Laws
 
 SHORTEST = 0.001
 """The least seconds for which a device is there, or away: laws may draw 0."""
 
 
-def absences(rule: Rule, seed: int, devices: int) -> list[Iterator[tuple[float, int, Fault]]]:
+def absences(rule: FaultRule, seed: int, devices: int) -> list[Iterator[tuple[float, int, Fault]]]:
     """Return the absences of each device of a rule: when one begins, the device, and its duration.
 
     Args:

@@ -13,7 +13,7 @@ from testbed.faults.fault import Fault
 
 
 @dataclass(frozen=True, slots=True)
-class Pushes:
+class EachPush:
     """After each push of a device, with a probability."""
 
     probability: float
@@ -63,7 +63,7 @@ class Laws:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TracedFault:
     """A row of a trace: a fault of one device at a time in seconds, or at a version."""
 
     time: float | None
@@ -73,19 +73,19 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """As the rows of a file say."""
+class FaultTrace:
+    """At the times that the rows of a file say."""
 
-    rows: Sequence[Row]
+    rows: Sequence[TracedFault]
     kind: Literal["trace"] = "trace"
 
 
-When: TypeAlias = Pushes | Moment | Version | Intervals | Laws | Trace
+When: TypeAlias = EachPush | Moment | Version | Intervals | Laws | FaultTrace
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule.
+class FaultRule:
+    """A rule of a run's faults.
 
     Attributes:
         stream: the name of its random streams. It is that of its place in its own list, so that a rule
@@ -108,11 +108,11 @@ class Rule:
     def faults(self) -> Iterator[tuple[Sequence[int], Fault]]:
         """Yield devices and a fault, for its own fault and for each row of a trace."""
         yield self.devices, self.fault
-        if isinstance(self.when, Trace):
+        if isinstance(self.when, FaultTrace):
             yield from (((row.device,), row.fault) for row in self.when.rows)
 
     def faults_of(self, device: int) -> list[Fault]:
         """Return the faults that it may strike a device with; of drawn absences, without durations."""
-        if isinstance(self.when, Trace):
+        if isinstance(self.when, FaultTrace):
             return [row.fault for row in self.when.rows if row.device == device]
         return [self.fault] * (device in self.devices)

@@ -19,7 +19,7 @@ import numpy as np
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
-from testbed.faults.rules import Intervals, Laws, Moment, Pushes, Rule, Trace, Version
+from testbed.faults.rules import EachPush, FaultRule, FaultTrace, Intervals, Laws, Moment, Version
 from testbed.streams import stream
 
 
@@ -38,7 +38,7 @@ class Schedule:
         rules: the number of rules.
     """
 
-    def __init__(self, rules: Sequence[Rule], seed: int, workers: int) -> None:
+    def __init__(self, rules: Sequence[FaultRule], seed: int, workers: int) -> None:
         """Prepare the schedule of a run with so many workers."""
         self.rules = len(rules)
         self._seed = seed
@@ -50,9 +50,9 @@ class Schedule:
             match rule.when:
                 case Version(iteration):
                     self._add_at(iteration, tuple(rule.devices), rule.fault)
-                case Pushes(probability):
+                case EachPush(probability):
                     self._add_pushes(rule, probability)
-                case Trace(rows):
+                case FaultTrace(rows):
                     for row in rows:
                         if row.time is not None:
                             self._rows.append(TimedFault(row.time, (row.device,), row.fault))
@@ -63,7 +63,7 @@ class Schedule:
     def _add_at(self, iteration: int, devices: tuple[int, ...], fault: Fault) -> None:
         self._iterations.setdefault(iteration, []).append((devices, fault))
 
-    def _add_pushes(self, rule: Rule, probability: float) -> None:
+    def _add_pushes(self, rule: FaultRule, probability: float) -> None:
         for device in rule.devices:
             own = self._after_pushes[device]
             if own is None:
@@ -112,7 +112,7 @@ class Schedule:
             key=_order,
         )
 
-    def _timed_by(self, rule: Rule) -> Iterator[Iterator[TimedFault]]:
+    def _timed_by(self, rule: FaultRule) -> Iterator[Iterator[TimedFault]]:
         """Yield the timed faults of a rule, of several devices each by itself; none of a trace."""
         fault, devices = rule.fault, tuple(rule.devices)
         match rule.when:

@@ -43,7 +43,7 @@ class Attention(nn.Module):
         return y
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and a perceptron of four times the width, each added to its input."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -67,7 +67,7 @@ class Transformer(nn.Module):
         (positions,) = inputs.image
         self.tokens = nn.Embedding(inputs.classes, width)
         self.positions = nn.Parameter(torch.empty(positions, width))
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.blocks = nn.Sequential(*(TransformerBlock(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         self.logits = nn.Linear(width, inputs.classes, bias=False)
         for module in self.modules():

@@ -14,7 +14,7 @@ from testbed.display.displayed import displayed
 from testbed.ended import is_complete, worst
 from testbed.errors import InterruptedRunError, RunError
 from testbed.library.experiment import Experiment
-from testbed.library.results import Run, Runs, open_runs
+from testbed.library.reading import Run, Runs, open_runs
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.plan import plan
 from testbed.runs.ending import incomplete

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.display.displayed import many_runs
 from testbed.display.many import QuietRuns
-from testbed.display.streams import tell
+from testbed.display.standard_streams import tell
 from testbed.errors import RunError, SpecError
 from testbed.experiment.overrides import of_value
 from testbed.experiment.sweep import describe, load_sweep, parse_sweep
 from testbed.library.data_frames import frame
 from testbed.library.experiment import Experiment
-from testbed.library.results import Run, Runs
+from testbed.library.reading import Run, Runs
 from testbed.library.running import in_main_thread, warn_of_ends
 from testbed.results.reading.run import Run as Recorded
 from testbed.sweeps import sweep as sweeping

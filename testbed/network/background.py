@@ -24,9 +24,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from testbed.json_dataclasses import of_plain
 from testbed.network.segments import DATAGRAM_HEADERS
 from testbed.nodes.linux import die_with_parent
-from testbed.plain import of_plain
 from testbed.streams import stream
 
 PORT = 9

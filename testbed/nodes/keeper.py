@@ -4,9 +4,9 @@ It starts what the orchestrator asks for, keeps the output, finds out when a pro
 measurements, and reports how each program has ended. Programs are its children, and what they leave in
 the background becomes so: when the keeper is killed, the kernel ends all of them.
 
-Where programs are containers (``testbed.containers.programs``), the keeper is not the first process of
-the device, and its child for each program only starts and watches the container. All else is the same:
-programs and keeper share a network and a pid namespace.
+Where programs are containers (``testbed.containers.program_containers``), the keeper is not the first
+process of the device, and its child for each program only starts and watches the container. All else
+is the same: programs and keeper share a network and a pid namespace.
 
 It is one process with one thread and never waits for a program.
 """
@@ -25,13 +25,13 @@ from typing import Any, TypeAlias
 
 from testbed.channel import Channel
 from testbed.messages.codec import send
-from testbed.messages.programs import (
+from testbed.messages.keeper_messages import (
     KEEPER_REQUESTS,
     EndPrograms,
     KeeperReport,
-    Measured,
     PortsOpened,
     ProgramEnded,
+    ProgramMeasured,
     ProgramReady,
     ProgramUnready,
     ProgramWarned,
@@ -247,7 +247,7 @@ class Keeper:
 
     def _measured(self, program: _Program, values: Mapping[str, float]) -> None:
         if values:
-            self._report(Measured(program.request.program, time.monotonic(), values))
+            self._report(ProgramMeasured(program.request.program, time.monotonic(), values))
 
     # -- ends
 

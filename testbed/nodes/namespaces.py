@@ -11,15 +11,15 @@ from testbed.messages.events import NodeEvent
 from testbed.nodes import control_group, etc_files, linux
 from testbed.nodes.control_group import ControlGroup
 from testbed.nodes.fork_server import Surroundings
-from testbed.nodes.forking import ForkServer
-from testbed.nodes.interface import Device
+from testbed.nodes.fork_server_client import ForkServerClient
+from testbed.nodes.node_interface import Device
 
 NODES_PER_CHECK = 100
 """Nodes made between two calls of ``abandoned``."""
 
 
 class NamespaceNodes:
-    """Nodes made of namespaces; see ``testbed.nodes.interface.Nodes``."""
+    """Nodes made of namespaces; see ``testbed.nodes.node_interface.Nodes``."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class NamespaceNodes:
             written: a folder with a folder for each device, in which that may write; None if none may.
         """
         found = Surroundings(etc_files.shared(addresses), read, written)
-        self._fork_server = ForkServer(load, not_theirs, apart=True, surroundings=found)
+        self._fork_server = ForkServerClient(load, not_theirs, apart=True, surroundings=found)
         self._group = control_group.create()
         self._account = control_group.create_account(self._group)
         self._networks: dict[str, int] = {}

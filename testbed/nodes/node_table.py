@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from testbed.plain import of_plain
+from testbed.json_dataclasses import of_plain
 
 _NAME = "testbed-nodes"
 _LARGEST = 64 << 20

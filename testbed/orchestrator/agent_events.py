@@ -38,9 +38,9 @@ from testbed.network.building import DEVICE_INTERFACE
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.runs import link_records
 from testbed.runs.ending import EndError

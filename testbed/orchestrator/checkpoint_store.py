@@ -16,7 +16,7 @@ from typing import Any
 
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import Mark, Marks
-from testbed.orchestrator.ingress import ServerIngress
+from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.roles.sharing import CHECKPOINTS, EVERY
 from testbed.runs.resuming import FOLDER, Resumption, folders
 

@@ -17,9 +17,9 @@ from testbed.messages.events import ProcessExited, ProcessStarted
 from testbed.messages.requests import KillDevice, Request, StartRole
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.liveness import Liveness
-from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.stalled_processes import processes_of_devices
+from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 
 

@@ -7,9 +7,9 @@ from testbed.checkpoints.marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
 from testbed.ended import is_complete
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
-from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
-from testbed.orchestrator.records import TrainingRecords
+from testbed.orchestrator.server_ingress import ServerIngress
+from testbed.orchestrator.training_records import TrainingRecords
 from testbed.runs.left_out import LeftOutEvaluations
 from testbed.telemetry.entries import EvaluationMade
 

@@ -8,7 +8,7 @@ from testbed.ended import is_complete
 from testbed.errors import RunError
 from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.evaluations import Evaluations
-from testbed.orchestrator.records import TrainingRecords
+from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import explain

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.messages.reports import VersionEvaluated
-from testbed.orchestrator.ingress import LOCAL, ServerIngress
+from testbed.orchestrator.server_ingress import LOCAL, ServerIngress
 
 BYTES = ("payload_bytes", "message_bytes", "wire_bytes")
 """The bytes in a row that are summed; with co-located servers, those of ``ingress.LOCAL``, too."""

@@ -17,7 +17,7 @@ from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import TrainingRecords
+from testbed.orchestrator.training_records import TrainingRecords
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.telemetry.event_kinds import EventKind

@@ -42,9 +42,9 @@ from testbed.metrics.live import LiveRun
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.runs import utilisation
 from testbed.runs.ledgers.ledgers import ConnectionLedger

@@ -24,11 +24,20 @@ from testbed.experiment.sections.faults import (
 )
 from testbed.faults.fault import Fault
 from testbed.faults.fault_traces import load_trace
-from testbed.faults.rules import Intervals, Moment, Pushes, Row, Rule, Trace, Version, When
+from testbed.faults.rules import (
+    EachPush,
+    FaultRule,
+    FaultTrace,
+    Intervals,
+    Moment,
+    TracedFault,
+    Version,
+    When,
+)
 from testbed.streams import stream
 
 
-def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[Rule]:
+def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[FaultRule]:
     """Return the rules of the file's faults, then those of its classes' faults.
 
     Args:
@@ -54,7 +63,7 @@ def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[Rule]:
 
 def _rule(
     index: int, spec: ClassFaultSpec, named: str, devices: list[int], numbers: dict[str, int]
-) -> Rule:
+) -> FaultRule:
     lasting = spec.lasting
     if isinstance(spec, FaultSpec) and spec.of_server:
         lasting = lasting or 0.0
@@ -63,7 +72,7 @@ def _rule(
     when: When
     match spec.when:
         case AfterPushes(probability=probability):
-            when = Pushes(probability)
+            when = EachPush(probability)
         case AtTime(time=time):
             when = Moment(time)
         case AtIteration(iteration=iteration):
@@ -73,10 +82,10 @@ def _rule(
         case ByTrace(trace=path):
             known = {name: number for name, number in numbers.items() if number in devices}
             when = _trace(path, fault, known)
-    return Rule(named, fault, devices, when)
+    return FaultRule(named, fault, devices, when)
 
 
-def _trace(path: str, fault: Fault, numbers: dict[str, int]) -> Trace:
+def _trace(path: str, fault: Fault, numbers: dict[str, int]) -> FaultTrace:
     """Read a trace, whose rows are of ``fault`` where they do not say another kind or duration."""
     rows = []
     for row in load_trace(Path(path), numbers):
@@ -84,8 +93,8 @@ def _trace(path: str, fault: Fault, numbers: dict[str, int]) -> Trace:
         own = (
             Fault(fault.rule, row.kind, duration) if row.kind else replace(fault, duration=duration)
         )
-        rows.append(Row(row.time, row.iteration, row.device, own))
-    return Trace(rows)
+        rows.append(TracedFault(row.time, row.iteration, row.device, own))
+    return FaultTrace(rows)
 
 
 def _devices(

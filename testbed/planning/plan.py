@@ -22,7 +22,7 @@ from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import format_rate
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Rule
+from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import catalogue, datasets
 from testbed.network.background import BackgroundFlow
@@ -40,8 +40,8 @@ from testbed.planning.network_plan import (
 from testbed.planning.presence_rules import presence_rules
 from testbed.training import computation
 from testbed.training.settings import (
+    ClassSettings,
     DataSettings,
-    DeviceClass,
     DeviceSettings,
     FaultSettings,
     MeasureSettings,
@@ -307,7 +307,7 @@ def _harm(fault: Fault) -> str | None:
     return "stop for good" if fault.kind == "freeze" and fault.duration is None else None
 
 
-def _rules(spec: Spec, class_of: Sequence[int]) -> list[Rule]:
+def _rules(spec: Spec, class_of: Sequence[int]) -> list[FaultRule]:
     """Return the rules of faults, and of devices that arrive and leave.
 
     Raises:
@@ -460,7 +460,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             faults=FaultSettings(_rules(spec, class_of), spec.checkpoints.every),
             devices=_device(spec, None),
             classes=[
-                DeviceClass(device_class.name, _device(spec, device_class))
+                ClassSettings(device_class.name, _device(spec, device_class))
                 for device_class in spec.devices.classes
             ],
             class_of=class_of,

@@ -9,12 +9,12 @@ from testbed.experiment.deployment import Deployment
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
 from testbed.faults.presence_traces import load_presence
-from testbed.faults.rules import Laws, Row, Rule, Trace
+from testbed.faults.rules import FaultRule, FaultTrace, Laws, TracedFault
 
 KEYS = ("arrives", "leaves", "returns")
 
 
-def presence_rules(spec: Deployment, class_of: Sequence[int], first: int) -> list[Rule]:
+def presence_rules(spec: Deployment, class_of: Sequence[int], first: int) -> list[FaultRule]:
     """Return the rules of the devices that arrive and leave.
 
     Args:
@@ -25,17 +25,17 @@ def presence_rules(spec: Deployment, class_of: Sequence[int], first: int) -> lis
         SpecError: a trace cannot be used, or no device is there when training begins.
     """
     section, workers = spec.devices, range(spec.devices.workers)
-    rules: list[Rule] = []
+    rules: list[FaultRule] = []
     if section.presence is not None:
         rows = load_presence(Path(section.presence), {worker_name(i): i for i in workers})
         trace = [
-            Row(time, None, device, _absence(first, lasting, at_beginning=time == 0))
+            TracedFault(time, None, device, _absence(first, lasting, at_beginning=time == 0))
             for time, device, lasting in rows
         ]
         struck = sorted({device for _, device, _ in rows})
         late = {device for time, device, _ in rows if time == 0}
         _check(len(late), len(workers))
-        return [_rule(first, struck, Trace(trace))]
+        return [_rule(first, struck, FaultTrace(trace))]
     for at, one in enumerate(section.classes or (None,)):
         laws = {
             key: getattr(section, key) if one is None else one.of(key, getattr(section, key))
@@ -49,15 +49,15 @@ def presence_rules(spec: Deployment, class_of: Sequence[int], first: int) -> lis
     return rules
 
 
-def _rule(number: int, devices: Sequence[int], when: Laws | Trace) -> Rule:
-    return Rule("presence", _absence(number, None), list(devices), when)
+def _rule(number: int, devices: Sequence[int], when: Laws | FaultTrace) -> FaultRule:
+    return FaultRule("presence", _absence(number, None), list(devices), when)
 
 
 def _absence(rule: int, lasting: float | None, *, at_beginning: bool = False) -> Fault:
     return Fault(rule, "kill", lasting, away="not-arrived" if at_beginning else "left")
 
 
-def _late(rule: Rule, spec: Deployment) -> int:
+def _late(rule: FaultRule, spec: Deployment) -> int:
     """Return the number of a rule's devices that are not there when training begins."""
     firsts = [next(own, None) for own in absences(rule, spec.seed, spec.devices.workers)]
     return sum(first is not None and first[0] == 0 for first in firsts)

@@ -10,7 +10,10 @@ from testbed.planning import agent_network
 from testbed.planning.program_plan import ProgramPlan, filled, shown_paths
 from testbed.programs.instance import Instance
 
-_KEEPERS = {"namespaces": "testbed.nodes.keeper:load", "docker": "testbed.containers.programs:load"}
+_KEEPERS = {
+    "namespaces": "testbed.nodes.keeper:load",
+    "docker": "testbed.containers.program_containers:load",
+}
 """What the fork server loads: the keeper, and nothing that takes time."""
 
 

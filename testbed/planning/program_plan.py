@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 
 from testbed.containers.image import default_image
-from testbed.containers.programs import HOME_INSIDE
+from testbed.containers.program_containers import HOME_INSIDE
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.experiment.sections.faults import OfClass
 from testbed.experiment.sections.programs import WORKERS
-from testbed.faults.rules import Rule
+from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule
 from testbed.network.background import BackgroundFlow
 from testbed.network.graph import Network
@@ -52,7 +52,7 @@ class ProgramPlan:
     label: str
     network: Network
     class_of: Sequence[int]
-    rules: Sequence[Rule]
+    rules: Sequence[FaultRule]
 
     @property
     def links(self) -> tuple[Link, ...]:

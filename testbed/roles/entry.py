@@ -17,11 +17,12 @@ import torch
 
 from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
-from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.errors import StoppedError, TestbedError
 from testbed.faults.schedule import Schedule
+from testbed.json_dataclasses import of_plain
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
@@ -29,23 +30,22 @@ from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
 from testbed.nodes.linux import close_all_but
-from testbed.plain import of_plain
 from testbed.plugins.names import said
-from testbed.roles.evaluation.evaluator import evaluate
+from testbed.roles.evaluation.evaluator_process import evaluate
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import PacedTimes
-from testbed.roles.peer.connections import PeerConnections
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.model_file import ModelFile
+from testbed.roles.peer.peer_connections import PeerConnections
 from testbed.roles.peer.peer_process import OrderedPeer, PeerProcess
 from testbed.roles.peer.wall_peer import WallPeer
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.clock_of_servers import ClockOfServers, run_clock
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import DrivenServer, serve_driven
-from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.remote_servers import remote_servers
 from testbed.roles.server.restart import STORED, Restart
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.server_with_clock import ServerWithClock
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer
@@ -53,7 +53,7 @@ from testbed.roles.sharing import ADDRESSES, EVERY, SETTINGS, SharedResources
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
-from testbed.roles.worker.worker import work
+from testbed.roles.worker.worker_process import work
 from testbed.streams import stream
 from testbed.telemetry.board import evaluator_line, hub_line
 from testbed.training import computation

@@ -13,7 +13,7 @@ from testbed.messages.reports import (
     Welcomed,
 )
 from testbed.roles.reporting import RoleReporter
-from testbed.training.entries import (
+from testbed.training.service_entries import (
     Connected,
     Diagnosed,
     Entry,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from testbed.device_names import server_index
-from testbed.nodes.turns import Turns
-from testbed.plain import of_plain
+from testbed.json_dataclasses import of_plain
+from testbed.nodes.computing_turns import ComputingTurns
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import Paces
 from testbed.telemetry.board import Board, lines_of
@@ -68,7 +68,7 @@ class SharedResources:
             do. A role that was handed its descriptors has its own only.
     """
 
-    turns: Turns | None
+    turns: ComputingTurns | None
     orders: OrderChannels | None
     board: Board
     paces: Paces
@@ -92,7 +92,7 @@ class SharedResources:
     def make(cls, arguments: Mapping[str, Any]) -> Self:
         """Make the resources of a run; ``arguments`` has the keys of this module."""
         settings = of_plain(Settings, arguments[SETTINGS])
-        turns = None if settings.timing.own_processors else Turns()
+        turns = None if settings.timing.own_processors else ComputingTurns()
         orders = OrderChannels(settings.workers) if _has_orders(settings) else None
         descriptor = arguments.get(BOARD)
         if descriptor is None:
@@ -161,7 +161,7 @@ class SharedResources:
         if arguments.get(MODELS) and role["role"] == "peer":
             models, rest = rest[:1], rest[1:]
         if not settings.timing.own_processors:
-            turns, rest = Turns.handed(rest[:3]), rest[3:]
+            turns, rest = ComputingTurns.handed(rest[:3]), rest[3:]
         if not _has_orders(settings):
             return cls(turns, None, board, paces, checkpoints, spills)
         if role["role"] in _DEVICES:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testbed.learning.learner import Learner
-from testbed.nodes.turns import Turns
+from testbed.nodes.computing_turns import ComputingTurns
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class TurnTaking:
 
     own: Learner
     shared: tuple[Learner, ...]
-    turns: Turns | None
+    turns: ComputingTurns | None
 
     @contextlib.contextmanager
     def take(self) -> Iterator[Learner]:

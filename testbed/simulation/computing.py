@@ -7,7 +7,7 @@ import numpy as np
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
-from testbed.faults.rules import Rule
+from testbed.faults.rules import FaultRule
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
 from testbed.simulation.batching import Batching, Begun
@@ -237,7 +237,7 @@ def _instant(settings: Settings) -> bool:
     return alone and at_once and not any(map(_delays, settings.faults.rules))
 
 
-def _delays(rule: Rule) -> bool:
+def _delays(rule: FaultRule) -> bool:
     """Return True if a rule makes parameters arrive later than they are sent."""
     return any(
         fault.downlink or (fault.duration and fault.kind not in ("kill", "slow"))

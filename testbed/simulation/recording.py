@@ -30,7 +30,7 @@ from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.records import UPDATE, UpdateRow
 from testbed.telemetry.run_log import RunLog
-from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
+from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.updates import FloatVector
 
 _ROWS = 1500

@@ -12,8 +12,8 @@ import numpy as np
 
 from testbed.clock.conversations import conversations
 from testbed.clock.device_use import DeviceUse, of_served
-from testbed.clock.devices import devices
 from testbed.clock.star import StarClock
+from testbed.clock.timed_workers import Devices
 from testbed.clock.worker_faults import star_clock
 from testbed.device_names import aggregator_name, server_names, worker_name
 from testbed.encoding_choice import EncodingChoice
@@ -23,16 +23,16 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.computing import Computations
-from testbed.simulation.devices import SimulatedDevices
+from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
-from testbed.simulation.system import Evaluated, System, Witness, batches_of_all
+from testbed.simulation.system import EvaluatedVersion, System, Witness, batches_of_all
 from testbed.training import computation
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Computation
-from testbed.training.entries import Entry
 from testbed.training.objective import objective
 from testbed.training.parameter_service import ParameterService
 from testbed.training.pushed_parts import PushedParts
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times
@@ -121,7 +121,7 @@ class ServedSystem(System):
         self.clock = star_clock(
             [*self._services, *self._aggregators],
             self._devices,
-            devices(settings, range(settings.evaluator), protocol, self._busy),
+            Devices.of(settings, range(settings.evaluator), protocol, self._busy),
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
         if self._aggregators:
@@ -145,7 +145,7 @@ class ServedSystem(System):
         return found[0] if len(found) == 1 else whole(found, self._cut)
 
     @property
-    def evaluated(self) -> Evaluated:
+    def evaluated(self) -> EvaluatedVersion:
         """The version whose slices all servers have reached; bytes are when each of them did."""
         if len(self._halves) == 1:
             return super().evaluated

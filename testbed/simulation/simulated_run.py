@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from testbed.channel import readable
-from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.clock.stage import ServerKilledError
 from testbed.device_names import EVALUATOR_NAME, server_names
 from testbed.ended import is_complete
@@ -32,8 +32,8 @@ from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.runs.watching import Watcher, progress_of
-from testbed.simulation.devices import STORED
 from testbed.simulation.recording import Recording
+from testbed.simulation.simulated_devices import STORED
 from testbed.simulation.systems import system
 from testbed.telemetry import link_table, utilisation_table
 from testbed.telemetry.event_kinds import EventKind

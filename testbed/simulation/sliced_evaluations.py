@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from testbed.algorithms.server_half import ServerHalf
 from testbed.checkpoints.stateful import Stateful
-from testbed.simulation.system import Evaluated
-from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
+from testbed.simulation.system import EvaluatedVersion
+from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.slices import Slice, whole
 
 
@@ -35,8 +35,8 @@ class SlicedEvaluations(Stateful):
         self._halves = halves
         self._cut = cut
         self._ledger = ledger
-        self._waiting: dict[int, list[Evaluated | None]] = {}
-        self.evaluated: Evaluated | None = None
+        self._waiting: dict[int, list[EvaluatedVersion | None]] = {}
+        self.evaluated: EvaluatedVersion | None = None
         self.ledgers: list[dict[str, int]] = []
         self.pushed = [dict.fromkeys(("payload_bytes", "message_bytes"), 0) for _ in halves]
 
@@ -64,14 +64,14 @@ class SlicedEvaluations(Stateful):
         """Keep a server's slice; return True if it is the last one of its version."""
         half = self._halves[index]
         waiting = self._waiting.setdefault(half.version, [None] * len(self._halves))
-        waiting[index] = Evaluated(half.version, half.parameters.copy(), self._ledger(index))
+        waiting[index] = EvaluatedVersion(half.version, half.parameters.copy(), self._ledger(index))
         there = [one for one in waiting if one is not None]
         if len(there) < len(waiting):
             return False
         del self._waiting[half.version]
         parameters = whole([one.parameters for one in there], self._cut)
         self.ledgers = [one.ledger for one in there]
-        self.evaluated = Evaluated(half.version, parameters, sum_of(self.ledgers))
+        self.evaluated = EvaluatedVersion(half.version, parameters, sum_of(self.ledgers))
         return True
 
 

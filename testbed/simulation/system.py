@@ -10,13 +10,13 @@ from testbed.clock.event_clock import EventClock
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.training import computation
-from testbed.training.entries import Entry
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluatedVersion:
     """A version that is evaluated.
 
     Attributes:
@@ -74,9 +74,9 @@ class System(ABC):
         """Return what each device has done until now, in the order of ``clock.device_use``."""
 
     @property
-    def evaluated(self) -> Evaluated:
+    def evaluated(self) -> EvaluatedVersion:
         """The version to evaluate; valid while an ``EvaluationPoint`` is recorded."""
-        return Evaluated(self.version, self.parameters, self.ledger())
+        return EvaluatedVersion(self.version, self.parameters, self.ledger())
 
     @abstractmethod
     def drain(self) -> None:
@@ -84,7 +84,7 @@ class System(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, between two events; of ``simulation.devices.STORED``."""
+        """Return what a checkpoint keeps, between two events; of ``simulated_devices.STORED``."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -22,7 +22,6 @@ from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System, Witness, batches_of_all
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.training import computation
-from testbed.training.entries import Entry
 from testbed.training.exchange import ExchangeService, Step
 from testbed.training.objective import objective
 from testbed.training.peer_computation import (
@@ -32,6 +31,7 @@ from testbed.training.peer_computation import (
     Sending,
     codecs,
 )
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.updates import FloatVector, Update, as_bytes

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from testbed.device_names import server_index
-from testbed.display.streams import command, tell
+from testbed.display.standard_streams import command, tell
 from testbed.errors import RunError
 from testbed.standalone.messages import secret_of
 

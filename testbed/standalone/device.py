@@ -18,9 +18,9 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import RunError
+from testbed.json_dataclasses import of_plain
 from testbed.messages.codec import encode
 from testbed.messages.reports import REPORTS, EventReported, RoleReport, VersionEvaluated
-from testbed.plain import of_plain
 from testbed.standalone import messages
 from testbed.standalone.messages import MessageError
 from testbed.standalone.shard_reports import KINDS

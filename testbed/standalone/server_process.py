@@ -18,9 +18,9 @@ from testbed.planning.data_check import check_data
 from testbed.roles.server.wall_server import OTHERS_TIMEOUT
 from testbed.roles.sharing import SETTINGS, SPILL
 from testbed.standalone import messages
-from testbed.standalone.account import RunAccount, make_directory
 from testbed.standalone.admission import Admission
-from testbed.standalone.experiment import read
+from testbed.standalone.experiment_file import read
+from testbed.standalone.run_account import RunAccount, make_directory
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of
 

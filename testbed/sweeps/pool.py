@@ -22,7 +22,7 @@ from typing import Protocol
 from threadpoolctl import threadpool_limits
 
 from testbed.ended import Ended
-from testbed.nodes.forked import ForkedCommand
+from testbed.nodes.forked_process import ForkedCommand
 from testbed.planning.node_plan import ONE_THREAD
 from testbed.runs.ending import signals
 from testbed.runs.watching import AnyProgress, ProgramProgress, Progress

@@ -4,13 +4,13 @@ import math
 from typing import ClassVar
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
-from testbed.training.entries import Entry
 from testbed.training.parameter_service import (
     Apply,
     ParameterService,
     Pushed,
     apply_update,
 )
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.worker_states import WorkerState
 from testbed.updates import FloatVector, Layout

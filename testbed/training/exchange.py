@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 from testbed.checkpoints.stateful import Stateful
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
-from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.parameter_service import as_loss
+from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, SECRET_SIZE
 

@@ -19,8 +19,8 @@ from testbed.errors import RunError
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.records import UpdateRow
 from testbed.training import computation
-from testbed.training.entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.expected_pushes import ExpectedPushes
+from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
 from testbed.training.staleness_bound import StalenessBound

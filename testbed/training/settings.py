@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import Pulls
-from testbed.faults.rules import Rule
+from testbed.faults.rules import FaultRule
 from testbed.learning.data.choice import DatasetChoice
-from testbed.plugins.sources import PluginSource, install
+from testbed.plugins.source_files import PluginSource, install
 from testbed.rate_trace import RateTrace
 from testbed.updates import Allocation
 
@@ -206,7 +206,7 @@ class FaultSettings:
             written.
     """
 
-    rules: Sequence[Rule]
+    rules: Sequence[FaultRule]
     checkpoint_every: int | None = None
 
     @property
@@ -268,7 +268,7 @@ AT_ROUTER = DeviceSettings(compute={}, waiting={}, uplink=None, downlink=None, d
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceClass:
+class ClassSettings:
     """A class of devices that are alike."""
 
     name: str
@@ -298,7 +298,7 @@ class Settings:
     network: NetworkSettings
     faults: FaultSettings
     devices: DeviceSettings
-    classes: Sequence[DeviceClass]
+    classes: Sequence[ClassSettings]
     class_of: Sequence[int]
     plugins: Sequence[tuple[str, str]] = ()
     images: Sequence[int] = field(default_factory=list)

@@ -64,7 +64,7 @@ class WorkerProtocol(ABC):
         return Finish(late, self.computing)
 
 
-class Pull(WorkerProtocol):
+class PullProtocol(WorkerProtocol):
     """The worker asks for the newest parameters at the end of a leg that asks, and waits for them."""
 
     asks = True
@@ -101,7 +101,7 @@ class PushAndInterrupt(WorkerProtocol):
 
 
 WORKER_PROTOCOLS: dict[Protocol, type[WorkerProtocol]] = {
-    "pull": Pull,
+    "pull": PullProtocol,
     "push-and-wait": PushAndWait,
     "push-and-interrupt": PushAndInterrupt,
 }

@@ -22,7 +22,7 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
 from testbed.simulation.systems import system
 from testbed.streams import stream
-from testbed.training.entries import Diagnosed, Entry, UpdateEntry
+from testbed.training.service_entries import Diagnosed, Entry, UpdateEntry
 
 UPDATES = 30
 SEED = 11

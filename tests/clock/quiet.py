@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.training.entries import Diagnosed, Entry
 from testbed.training.exchange import Message, Step
+from testbed.training.service_entries import Diagnosed, Entry
 
 
 class Undiagnosed:

@@ -5,9 +5,9 @@ import pytest
 from testbed.checkpoints.files import state_as_bytes, state_of_bytes
 from testbed.clock.device_conditions import Condition
 from testbed.clock.event_queue import FAULT, EventQueue
-from testbed.clock.fault_agenda import STORED, End, FaultAgenda, Strike
+from testbed.clock.fault_agenda import STORED, FaultAgenda, Strike, StrikeEnd
 from testbed.faults.fault import Fault, Kind
-from testbed.faults.rules import Moment, Rule, Version
+from testbed.faults.rules import FaultRule, Moment, Version
 from testbed.faults.schedule import Schedule
 
 LINKS = Fault(0, "stop-network", 1.0)
@@ -18,22 +18,23 @@ LINKS = Fault(0, "stop-network", 1.0)
 )
 def test_a_killed_process_does_not_thaw_and_links_outlive_it(kind: Kind, ends: list[int]) -> None:
     devices = {0: Condition(), 1: Condition(incarnation=3), 2: Condition(lost=True)}
-    end = End(Fault(0, kind, 1.0), 1, {0: 0, 1: 2, 2: 0})
+    end = StrikeEnd(Fault(0, kind, 1.0), 1, {0: 0, 1: 2, 2: 0})
     assert end.devices(devices.__getitem__) == ends
 
 
 def schedule() -> Schedule:
     rules = [
-        Rule("faults 0", Fault(0, "freeze", 1.0), [0], Moment(time)) for time in (1.0, 2.0, 3.0)
+        FaultRule("faults 0", Fault(0, "freeze", 1.0), [0], Moment(time))
+        for time in (1.0, 2.0, 3.0)
     ]
     of_versions = [
-        Rule("faults 1", Fault(1, "kill"), [device], Version(version))
+        FaultRule("faults 1", Fault(1, "kill"), [device], Version(version))
         for device, version in ((1, 2), (2, 2), (3, 4), (4, 9))
     ]
     return Schedule([*rules, *of_versions], 1, 5)
 
 
-def coming(events: EventQueue, agenda: FaultAgenda) -> list[tuple[float, Strike | End]]:
+def coming(events: EventQueue, agenda: FaultAgenda) -> list[tuple[float, Strike | StrikeEnd]]:
     """Take all events that are there, and await what is next after each."""
     found = []
     while events:
@@ -54,7 +55,7 @@ def test_an_agenda_that_goes_on_from_a_state_has_what_had_not_come() -> None:
     first = agenda.take(number)
     assert isinstance(first, Strike)
     agenda.await_next()
-    agenda.post(2.5, End(first.fault, 1, {0: 0}))
+    agenda.post(2.5, StrikeEnd(first.fault, 1, {0: 0}))
     assert [fault.kind for _, fault in agenda.reached(lambda: 3)] == ["kill", "kill"]
     kept = state_as_bytes({"events": events.state(), "agenda": agenda.state()}, STORED)
 

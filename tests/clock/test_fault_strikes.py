@@ -28,8 +28,8 @@ from testbed.engine.worker import Worker
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
 from testbed.planning.plan import plan
-from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout

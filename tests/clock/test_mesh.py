@@ -18,8 +18,8 @@ from testbed.clock.mesh import Mesh, MeshClock
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.training.entries import Entry, UpdateEntry
 from testbed.training.exchange import ExchangeService, Message, Step
+from testbed.training.service_entries import Entry, UpdateEntry
 from testbed.training.settings import Settings
 from tests.clock.quiet import HandsOf, QuietRecord
 

@@ -16,7 +16,7 @@ from testbed.clock.mesh import Mesh, MeshClock
 from testbed.clock.peer_faults import add_faults
 from testbed.clock.transfers import Line
 from testbed.faults.fault import Fault, Kind
-from testbed.faults.rules import Moment, Rule, Version, When
+from testbed.faults.rules import FaultRule, Moment, Version, When
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
@@ -56,7 +56,7 @@ class Played(Undiagnosed, MeshSystem):
         self,
         p: Sequence[int],
         tau: int | None,
-        rules: list[Rule],
+        rules: list[FaultRule],
         seconds: list[int],
         half: type[Unit] = Unit,
     ) -> None:
@@ -124,7 +124,7 @@ KINDS: tuple[Kind, ...] = ("kill", "kill", "kill", "freeze", "stop-network")
 
 
 @st.composite
-def faults(draw: st.DrawFn, peers: int) -> list[Rule]:
+def faults(draw: st.DrawFn, peers: int) -> list[FaultRule]:
     rules = []
     for number in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from(KINDS))
@@ -133,7 +133,7 @@ def faults(draw: st.DrawFn, peers: int) -> list[Rule]:
         devices = sorted(draw(st.sets(st.integers(1, peers - 1), min_size=1, max_size=2)))
         moment, version = draw(st.integers(0, 20)) / 4, draw(st.integers(1, MOST - 1))
         when: When = Moment(moment) if draw(st.booleans()) else Version(version)
-        rules.append(Rule(f"faults {number}", Fault(number, kind, duration), devices, when))
+        rules.append(FaultRule(f"faults {number}", Fault(number, kind, duration), devices, when))
     return rules
 
 
@@ -168,7 +168,7 @@ class Remembering(Unit):
 
 def test_nothing_enters_a_dead_peer_whatever_a_half_sends() -> None:
     for duration in (None, 1.5):
-        kill = Rule("faults 0", Fault(0, "kill", duration), [1], Moment(2.0))
+        kill = FaultRule("faults 0", Fault(0, "kill", duration), [1], Moment(2.0))
         one, other = (
             Played([1, 1, 1], None, [kill], [2, 2, 2], half) for half in (Unit, Remembering)
         )

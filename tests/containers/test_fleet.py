@@ -12,7 +12,7 @@ import pytest
 
 from testbed.containers.fleet import Fleet
 from testbed.nodes import entering, run_names
-from testbed.nodes.interface import Device
+from testbed.nodes.node_interface import Device
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("Docker, roles started by the image")]

@@ -8,8 +8,8 @@ import pytest
 
 from testbed.cli import plan_links
 from testbed.experiment.load import load
-from testbed.experiment.profiles.hardware import HARDWARE
-from testbed.experiment.profiles.links import LINKS
+from testbed.experiment.profiles.hardware_profiles import HARDWARE
+from testbed.experiment.profiles.link_profiles import LINKS
 from testbed.experiment.profiles.profile_value import SURE, ProfileValue
 from testbed.experiment.profiles.publications import SOURCES
 from tests.docs.blocks import blocks

@@ -24,4 +24,4 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     service = (tmp_path / "api" / "training.html").read_text(encoding="utf-8")
     assert "ParameterService" in service
     library = (tmp_path / "api" / "library.html").read_text(encoding="utf-8")
-    assert "testbed.library.results.Runs.curve" in library
+    assert "testbed.library.reading.Runs.curve" in library

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from testbed.experiment.load import load
-from testbed.orchestrator.run import Run
+from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.planning.plan import Plan, plan
 from testbed.runs.watching import Unwatched
 
@@ -71,7 +71,7 @@ def prepared(tmp_path: Path) -> Plan:
 
 def carry_out(one: Plan, directory: Path) -> tuple[dict[str, Any], Any]:
     """Carry a run out; return its summary and the rows of all pushes, less the host's time."""
-    summary = Run(one, directory, Unwatched(), time.monotonic()).execute()
+    summary = EmulatedRun(one, directory, Unwatched(), time.monotonic()).execute()
     assert summary["ended"] == "completed", summary["reason"]
     assert summary["traffic"]["reconciled"] is True
     return summary, pq.read_table(directory / "updates.parquet").drop_columns(["host_time"])

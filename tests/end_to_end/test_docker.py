@@ -17,7 +17,7 @@ import yaml
 from docker.models.containers import Container
 
 from bench.agree import SPEC, SPECS, Pair, carry_out
-from testbed.containers import left_over
+from testbed.containers import leftovers
 from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
 from testbed.results.reading.records import SERVER_KILLED
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
@@ -39,10 +39,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateEngine]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(engine: PrivateEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("DOCKER_HOST", engine.address)
-    others = set(left_over.folders())  # of runs that no test here started
+    others = set(leftovers.folders())  # of runs that no test here started
     yield
     until(lambda: not engine.containers(), "no container is left", 60)
-    assert set(left_over.folders()) <= others
+    assert set(leftovers.folders()) <= others
 
 
 @pytest.fixture

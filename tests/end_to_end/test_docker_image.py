@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bench.agree import Pair, carry_out
-from testbed.containers import left_over
+from testbed.containers import leftovers
 from testbed.containers.fleet import RUN_LABEL
 from testbed.learning.data.sources import FILES
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
@@ -31,8 +31,8 @@ DEVICES: dict[str, Any] = {"workers": 2, "runtime": "docker", "launch": "image"}
 def nothing_is_left(docker_client: docker.DockerClient) -> Iterator[None]:
     yield
     # Other runs may be under way; runs that are over must have left nothing.
-    until(lambda: not list(left_over.containers(docker_client)), "no container is left", 10)
-    assert left_over.folders() == []
+    until(lambda: not list(leftovers.containers(docker_client)), "no container is left", 10)
+    assert leftovers.folders() == []
 
 
 def write_dataset(folder: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from testbed.doctor.attempts import missing_disciplines
 from testbed.experiment.load import load
 from testbed.faults.schedule import Schedule
-from testbed.nodes.turns import holds_turn
+from testbed.nodes.computing_turns import holds_turn
 from testbed.planning.plan import plan
 from tests.end_to_end.conftest import SMALL, CommandLine, Started, assert_one_sentence
 

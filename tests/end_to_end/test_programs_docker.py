@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from testbed.containers import left_over
-from testbed.containers.programs import HOME_INSIDE
+from testbed.containers import leftovers
+from testbed.containers.program_containers import HOME_INSIDE
 from tests.containers.private_engine import PYTHON, PrivateEngine, private_engine
 from tests.end_to_end.conftest import CommandLine, Started, assert_one_sentence, until
 
@@ -71,10 +71,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateEngine]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(engine: PrivateEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("DOCKER_HOST", engine.address)
-    others = set(left_over.folders())
+    others = set(leftovers.folders())
     yield
     until(lambda: not engine.containers(), "no container is left", 60)
-    assert set(left_over.folders()) <= others
+    assert set(leftovers.folders()) <= others
 
 
 @pytest.fixture

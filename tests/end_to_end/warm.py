@@ -20,12 +20,12 @@ import psutil
 from testbed.channel import Channel, ReceivedMessage
 from testbed.nodes import linux
 from testbed.nodes.child_exits import ChildExits
-from testbed.nodes.forked import begin_anew
+from testbed.nodes.forked_process import begin_anew
 
 _IMPORTED = (
     "cli",
     "execution",
-    "orchestrator.run",
+    "orchestrator.emulated_run",
     "roles.entry",
     "simulation.simulated_run",
     "sweeps.sweep",

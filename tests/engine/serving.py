@@ -22,8 +22,8 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.engine.server import Server
-from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.service_entries import Entry
 from tests.training.test_parameter_service import dense, service
 
 

@@ -29,7 +29,7 @@ from testbed.engine.events import (
 from testbed.engine.server import RETURN_TIMEOUT, Server
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.entries import Connected, Remark, TrainingBegan
+from testbed.training.service_entries import Connected, Remark, TrainingBegan
 from tests.engine.serving import Serving, answers, entries, is_over, opened, pushed
 from tests.training.test_parameter_service import LAYOUT, SIZE, settings
 

@@ -29,7 +29,13 @@ from testbed.engine.server import (
     Server,
 )
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.training.entries import Connected, EvaluationPoint, Remark, TrainingBegan, UpdateEntry
+from testbed.training.service_entries import (
+    Connected,
+    EvaluationPoint,
+    Remark,
+    TrainingBegan,
+    UpdateEntry,
+)
 from tests.engine.serving import Serving, answers, entries, is_over, opened, pushed
 from tests.training.test_parameter_service import SIZE, dense, service, synchronous
 

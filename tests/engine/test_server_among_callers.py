@@ -26,8 +26,8 @@ from testbed.engine.events import (
 )
 from testbed.engine.server import Phase, Server
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.training.entries import Connected, EvaluationPoint, UpdateEntry
 from testbed.training.parameter_service import Pushed
+from testbed.training.service_entries import Connected, EvaluationPoint, UpdateEntry
 from tests.engine.serving import Answered, Serving
 from tests.training.test_parameter_service import SIZE, dense, service
 

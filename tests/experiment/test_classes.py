@@ -12,8 +12,8 @@ from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.experiment.spec import Spec
+from testbed.json_dataclasses import of_plain
 from testbed.network.links import Shape
-from testbed.plain import of_plain
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan, plan
 from testbed.training.conditions import conditions

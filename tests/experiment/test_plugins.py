@@ -15,10 +15,10 @@ from testbed.algorithms import algorithm_named
 from testbed.errors import DataError, SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
+from testbed.json_dataclasses import of_plain
 from testbed.learning.data import datasets
 from testbed.learning.description import describe
 from testbed.learning.inputs import GREY_28
-from testbed.plain import of_plain
 from testbed.planning import node_plan
 from testbed.planning.data_check import check_data
 from testbed.planning.plan import plan

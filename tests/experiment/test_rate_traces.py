@@ -8,7 +8,7 @@ import pytest
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load, load_resolved
 from testbed.experiment.spec import Spec
-from testbed.plain import of_plain
+from testbed.json_dataclasses import of_plain
 from testbed.planning.plan import plan
 from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings

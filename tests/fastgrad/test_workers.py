@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_leaves
 
 from fastgrad.gradient import Gradient
 from fastgrad.vector import Vector
+from fastgrad.workers.accelerator_blocks import SIZES
+from fastgrad.workers.block_layers import PairwiseMaxPool
 from fastgrad.workers.gradients import WorkersGradients
-from fastgrad.workers.layers import PairwiseMaxPool
-from fastgrad.workers.replay import SIZES
 from tests.fastgrad.models import (
     FAST,
     IMAGE,

@@ -9,7 +9,7 @@ import pytest
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
 from testbed.faults.presence_traces import load_presence
-from testbed.faults.rules import Rule
+from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.planning.plan import plan
 
@@ -23,7 +23,7 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 
-def rules(devices: dict[str, Any]) -> list[Rule]:
+def rules(devices: dict[str, Any]) -> list[FaultRule]:
     spec = Spec.model_validate(EXPERIMENT | {"devices": {"workers": 4} | devices})
     return list(plan(spec)[0].settings.faults.rules)
 

@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.faults.fault import Fault, Kind
-from testbed.faults.rules import Intervals, Moment, Pushes, Row, Rule, Trace, Version, When
+from testbed.faults.rules import (
+    EachPush,
+    FaultRule,
+    FaultTrace,
+    Intervals,
+    Moment,
+    TracedFault,
+    Version,
+    When,
+)
 from testbed.faults.schedule import Schedule
 
 WORKERS = 20
@@ -22,11 +31,11 @@ def rule(
     kind: Kind = "freeze",
     duration: float | None = None,
     devices: Sequence[int] = range(WORKERS),
-) -> Rule:
-    return Rule(f"faults {index}", Fault(index, kind, duration), list(devices), when)
+) -> FaultRule:
+    return FaultRule(f"faults {index}", Fault(index, kind, duration), list(devices), when)
 
 
-def schedule(*rules: Rule, seed: int = 1, workers: int = WORKERS) -> Schedule:
+def schedule(*rules: FaultRule, seed: int = 1, workers: int = WORKERS) -> Schedule:
     return Schedule(rules, seed, workers)
 
 
@@ -41,9 +50,9 @@ def times(plan: Schedule, count: int, of: int | None = None) -> list[Any]:
 
 
 SEVERAL = [
-    rule(0, Pushes(0.1)),
+    rule(0, EachPush(0.1)),
     rule(1, Intervals(5.0), "kill", 3.0),
-    rule(2, Pushes(0.3), devices=[1, 4]),
+    rule(2, EachPush(0.3), devices=[1, 4]),
     rule(3, Moment(4.0), "slow", 2.0),
     rule(4, Intervals(2.0), "partition", 1.0, devices=[2, 3]),
 ]
@@ -74,7 +83,7 @@ def test_another_seed_gives_another_schedule() -> None:
 
 def test_pushes_until_a_fault_are_geometric_and_it_strikes_again() -> None:
     p, workers = 0.02, 300
-    plan = schedule(rule(0, Pushes(p), devices=range(workers)), workers=workers)
+    plan = schedule(rule(0, EachPush(p), devices=range(workers)), workers=workers)
     struck = [pushes(plan, 1000, device) for device in range(workers)]
     gaps = np.concatenate([np.diff([0, *one]) for one in struck])
     assert min(gaps) == 1
@@ -89,7 +98,7 @@ def test_adacomp_s_probability_strikes_a_hundred_in_250_000_pushes() -> None:
     counts = []
     for seed in range(6):
         everybody = range(workers)
-        plan = schedule(rule(0, Pushes(0.0004), devices=everybody), seed=seed, workers=workers)
+        plan = schedule(rule(0, EachPush(0.0004), devices=everybody), seed=seed, workers=workers)
         first = sorted(
             next(n for n in itertools.count(1) if plan.after_push(w, n)) for w in everybody
         )
@@ -134,7 +143,8 @@ def test_a_partition_without_devices_never_happens() -> None:
 def test_times_are_merged_in_order() -> None:
     kill = Fault(1, "kill")
     plan = schedule(
-        rule(0, Moment(4.0)), rule(1, Trace([Row(9.0, None, 1, kill), Row(1.0, None, 2, kill)]))
+        rule(0, Moment(4.0)),
+        rule(1, FaultTrace([TracedFault(9.0, None, 1, kill), TracedFault(1.0, None, 2, kill)])),
     )
     assert [(t, d) for t, d, _ in plan.timed()] == [
         (1.0, (2,)),
@@ -144,7 +154,7 @@ def test_times_are_merged_in_order() -> None:
 
 
 def test_rules_and_traces_strike_at_their_iterations() -> None:
-    by_trace = rule(1, Trace([Row(None, 3, 1, Fault(1, "kill", 2.0))]))
+    by_trace = rule(1, FaultTrace([TracedFault(None, 3, 1, Fault(1, "kill", 2.0))]))
     plan = schedule(rule(0, Version(5), devices=[7]), by_trace)
     assert plan.at_iteration(5) == [((7,), Fault(0, "freeze"))]
     assert plan.at_iteration(3) == [((1,), Fault(1, "kill", 2.0))]

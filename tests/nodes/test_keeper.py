@@ -12,13 +12,13 @@ import pytest
 
 from testbed.channel import Channel
 from testbed.messages.codec import send
-from testbed.messages.programs import (
+from testbed.messages.keeper_messages import (
     KEEPER_REPORTS,
     EndPrograms,
     KeeperReport,
-    Measured,
     PortsOpened,
     ProgramEnded,
+    ProgramMeasured,
     ProgramReady,
     ProgramUnready,
     ProgramWarned,
@@ -287,7 +287,7 @@ def test_numbers_are_read_from_its_output(kept: Callable[..., Kept]) -> None:
     )
     one.start("sh", "-c", script, measure={"pattern": pattern})
     one.until(ProgramEnded)
-    found = one.of(Measured)
+    found = one.of(ProgramMeasured)
     assert [each.values for each in found] == [
         {"round": 1, "accuracy": 0.5},
         {"round": 2},
@@ -304,7 +304,7 @@ def test_numbers_are_read_from_a_file_of_json_lines(kept: Callable[..., Kept]) -
     )
     one.start("sh", "-c", script, measure={"file": "m.jsonl"})
     one.until(ProgramEnded)
-    assert [each.values for each in one.of(Measured)] == [{"accuracy": 0.25}, {"loss": 2}]
+    assert [each.values for each in one.of(ProgramMeasured)] == [{"accuracy": 0.25}, {"loss": 2}]
     (warned,) = one.of(ProgramWarned)
     assert "'nonsense'" in warned.text
 

@@ -14,10 +14,10 @@ from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import RoleReports
 from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.orchestrator.training_records import TrainingRecords
 from testbed.runs.watching import AnyProgress
 from testbed.telemetry.records import UPDATE
 from tests.metrics.running import planned

@@ -4,11 +4,11 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.marks import Mark, Marks
+from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.orchestrator.checkpoint_store import CheckpointStores
-from testbed.orchestrator.ingress import ServerIngress
+from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.telemetry.run_log import Kept
 

@@ -1,7 +1,7 @@
 """The processor times of devices over the time of training."""
 
 from testbed.messages.events import ProcessorTimesRead
-from testbed.orchestrator.records import ProcessorWindow
+from testbed.orchestrator.training_records import ProcessorWindow
 
 
 def reading(time: float, **seconds: float) -> ProcessorTimesRead:

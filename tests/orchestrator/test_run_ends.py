@@ -12,7 +12,7 @@ import yaml
 from testbed.errors import RunError
 from testbed.experiment.load import load
 from testbed.nodes import control_group, run_names
-from testbed.orchestrator.run import Run
+from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.planning.plan import Plan, plan
 from testbed.roles.server.wall_server import WallServer
 from testbed.runs.watching import AnyProgress, Progress
@@ -71,7 +71,7 @@ def assert_failed(directory: Path, reason: str, traceback: str) -> None:
 @pytest.mark.exercises("namespaces")
 def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path) -> None:
     watcher, directory = Impatient(), tmp_path / "run"
-    summary = Run(_plan(tmp_path), directory, watcher, time.monotonic()).execute()
+    summary = EmulatedRun(_plan(tmp_path), directory, watcher, time.monotonic()).execute()
     reason = 'the orchestrator: KeyError: "something of the testbed\'s own"'
     assert summary["reason"].startswith(reason)
     assert summary["updates"] >= 100
@@ -106,7 +106,7 @@ def test_a_server_s_last_report_is_read_before_its_exit(
 ) -> None:
     """The agent reports the exit over another channel, which may be read first."""
     monkeypatch.setattr(WallServer, "serve", talkative)
-    summary = Run(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic()).execute()
+    summary = EmulatedRun(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic()).execute()
     assert summary["reason"].startswith("the parameter server died: the reason; see ")
 
 

@@ -12,7 +12,7 @@ from testbed.device_names import SERVER_NUMBER
 from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.spec import Spec
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Intervals, Pushes, Row, Rule, Trace
+from testbed.faults.rules import EachPush, FaultRule, FaultTrace, Intervals, TracedFault
 from testbed.faults.schedule import Schedule
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.plan import plan
@@ -41,7 +41,7 @@ def faulty(*faults: Any, folder: Path = Path(), **changes: Any) -> Spec:
     return Spec.model_validate(data | changes, strict=True, context={TRACES: folder})
 
 
-def rules(*faults: Any, **changes: Any) -> list[Rule]:
+def rules(*faults: Any, **changes: Any) -> list[FaultRule]:
     spec = faulty(*faults, **changes)
     return fault_rules(spec, spec.devices.class_of(spec.seed))
 
@@ -49,7 +49,7 @@ def rules(*faults: Any, **changes: Any) -> list[Rule]:
 def test_by_default_a_fault_strikes_each_worker_permanently() -> None:
     (rule,) = rules({"when": {"probability": 0.0004}, "how": "freeze"})
     assert rule.devices == list(range(20))
-    assert rule.when == Pushes(0.0004)
+    assert rule.when == EachPush(0.0004)
     assert rule.fault == Fault(0, "freeze")
 
 
@@ -139,8 +139,11 @@ def test_the_rows_of_a_trace_become_faults(tmp_path: Path) -> None:
     )
     fault = {"when": {"trace": "struck.csv"}, "how": "kill", "lasting": "9s"}
     (rule,) = rules(fault, folder=tmp_path)
-    assert rule.when == Trace(
-        [Row(3.5, None, 2, Fault(0, "kill", 9)), Row(1, None, 0, Fault(0, "freeze", 2))]
+    assert rule.when == FaultTrace(
+        [
+            TracedFault(3.5, None, 2, Fault(0, "kill", 9)),
+            TracedFault(1, None, 0, Fault(0, "freeze", 2)),
+        ]
     )
 
 

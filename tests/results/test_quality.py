@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from testbed.library.comparison import compare as compare_in_library
+from testbed.library.comparing import compare as compare_in_library
 from testbed.results.figures import quality as quality_figure
 from testbed.results.figures.figures import write_figures
 from testbed.results.figures.paper import figure as drawn

@@ -3,7 +3,7 @@
 import pytest
 
 from testbed.messages.reports import VersionEvaluated
-from testbed.orchestrator.ingress import ServerIngress
+from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.runs.left_out import LeftOutEvaluations, ranges
 
 LEDGER = {"payload_bytes": 10, "message_bytes": 20}

@@ -18,11 +18,11 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
-from testbed.simulation.devices import STORED
+from testbed.simulation.simulated_devices import STORED
 from testbed.simulation.systems import system
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE, UpdateRow
-from testbed.training.entries import Diagnosed, Entry, UpdateEntry
+from testbed.training.service_entries import Diagnosed, Entry, UpdateEntry
 from testbed.training.settings import Settings
 
 UPDATES = 30

@@ -13,7 +13,7 @@ from testbed.checkpoints.files import CheckpointFiles
 from testbed.experiment.spec import Spec
 from testbed.learning.inputs import Inputs
 from testbed.planning.plan import plan
-from testbed.simulation.devices import STORED
+from testbed.simulation.simulated_devices import STORED
 from testbed.training.settings import Settings
 from tests.settings import with_changes
 from tests.simulation import test_checkpoints as checkpoints

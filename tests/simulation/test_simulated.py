@@ -21,16 +21,16 @@ from testbed.learning.models import initialise
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
 from testbed.simulation.batching import Begun
-from testbed.simulation.devices import SimulatedDevices
 from testbed.simulation.sent_versions import Part
 from testbed.simulation.served_system import ServedSystem
+from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.system import System
 from testbed.simulation.systems import MeshSystem, system
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
 from testbed.streams import stream
 from testbed.telemetry.records import UPDATE
 from testbed.training import computation
-from testbed.training.entries import Entry, EvaluationPoint, UpdateEntry
+from testbed.training.service_entries import Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, FloatVector, Update
 from tests.notes import Notes

@@ -14,7 +14,7 @@ from scapy.utils import RawPcapWriter
 from tests.traffic.isolation import traffic as in_a_process
 from tests.traffic.packets import ADDRESS, TIMESTAMPS, frame, network, other, segment
 from traffic.cli import main
-from traffic.quantities import QUANTITIES
+from traffic.packet_totals import QUANTITIES
 
 Run = Callable[..., CompletedProcess[str]]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from traffic.accounting import FLOW_COLUMNS, Account
-from traffic.quantities import QUANTITIES, SECOND_COLUMNS
+from traffic.packet_totals import QUANTITIES, SECOND_COLUMNS
 from traffic.socket_comparison import RECEIVED, SENT, SocketDifference, compare_sockets
 from traffic.sockets import Forgotten, Socket
 

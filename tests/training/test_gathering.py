@@ -5,7 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from testbed.training.gathering import Gathering
-from testbed.training.worker_protocols import Pull, PushAndInterrupt, PushAndWait, WorkerProtocol
+from testbed.training.worker_protocols import (
+    PullProtocol,
+    PushAndInterrupt,
+    PushAndWait,
+    WorkerProtocol,
+)
 
 
 def arrive(gathering: Gathering, server: int, version: int) -> list[int] | None:
@@ -15,7 +20,7 @@ def arrive(gathering: Gathering, server: int, version: int) -> list[int] | None:
 
 
 def test_a_worker_that_asks_waits_for_every_answer() -> None:
-    gathering = Gathering(Pull(), 3)
+    gathering = Gathering(PullProtocol(), 3)
     assert arrive(gathering, 1, 4) is None
     assert arrive(gathering, 0, 5) is None
     assert arrive(gathering, 2, 4) == [5, 4, 4]
@@ -26,7 +31,7 @@ def test_a_worker_that_asks_waits_for_every_answer() -> None:
 
 
 def test_a_server_that_stops_is_not_waited_for() -> None:
-    gathering = Gathering(Pull(), 2)
+    gathering = Gathering(PullProtocol(), 2)
     assert arrive(gathering, 0, 0) is None
     assert arrive(gathering, 1, 0) == [0, 0]
     assert arrive(gathering, 1, 1) is None
@@ -36,7 +41,7 @@ def test_a_server_that_stops_is_not_waited_for() -> None:
 
 
 def test_what_is_on_its_way_from_a_server_that_stops_is_waited_for() -> None:
-    gathering = Gathering(Pull(), 2)
+    gathering = Gathering(PullProtocol(), 2)
     gathering.sent(0)
     assert arrive(gathering, 1, 3) is None
     assert gathering.stopped(0) is None
@@ -44,7 +49,7 @@ def test_what_is_on_its_way_from_a_server_that_stops_is_waited_for() -> None:
 
 
 def test_nothing_begins_without_every_part() -> None:
-    gathering = Gathering(Pull(), 2)
+    gathering = Gathering(PullProtocol(), 2)
     assert gathering.stopped(0) is None
     assert arrive(gathering, 1, 3) is None
 

@@ -14,8 +14,8 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.telemetry.records import UPDATE
-from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire.encodings import DENSE, Codec

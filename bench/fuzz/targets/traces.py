@@ -84,6 +84,6 @@ def check(data: bytes) -> bool:
         assert str(path) in str(error), error
         assert "\n" not in str(error), error
         return False
-    if isinstance(found, durations.Trace):
+    if isinstance(found, durations.DurationTrace):
         assert all(math.isfinite(rows.mean) and len(rows.seconds) for rows in found.devices)
     return True

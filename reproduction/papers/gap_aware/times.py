@@ -24,7 +24,7 @@ from testbed.learning.data import datasets
 from testbed.planning.plan import plan
 from testbed.simulation.systems import system
 from testbed.training import computation
-from testbed.training import entries as of_services
+from testbed.training import service_entries as of_services
 
 MEAN = 128.0
 """The paper's units of time per gradient; one is a millisecond here."""

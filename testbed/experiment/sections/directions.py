@@ -36,8 +36,8 @@ LONGEST_DELAY = 240.0
 """Seconds of the longest delay and jitter: netem keeps them in 32 bits of 64 ns."""
 
 
-class Durations(Section):
-    """A duration for each direction."""
+class Delays(Section):
+    """A delay for each direction."""
 
     up: Duration | None = Field(
         default=None, le=LONGEST_DELAY, description="Towards the server, in seconds."
@@ -78,7 +78,7 @@ class Sizes(Section):
         return data["up"] if self.up == self.down is not None else _given(data)
 
 
-def _plain_if_up_only(section: Durations | Percentages, data: dict[str, Any]) -> Any:
+def _plain_if_up_only(section: Delays | Percentages, data: dict[str, Any]) -> Any:
     if section.up is not None and section.down == 0:
         return data["up"]
     return _given(data)
@@ -148,7 +148,7 @@ def parse_delay(value: object) -> float:
     return delay
 
 
-DirectedDuration: TypeAlias = Annotated[Durations, _OrPlain(parse_delay, Duration, 0)]
+DirectedDuration: TypeAlias = Annotated[Delays, _OrPlain(parse_delay, Duration, 0)]
 """A duration in seconds for each direction; a plain one is the uplink's."""
 DirectedPercentage: TypeAlias = Annotated[Percentages, _OrPlain(parse_percentage, Percentage, 0)]
 """A share for each direction; a plain one is the uplink's."""

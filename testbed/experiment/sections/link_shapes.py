@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from testbed.experiment.sections.directions import Durations, Percentages, Sizes
+from testbed.experiment.sections.directions import Delays, Percentages, Sizes
 from testbed.experiment.units import UNLIMITED
 from testbed.network.links import Shape
 
@@ -17,9 +17,9 @@ class LinkKeys(Protocol):
     @property
     def downlink(self) -> int | str | None: ...
     @property
-    def delay(self) -> Durations | None: ...
+    def delay(self) -> Delays | None: ...
     @property
-    def jitter(self) -> Durations | None: ...
+    def jitter(self) -> Delays | None: ...
     @property
     def loss(self) -> Percentages | None: ...
     @property

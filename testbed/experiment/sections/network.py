@@ -16,10 +16,10 @@ from pydantic import (
 
 from testbed.experiment.alternatives import ShortForm
 from testbed.experiment.sections.directions import (
+    Delays,
     DirectedDuration,
     DirectedPercentage,
     DirectedSize,
-    Durations,
     Percentages,
 )
 from testbed.experiment.sections.graph import GraphSpec
@@ -74,7 +74,7 @@ class NetworkSpec(Section):
         "shaped.",
     )
     delay: DirectedDuration = Field(
-        default=Durations(up=0.0, down=0.0),
+        default=Delays(up=0.0, down=0.0),
         description="Delay added on the uplink, in seconds, or a delay for each direction; default 0. "
         "Needs the kernel's netem.",
         examples=["20ms", {"up": "20ms", "down": "10ms"}],

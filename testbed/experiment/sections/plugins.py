@@ -14,7 +14,7 @@ from testbed.errors import SpecError
 from testbed.experiment.sections.section import Section
 from testbed.experiment.sections.timing import TRACES, file_beside
 from testbed.foreign import open_file
-from testbed.plugins.sources import PluginSource, install
+from testbed.plugins.source_files import PluginSource, install
 
 _LARGEST = 1 << 20
 """The largest source file in bytes: its text is in every run's spec, and is sent to every device."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from testbed.experiment.profiles.hardware import HARDWARE
-from testbed.experiment.profiles.links import LINKS
+from testbed.experiment.profiles.hardware_profiles import HARDWARE
+from testbed.experiment.profiles.link_profiles import LINKS
 
 
 def _one_of(known: Collection[str]) -> Callable[[str], str]:

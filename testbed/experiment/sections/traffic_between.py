@@ -33,7 +33,7 @@ def _more_than_nothing(seconds: float) -> float:
     return seconds
 
 
-class _Flow(Section):
+class _FlowKeys(Section):
     # The keys of all laws; each law's own section begins with ``law``, by which it is chosen.
     from_: str = Field(
         alias="from",
@@ -72,7 +72,7 @@ class _OnOffLaw(Section):
     )
 
 
-class SteadyFlow(_Flow, _SteadyLaw):
+class SteadyFlow(_FlowKeys, _SteadyLaw):
     """A flow without pauses."""
 
     @property
@@ -81,7 +81,7 @@ class SteadyFlow(_Flow, _SteadyLaw):
         return {}
 
 
-class OnOffFlow(_Flow, _OnOffLaw):
+class OnOffFlow(_FlowKeys, _OnOffLaw):
     """A flow with pauses; the lengths of its periods and pauses are exponential."""
 
     on: Annotated[Duration, AfterValidator(_more_than_nothing)] = Field(

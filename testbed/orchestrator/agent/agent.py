@@ -27,6 +27,7 @@ from typing import Any, get_args
 
 from testbed.channel import Channel, ReceivedMessage
 from testbed.errors import HostError, TestbedError
+from testbed.json_dataclasses import of_plain
 from testbed.messages.codec import send
 from testbed.messages.events import (
     CountersSampled,
@@ -66,12 +67,11 @@ from testbed.messages.requests import (
     ThawDevice,
 )
 from testbed.nodes import linux
-from testbed.nodes.interface import Device, Nodes
+from testbed.nodes.computing_turns import holds_turn
 from testbed.nodes.namespaces import NamespaceNodes
+from testbed.nodes.node_interface import Device, Nodes
 from testbed.nodes.node_table import NodeTable
-from testbed.nodes.turns import holds_turn
 from testbed.nodes.user_namespace import enter_user_namespace
-from testbed.plain import of_plain
 
 TURN_TIMEOUT = 5.0
 """Seconds to find a moment without a turn, after which a device is frozen even with one."""

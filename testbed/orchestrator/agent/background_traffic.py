@@ -13,13 +13,13 @@ from typing import Any
 
 from testbed.channel import readable
 from testbed.errors import HostError
+from testbed.json_dataclasses import of_plain
 from testbed.network import background
 from testbed.network.background import PORT, BackgroundFlow
 from testbed.network.graph import Network
-from testbed.nodes.forked import ForkedCommand
+from testbed.nodes.forked_process import ForkedCommand
 from testbed.nodes.linux import inside_network
 from testbed.nodes.run_names import BACKGROUND
-from testbed.plain import of_plain
 from traffic.sink import Sink
 
 START_TIMEOUT = 300.0

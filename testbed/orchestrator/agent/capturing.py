@@ -13,7 +13,7 @@ from typing import Any
 
 from testbed.channel import readable
 from testbed.errors import HostError
-from testbed.nodes.forked import ForkedCommand
+from testbed.nodes.forked_process import ForkedCommand
 from testbed.nodes.run_names import CAPTURE
 from traffic import cli as command_line
 

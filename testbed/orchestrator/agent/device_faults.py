@@ -27,8 +27,8 @@ from testbed.network.graph import Direction, Network
 from testbed.network.links import Link, Shape
 from testbed.network.netlink import Requests
 from testbed.network.shaping import Egress
-from testbed.nodes.interface import Nodes
 from testbed.nodes.linux import inside_network
+from testbed.nodes.node_interface import Nodes
 
 _NO_RATES = (None, None)
 _CHANGES_AT_ONCE = 100

@@ -16,11 +16,11 @@ import psutil
 from threadpoolctl import threadpool_limits
 
 from testbed.channel import Channel
-from testbed.containers import left_over
+from testbed.containers import leftovers
 from testbed.messages.codec import send
 from testbed.messages.events import EVENTS, RemainsFound
 from testbed.messages.requests import Request, StartRole
-from testbed.nodes import control_group, forked, run_names
+from testbed.nodes import control_group, forked_process, run_names
 from testbed.orchestrator.agent import agent
 from testbed.planning import node_plan
 
@@ -127,7 +127,7 @@ class AgentProcess(Generic[R]):
         try:
             for group in control_group.made_by(self._process.pid):
                 group.remove()
-            left_over.remove_folders(self._process.pid)
+            leftovers.remove_folders(self._process.pid)
         except OSError as error:
             yield f"{error}; `testbed clean` removes it once nothing uses it"
 
@@ -156,7 +156,7 @@ def start(control: Channel, log: Path, handed: Collection[int] = ()) -> psutil.P
     with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
         files = (nothing.fileno(), output.fileno(), output.fileno())
         kept = (control.fileno(), *handed)
-        process = forked.fork(run_names.AGENT, lambda: _run(control), files, kept)
+        process = forked_process.fork(run_names.AGENT, lambda: _run(control), files, kept)
     control.close()
     return psutil.Process(process)
 

@@ -8,7 +8,7 @@ kernel's clock (10 ms), and of an ended process as it was last read.
 import time
 from collections.abc import Sequence
 
-from testbed.nodes.interface import Nodes
+from testbed.nodes.node_interface import Nodes
 from testbed.orchestrator.agent.usage import Usage
 
 SHARE = 0.005

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from testbed.channel import Channel, InvalidMessageError
 from testbed.messages.codec import send
-from testbed.messages.programs import KEEPER_REPORTS, KeeperReport, KeeperRequest
+from testbed.messages.keeper_messages import KEEPER_REPORTS, KeeperReport, KeeperRequest
 
 LONGEST = 1 << 20
 """Bytes of the longest report that is read."""

@@ -30,12 +30,12 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
 from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
 from testbed.roles.peer.driven_peer import DrivenPeer
-from testbed.roles.peer.peer_reports import FromPeer, Lost, Met, Parted
+from testbed.roles.peer.peer_reports import ConnectionLost, FromPeer, Met, Parted
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.telemetry.board import DeviceLine
-from testbed.training.entries import Entry, EvaluationPoint
 from testbed.training.exchange import ExchangeService, Told
+from testbed.training.service_entries import Entry, EvaluationPoint
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 
@@ -175,7 +175,7 @@ class Coordinator(PeerChannels):
     # -- reports from peers
 
     def _handles(self, peer: int, told: FromPeer) -> bool:
-        if not isinstance(told, Lost):
+        if not isinstance(told, ConnectionLost):
             return False
         # One that is being killed tells this of peers that have forgotten it.
         if peer not in self.gone:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from testbed.roles.orders import OrderKind
 from testbed.roles.peer.channels import PeerChannels
-from testbed.roles.peer.peer_reports import Lost, Outcome
+from testbed.roles.peer.peer_reports import ConnectionLost, OrderDone
 from testbed.training.exchange import Answered, Message, Step
 
 R = TypeVar("R")
@@ -72,13 +72,13 @@ class DrivenPeer:
         self.outcome()
         return found
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> OrderDone | None:
         """Wait until the last order was carried out; return None if the peer is gone."""
-        outcome = self._channels.wait_for(self._number, Outcome)
+        outcome = self._channels.wait_for(self._number, OrderDone)
         self.note(outcome)
         return outcome
 
-    def note(self, report: Outcome | Lost | None) -> None:
+    def note(self, report: OrderDone | ConnectionLost | None) -> None:
         """Record whether the peer is ready, and which others it waits for; None: it is gone."""
         self.ready = report is not None and report.ready
         self.waits_for = () if report is None else report.waits_for

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from testbed.roles.orders import Order, OrderChannel, OrderKind
-from testbed.roles.peer.connections import PeerConnections
-from testbed.roles.peer.peer_reports import Lost, Met, Outcome, Parted
+from testbed.roles.peer.peer_connections import PeerConnections
+from testbed.roles.peer.peer_reports import ConnectionLost, Met, OrderDone, Parted
 from testbed.roles.turn_taking import TurnTaking
 from testbed.telemetry.board import DeviceLine
 from testbed.training.exchange import Answered
@@ -80,7 +80,7 @@ class PeerProcess(LocalPeer):
         """Forget the peers whose connections have broken, and report them."""
         for peer, incarnation in self._connections.lost():
             self._lose(peer)
-            self._orders.report(Lost(peer, incarnation, self.ready, list(self.waits_for)))
+            self._orders.report(ConnectionLost(peer, incarnation, self.ready, list(self.waits_for)))
 
     def _lose(self, peer: int) -> None:
         """Go on without a peer whose connection has broken."""
@@ -161,7 +161,7 @@ class OrderedPeer(PeerProcess):
                 self.suspect(order.number)
             case OrderKind.SETTLE:
                 lacking = self._connections.outgoing.settle()
-        self._orders.report(Outcome(self.ready, list(self.waits_for), lacking))
+        self._orders.report(OrderDone(self.ready, list(self.waits_for), lacking))
 
     def _wait_for(self, sender: int) -> None:
         self._claim(sender, time.monotonic())

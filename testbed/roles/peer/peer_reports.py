@@ -25,12 +25,12 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ConnectionLost:
     """The peer has lost its connection to another one.
 
     Attributes:
         incarnation: how often the other one was killed before.
-        ready, waits_for: as in ``Outcome``.
+        ready, waits_for: as in ``OrderDone``.
     """
 
     peer: int
@@ -40,7 +40,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OrderDone:
     """The peer has carried out an order of the virtual clock.
 
     Attributes:
@@ -63,7 +63,7 @@ class Parted:
     parameters_sha256: str
 
 
-FromPeer: TypeAlias = Met | Lost | Outcome | Parted | Step | Answered | Suspects | Hears
+FromPeer: TypeAlias = Met | ConnectionLost | OrderDone | Parted | Step | Answered | Suspects | Hears
 _CODEC: MessageCodec[FromPeer] = MessageCodec(get_args(FromPeer))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
-from testbed.checkpoints.due import Checkpoints
+from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.encoding_choice import EncodingChoice
 from testbed.engine.aggregator import Aggregator
 from testbed.engine.server import Server
@@ -16,11 +16,11 @@ from testbed.messages.reports import CheckpointBegun
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
-from testbed.roles.server.connections import ServerConnections, ServerDriver, TrainingPhase
-from testbed.roles.server.inputs import ServerInputs
-from testbed.roles.server.measuring import measured
 from testbed.roles.server.restart import cannot_be_written
 from testbed.roles.server.role_host import RoleHost
+from testbed.roles.server.server_connections import ServerConnections, ServerDriver, TrainingPhase
+from testbed.roles.server.server_inputs import ServerInputs
+from testbed.roles.server.timed_apply import measured
 from testbed.telemetry.board import (
     Board,
     DeviceLine,
@@ -30,8 +30,8 @@ from testbed.telemetry.board import (
     lines_of,
 )
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.entries import EvaluationPoint
 from testbed.training.parameter_service import ParameterService
+from testbed.training.service_entries import EvaluationPoint
 from testbed.training.settings import Settings
 from testbed.updates import as_bytes
 from testbed.wire.encodings import Codec

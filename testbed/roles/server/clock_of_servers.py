@@ -15,19 +15,19 @@ from typing import Any
 
 from testbed.algorithms.aggregator_half import Combined
 from testbed.channel import Channel
-from testbed.checkpoints.due import Checkpoints
+from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.clock import device_use
 from testbed.clock.conversations import conversations
-from testbed.clock.devices import devices
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.clock.star import StarClock
+from testbed.clock.timed_workers import Devices
 from testbed.clock.worker_faults import star_clock
 from testbed.engine.server import too_few
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
 from testbed.faults.fault import Kind as FaultKind
 from testbed.faults.schedule import Schedule
-from testbed.messages import driving
+from testbed.messages import clock_requests
 from testbed.messages.reports import (
     CheckpointBegun,
     FaultReported,
@@ -37,13 +37,13 @@ from testbed.messages.reports import (
     TrainingBegun,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
-from testbed.roles.server.connections import REPORT_PERIOD
 from testbed.roles.server.driven_roles import DrivenRoles
 from testbed.roles.server.outstanding_work import OutstandingWork, orders_to_begin, orders_to_finish
 from testbed.roles.server.remote_servers import NOTHING, DrivenHalf, UpdateElsewhere
 from testbed.roles.server.restart import Restart, cannot_be_written
-from testbed.training.entries import Entry
+from testbed.roles.server.server_connections import REPORT_PERIOD
 from testbed.training.parameter_service import Pushed
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
@@ -122,7 +122,7 @@ class ClockOfServers:
         unreachable = sorted(self._active_faults.under(STOPPING))
         self._roles.flush()
         for server, service in zip(self._servers, self._services, strict=True):
-            server.end(driving.End(service.ledger, unreachable))
+            server.end(clock_requests.EndTraining(service.ledger, unreachable))
         for channel in self._orders:
             channel.give(OrderKind.STOP)
 
@@ -146,7 +146,7 @@ class ClockOfServers:
 
     def _make_clock(self, there: Sequence[int]) -> StarClock:
         settings = self._settings
-        timed = devices(settings, there, self._protocol, self._busy)
+        timed = Devices.of(settings, there, self._protocol, self._busy)
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._clock = clock = star_clock(self._services, self, timed, schedule)
         if self._roles.aggregators:
@@ -252,7 +252,7 @@ class ClockOfServers:
         for index, service in enumerate(self._services):
             if service.finished and not self._stopped[index]:
                 self._stopped[index] = True
-                self._servers[index].ask(driving.Stop())
+                self._servers[index].ask(clock_requests.StopWorkers())
         now = time.monotonic()
         if now - self._reported > REPORT_PERIOD:
             self._reported = now
@@ -264,7 +264,7 @@ class ClockOfServers:
         while all(server.crowded for server in evaluated):
             time.sleep(0.01)
             for server in evaluated:
-                server.crowded = server.ask(driving.LookAtEvaluator())
+                server.crowded = server.ask(clock_requests.LookAtEvaluator())
 
     def _server(self, conversation: int) -> tuple[int, int, DrivenHalf]:
         """Return a conversation's worker, its server's index, and the server."""
@@ -284,7 +284,7 @@ class ClockOfServers:
         service = self._services[index]
         sent, dealt = service.answered(worker), service.deal()
         needed = self._outstanding.needed(conversation) if self._checkpoints else None
-        size = server.ask(driving.Answer(worker, sent, needed, dealt))
+        size = server.ask(clock_requests.Answer(worker, sent, needed, dealt))
         self._outstanding.sent(conversation, server.version)
         return size
 
@@ -314,8 +314,8 @@ class ClockOfServers:
         """Have an aggregator that rested ask its server; return the message's bytes."""
         index = self._numbers.below(worker)
         assert index is not None
-        size = self._servers[index].ask(driving.Ask())
-        self._servers[self._numbers.server(worker)].ask(driving.Hear(worker))
+        size = self._servers[index].ask(clock_requests.Ask())
+        self._servers[self._numbers.server(worker)].ask(clock_requests.Hear(worker))
         return size
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
@@ -326,7 +326,7 @@ class ClockOfServers:
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Wait for the message of a worker that has finished, and return it; None if it is gone."""
         worker, _, server = self._server(conversation)
-        found = server.ask(driving.Receive(worker, keep))
+        found = server.ask(clock_requests.Receive(worker, keep))
         if found is None:
             return None
         self._outstanding.received(conversation)
@@ -349,7 +349,7 @@ class ClockOfServers:
         """Close the connections of a worker that sent what it must not."""
         worker = self._numbers.worker(conversation)
         for server in self._called(worker):
-            server.ask(driving.Refuse(worker, f"{error}"))
+            server.ask(clock_requests.Refuse(worker, f"{error}"))
 
     # -- faults
 
@@ -379,11 +379,11 @@ class ClockOfServers:
         self._incarnations[worker] += 1
         self.lose(worker)
         for server in self._called(worker):
-            server.ask(driving.Killed(worker))
+            server.ask(clock_requests.Killed(worker))
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
         """Wait until a killed worker has greeted all servers and, where workers ask, has asked."""
-        found = [server.ask(driving.Return(worker)) for server in self._called(worker)]
+        found = [server.ask(clock_requests.Return(worker)) for server in self._called(worker)]
         if found[0] is None or any(one is None for one in found):
             return None
         self._outstanding.returned(worker)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.messages.reports import ServerFinished, TrainingEnded, WorkerStillConnected
 from testbed.roles.server.assembly import Parts
-from testbed.roles.server.connections import REPORT_PERIOD, ServerConnections
+from testbed.roles.server.server_connections import REPORT_PERIOD, ServerConnections
 from testbed.updates import as_bytes
 
 TOO_LATE = 1.0

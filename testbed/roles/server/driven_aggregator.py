@@ -12,12 +12,12 @@ import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.engine.events import Pull, Report, Sum
-from testbed.messages import driving
-from testbed.messages.driving import Outcome
-from testbed.roles.server.connections import REPORT_PERIOD
+from testbed.messages import clock_requests
+from testbed.messages.clock_requests import Outcome
 from testbed.roles.server.driven_server import DrivenServer
-from testbed.roles.server.inputs import ServerInputs
-from testbed.roles.server.upwards import Upwards
+from testbed.roles.server.server_connections import REPORT_PERIOD
+from testbed.roles.server.server_inputs import ServerInputs
+from testbed.roles.server.upstream import Upstream
 from testbed.wire.frames import HEADER
 
 
@@ -28,13 +28,13 @@ class DrivenAggregator(DrivenServer):
         super().__init__(serving)
         assert isinstance(serving.half, AggregatorHalf)
         self._aggregating = serving.half
-        self._upwards = Upwards(serving, comes_back=False)
+        self._upwards = Upstream(serving, comes_back=False)
         self._remembers = serving.remembers
         self._unread = b""
         self._handlers |= {
-            driving.Adopt: self._adopt,
-            driving.Combine: lambda _: self._push(),
-            driving.Ask: lambda _: self._ask(),
+            clock_requests.Adopt: self._adopt,
+            clock_requests.Combine: lambda _: self._push(),
+            clock_requests.Ask: lambda _: self._ask(),
         }
 
     def wait(self, patience: float = REPORT_PERIOD) -> None:
@@ -70,7 +70,7 @@ class DrivenAggregator(DrivenServer):
         self._upwards.send(remembers=self._remembers)
         return combined is not None
 
-    def _adopt(self, request: driving.Adopt) -> None:
+    def _adopt(self, request: clock_requests.Adopt) -> None:
         while not self._upwards.has(request.version):
             self._upwards.wait(REPORT_PERIOD, self._connections.fileno())
             self._connections.poll(0.0)
@@ -82,7 +82,7 @@ class DrivenAggregator(DrivenServer):
 
     # -- checkpoints
 
-    def _more_state(self, request: driving.Save) -> dict[str, Any]:
+    def _more_state(self, request: clock_requests.Save) -> dict[str, Any]:
         unread = self._upwards.pushed if request.unread else b""
         return {"unread": np.frombuffer(unread, np.uint8)}
 

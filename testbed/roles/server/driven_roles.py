@@ -8,14 +8,14 @@ import numpy as np
 
 from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.channel import Channel
-from testbed.messages import driving
+from testbed.messages import clock_requests
 from testbed.messages.counted import no_reports
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.remote_servers import DrivenHalf
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.entries import EvaluationPoint
 from testbed.training.parameter_service import ParameterService
+from testbed.training.service_entries import EvaluationPoint
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of
 from testbed.updates import Layout
@@ -70,7 +70,7 @@ class DrivenRoles:
 
     def _evaluate(self, server: DrivenHalf, report: RoleReporter, due: EvaluationPoint) -> None:
         report.flush()  # no evaluation is on record before the updates that led to it
-        evaluate = driving.Evaluate(self._now(), due.ledger, due.last)
+        evaluate = clock_requests.Evaluate(self._now(), due.ledger, due.last)
         server.crowded = server.ask(evaluate)
 
     @property
@@ -98,7 +98,7 @@ class DrivenRoles:
             unread: the indices of the aggregators whose last push the server has not read.
         """
         saved = [
-            server.save(driving.Save(needed(index), index in unread))
+            server.save(clock_requests.Save(needed(index), index in unread))
             for index, server in enumerate(self.servers)
         ]
         there = [
@@ -132,4 +132,6 @@ class DrivenRoles:
             kills: the number of kills in the run, this one included.
         """
         for index, server in enumerate(self.servers):
-            server.ask(driving.AwaitKill() if index == killed else driving.GoBack(kills))
+            server.ask(
+                clock_requests.AwaitKill() if index == killed else clock_requests.GoBack(kills)
+            )

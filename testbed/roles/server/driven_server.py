@@ -1,9 +1,9 @@
 """A server under the virtual clock, which drives it: in the same process, or one of several in another.
 
 The server has its slice of the parameters, its connections and the messages of its workers. What it
-does with them, and when, the clock says (``testbed.messages.driving``). Until all workers are there it
-acts by itself. If another server is killed, it ends its connections and is made anew, with the state
-that the clock's process gives it back.
+does with them, and when, the clock says (``testbed.messages.clock_requests``). Until all workers are
+there it acts by itself. If another server is killed, it ends its connections and is made anew, with
+the state that the clock's process gives it back.
 """
 
 import signal
@@ -16,28 +16,28 @@ from testbed.channel import Channel
 from testbed.checkpoints.files import state_as_bytes, state_of_bytes
 from testbed.encoding_choice import EncodingChoice
 from testbed.engine.server import GATHERING_TIMEOUT
-from testbed.messages import driving
-from testbed.messages.codec import send
-from testbed.messages.driving import (
+from testbed.messages import clock_requests
+from testbed.messages.clock_requests import (
     REQUESTS,
     AnyRequest,
     Gathered,
     Outcome,
-    Received,
     Request,
     Saved,
+    WorkerMessage,
 )
+from testbed.messages.codec import send
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.evaluator_link import Asked
 from testbed.roles.orders import OrderChannel
 from testbed.roles.server.assembly import Parts
-from testbed.roles.server.connections import REPORT_PERIOD
+from testbed.roles.server.disconnecting import await_ends, begin_to_end
 from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
 from testbed.roles.server.emulated_workers import EmulatedWorkers
-from testbed.roles.server.going_back import await_ends, begin_to_end
-from testbed.roles.server.inputs import ServerInputs
-from testbed.roles.server.measuring import measured
 from testbed.roles.server.restart import STORED, Restart
+from testbed.roles.server.server_connections import REPORT_PERIOD
+from testbed.roles.server.server_inputs import ServerInputs
+from testbed.roles.server.timed_apply import measured
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
@@ -72,7 +72,7 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
     """
     if goes_on:
         request = _next_request(clock)
-        assert isinstance(request, driving.Restore)
+        assert isinstance(request, clock_requests.Restore)
         send(clock, server.restore(request))
     send(clock, server.gather())
     server.parts.connections.also(clock.fileno())
@@ -81,19 +81,19 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
             server.wait()
         request = _next_request(clock)
         match request:
-            case driving.End():
+            case clock_requests.EndTraining():
                 server.end(request)
                 server.finish()
                 return None
-            case driving.Save():
+            case clock_requests.Save():
                 send(clock, server.save(request))
-            case driving.GoBack(kills):
+            case clock_requests.GoBack(kills):
                 ends = begin_to_end(server.parts)
                 send(clock, server.outcome())
                 await_ends(server.parts, ends)
                 server.read_out()
                 return kills
-            case driving.AwaitKill():
+            case clock_requests.AwaitKill():
                 send(clock, server.outcome())
                 while True:
                     signal.pause()
@@ -150,22 +150,22 @@ class DrivenServer:
             remembers=serving.remembers,
         )
         self._handlers: dict[type, Callable[[Any], Any]] = {
-            driving.Pull: lambda r: self._half.pull(r.worker, time=r.time) is not None,
-            driving.Answer: self._answer,
-            driving.Receive: self._receive,
-            driving.Apply: self._apply,
-            driving.Reported: self._reported,
-            driving.Join: lambda r: self._half.joined(r.worker),
-            driving.Forget: lambda r: self._half.forget(r.worker),
-            driving.Diagnose: lambda _: dict(self._half.diagnose()),
-            driving.Evaluate: self._evaluate,
-            driving.LookAtEvaluator: lambda _: self._look_at_evaluator(),
-            driving.Killed: lambda r: self._killed(r.worker),
-            driving.Return: lambda r: self._workers.returned(r.worker),
-            driving.Refuse: lambda r: self._workers.refuse(r.worker, ValueError(r.reason)),
-            driving.Hear: lambda r: self._workers.receive(r.worker, keep=False, alone=True),
-            driving.Expire: lambda _: self._half.expire(),
-            driving.Stop: lambda _: self._stop(),
+            clock_requests.TakePull: lambda r: self._half.pull(r.worker, time=r.time) is not None,
+            clock_requests.Answer: self._answer,
+            clock_requests.Receive: self._receive,
+            clock_requests.Apply: self._apply,
+            clock_requests.Reported: self._reported,
+            clock_requests.Join: lambda r: self._half.joined(r.worker),
+            clock_requests.Forget: lambda r: self._half.forget(r.worker),
+            clock_requests.Diagnose: lambda _: dict(self._half.diagnose()),
+            clock_requests.Evaluate: self._evaluate,
+            clock_requests.LookAtEvaluator: lambda _: self._look_at_evaluator(),
+            clock_requests.Killed: lambda r: self._killed(r.worker),
+            clock_requests.Return: lambda r: self._workers.returned(r.worker),
+            clock_requests.Refuse: lambda r: self._workers.refuse(r.worker, ValueError(r.reason)),
+            clock_requests.Hear: lambda r: self._workers.receive(r.worker, keep=False, alone=True),
+            clock_requests.Expire: lambda _: self._half.expire(),
+            clock_requests.StopWorkers: lambda _: self._stop(),
         }
 
     def now(self) -> float:
@@ -232,7 +232,7 @@ class DrivenServer:
         """Return what came of a request."""
         return Outcome(value, self._half.version, error, deadline=self._half.deadline)
 
-    def end(self, request: driving.End) -> None:
+    def end(self, request: clock_requests.EndTraining) -> None:
         """End training: what comes is counted, and no update any more."""
         self.parts.service.go_on(*request.ledger)
         self.parts.phase.over = True
@@ -247,7 +247,7 @@ class DrivenServer:
 
     # -- checkpoints
 
-    def save(self, request: driving.Save) -> Saved:
+    def save(self, request: clock_requests.Save) -> Saved:
         """Return the state, and note what workers would have to be sent again."""
         vectors, killed = self._workers.vectors, self._workers.killed_workers
         assert vectors is not None
@@ -268,11 +268,11 @@ class DrivenServer:
         }
         return Saved(there, state_as_bytes(state, STORED))
 
-    def _more_state(self, request: driving.Save) -> dict[str, Any]:
+    def _more_state(self, request: clock_requests.Save) -> dict[str, Any]:
         """Return what an aggregator has in its state in addition."""
         return {}
 
-    def restore(self, request: driving.Restore) -> Outcome:
+    def restore(self, request: clock_requests.Restore) -> Outcome:
         """Take the state of a checkpoint, and listen; ``gather`` waits for the workers."""
         state = state_of_bytes(request.raw, STORED)
         workers = self._workers
@@ -300,7 +300,7 @@ class DrivenServer:
 
     # -- requests
 
-    def _answer(self, request: driving.Answer) -> int:
+    def _answer(self, request: clock_requests.Answer) -> int:
         vector = self._half.outgoing(request.worker)
         encoding, body = self._exact.encode(self._half.changed_since(vector, request.sent))
         self._workers.note(request.worker, self._half.version, vector, request.needed)
@@ -317,19 +317,19 @@ class DrivenServer:
 
         return self._workers.send_to(request.worker, answer)
 
-    def _receive(self, request: driving.Receive) -> Received | None:
+    def _receive(self, request: clock_requests.Receive) -> WorkerMessage | None:
         arrived = self._workers.receive(request.worker, keep=request.keep)
         if arrived is None or arrived.push is None:
-            return None if arrived is None else Received(arrived.sizes)
+            return None if arrived is None else WorkerMessage(arrived.sizes)
         push, number = arrived.push, None
         if push.update is not None:
             number = self._updates
             self._updates += 1
             self._received.setdefault(request.worker, deque()).append((number, push.update))
         told = (push.base_version, number, push.payload_bytes, push.loss, push.count)
-        return Received(arrived.sizes, *told)
+        return WorkerMessage(arrived.sizes, *told)
 
-    def _apply(self, request: driving.Apply) -> int | None:
+    def _apply(self, request: clock_requests.Apply) -> int | None:
         received = self._received[request.worker]
         while received[0][0] < request.update:
             received.popleft()  # it came from a suspected worker, and counts for nothing
@@ -337,10 +337,10 @@ class DrivenServer:
         push = Pushed(request.base_version, update, 0, request.loss, request.count)
         return self._apply_update(self._half, request.worker, push, request.time)
 
-    def _reported(self, request: driving.Reported) -> None:
+    def _reported(self, request: clock_requests.Reported) -> None:
         self._half.finished(request.worker, request.base_version, time=request.time)
 
-    def _evaluate(self, request: driving.Evaluate) -> bool:
+    def _evaluate(self, request: clock_requests.Evaluate) -> bool:
         self._time = request.time
         half, evaluator = self._half, self._connections.evaluator
         asked = Asked(half.version, request.time, *request.ledger)

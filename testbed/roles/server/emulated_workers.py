@@ -13,7 +13,7 @@ from testbed.errors import RunError
 from testbed.roles.orders import OrderChannel
 from testbed.roles.server.assembly import Parts
 from testbed.roles.server.killed_workers import KilledWorkers
-from testbed.roles.server.reading import Reading
+from testbed.roles.server.ordered_reading import OrderedReading
 from testbed.roles.server.restart import Restart
 from testbed.roles.server.sent_vectors import SentVectors
 from testbed.roles.standstill import Suspicion
@@ -81,7 +81,7 @@ class EmulatedWorkers:
         self._legs = computation.legs(settings, 0)
         # By worker: the messages that were received of it, each the end of a leg.
         self._received: Counter[int] = Counter()
-        self.reading = Reading(parts.host, parts.connections.buffer)
+        self.reading = OrderedReading(parts.host, parts.connections.buffer)
         self.killed_workers = KilledWorkers(settings.evaluator)
         self.awaited: set[int] = set()
         self.vectors: SentVectors | None = None

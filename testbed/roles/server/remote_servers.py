@@ -11,15 +11,15 @@ import numpy as np
 from testbed.algorithms.aggregator_half import Combined, CombiningHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.channel import Channel
-from testbed.messages import driving
-from testbed.messages.codec import send
-from testbed.messages.driving import (
+from testbed.messages import clock_requests
+from testbed.messages.clock_requests import (
     FROM_SERVER,
     Gathered,
     Outcome,
     Request,
     Saved,
 )
+from testbed.messages.codec import send
 from testbed.updates import DenseUpdate, FloatVector, Update
 
 T = TypeVar("T", Gathered, Outcome, Saved)
@@ -58,11 +58,11 @@ class DrivenHalf(ServerHalf):
         """Have the server do something, and return what came of it."""
 
     @abstractmethod
-    def save(self, request: driving.Save) -> Saved:
+    def save(self, request: clock_requests.Save) -> Saved:
         """Return the server's state."""
 
     @abstractmethod
-    def end(self, request: driving.End) -> None:
+    def end(self, request: clock_requests.EndTraining) -> None:
         """Have the server end; nothing comes of it any more."""
 
     def look_after(self) -> None:
@@ -87,10 +87,10 @@ class DrivenHalf(ServerHalf):
 
     def restore_all(self, raw: bytes) -> None:
         """Have the server become as in a state; ``gathered`` then waits for its workers."""
-        self.ask(driving.Restore(raw))
+        self.ask(clock_requests.Restore(raw))
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
-        return self.version if self.ask(driving.Pull(worker, time)) else None
+        return self.version if self.ask(clock_requests.TakePull(worker, time)) else None
 
     def push(
         self,
@@ -114,22 +114,24 @@ class DrivenHalf(ServerHalf):
         time: float = math.nan,
     ) -> int | None:
         assert isinstance(update, UpdateElsewhere)
-        return self.ask(driving.Apply(worker, update.number, base_version, loss, time, count))
+        return self.ask(
+            clock_requests.Apply(worker, update.number, base_version, loss, time, count)
+        )
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
-        self.ask(driving.Reported(worker, base_version, time))
+        self.ask(clock_requests.Reported(worker, base_version, time))
 
     def diagnose(self) -> Mapping[str, float]:
-        return self.ask(driving.Diagnose())
+        return self.ask(clock_requests.Diagnose())
 
     def joined(self, worker: int) -> None:
-        self.ask(driving.Join(worker))
+        self.ask(clock_requests.Join(worker))
 
     def forget(self, worker: int) -> None:
-        self.ask(driving.Forget(worker))
+        self.ask(clock_requests.Forget(worker))
 
     def expire(self) -> None:
-        self.ask(driving.Expire())
+        self.ask(clock_requests.Expire())
 
     def track_changes(self) -> None:
         """Do nothing: the server tracks them itself."""
@@ -155,11 +157,11 @@ class RemoteServer(DrivenHalf):
         send(self._channel, request)
         return self._receive(Outcome)
 
-    def save(self, request: driving.Save) -> Saved:
+    def save(self, request: clock_requests.Save) -> Saved:
         send(self._channel, request)
         return self._receive(Saved)
 
-    def end(self, request: driving.End) -> None:
+    def end(self, request: clock_requests.EndTraining) -> None:
         send(self._channel, request)
 
 
@@ -180,10 +182,10 @@ class RemoteAggregator(RemoteServer, CombiningHalf):
 
     def take(self) -> Combined | None:
         """Have the aggregator push; return what stands for the sum, or None if it only reports."""
-        return COMBINED if self.ask(driving.Combine()) else None
+        return COMBINED if self.ask(clock_requests.Combine()) else None
 
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
-        self.ask(driving.Adopt(version, time))
+        self.ask(clock_requests.Adopt(version, time))
 
 
 def remote_servers(halves: Sequence[ServerHalf], channels: Sequence[Channel]) -> list[DrivenHalf]:

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from testbed.clock.stage import ServerKilledError
-from testbed.messages import driving
-from testbed.messages.driving import Gathered, Outcome, Request, Saved
+from testbed.messages import clock_requests
+from testbed.messages.clock_requests import Gathered, Outcome, Request, Saved
 from testbed.roles.orders import OrderChannel
 from testbed.roles.server.clock_of_servers import ClockOfServers
 from testbed.roles.server.driven_server import DrivenServer
-from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.remote_servers import DrivenHalf
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.training.times import Times
 
 
@@ -31,14 +31,14 @@ class ServerHere(DrivenHalf):
         return self._driven.gather()
 
     def outcome(self, request: Request[Any]) -> Outcome:
-        if isinstance(request, driving.Restore):
+        if isinstance(request, clock_requests.Restore):
             return self._driven.restore(request)
         return self._driven.do(request)
 
-    def save(self, request: driving.Save) -> Saved:
+    def save(self, request: clock_requests.Save) -> Saved:
         return self._driven.save(request)
 
-    def end(self, request: driving.End) -> None:
+    def end(self, request: clock_requests.EndTraining) -> None:
         self._driven.end(request)
 
     def look_after(self) -> None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from testbed.engine.aggregator import ABOVE
 from testbed.engine.events import Compute, Event, Opened, Received, Send, Stopped
-from testbed.roles.server.inputs import ServerInputs
-from testbed.roles.server.upwards import Upwards
+from testbed.roles.server.server_inputs import ServerInputs
+from testbed.roles.server.upstream import Upstream
 from testbed.roles.server.wall_server import WallServer
 from testbed.training.aggregator_service import AggregatorService
 
@@ -22,7 +22,7 @@ class WallAggregator(WallServer):
     def __init__(self, serving: ServerInputs) -> None:
         super().__init__(serving)
         comes_back = serving.settings.faults.server_absence is not None
-        self._upwards = Upwards(serving, comes_back=comes_back)
+        self._upwards = Upstream(serving, comes_back=comes_back)
         self.parts.host.above = self._carry
 
     def _look_after(self) -> None:

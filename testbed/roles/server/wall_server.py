@@ -18,8 +18,8 @@ from testbed.engine.events import End, Restored
 from testbed.messages.reports import ServerRestored, TrainingBegun
 from testbed.roles.server.assembly import Parts
 from testbed.roles.server.draining import drain, end, patience_of
-from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.restart import Restart
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.transport.connection import Connection
 from testbed.wire.frames import Frame
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from testbed.device_names import serving_place
 from testbed.foreign import parse_json, read_file
+from testbed.json_dataclasses import of_plain
 from testbed.network.background import PORT as BACKGROUND_PORT
-from testbed.plain import of_plain
 from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.settings import PORT
 from traffic import TrafficError

@@ -16,7 +16,7 @@ from testbed.messages.events import (
 )
 from testbed.messages.processes import FORK_REQUESTS, ForkRole
 from testbed.messages.requests import StartRole
-from testbed.nodes.interface import Device, Nodes
+from testbed.nodes.node_interface import Device, Nodes
 from testbed.orchestrator.agent.agent import Agent
 
 STARTS = 2000

@@ -3,7 +3,7 @@
 import math
 
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Moment, Rule
+from testbed.faults.rules import FaultRule, Moment
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.orchestrator.injection.agenda import Agenda, FaultEnd
 
@@ -13,7 +13,9 @@ FREEZE, KILL = Fault(0, "freeze", 2.0), Fault(1, "kill", 2.0)
 def agenda() -> Agenda:
     """Make an agenda with a freeze at 1 s and a kill at 3 s of training."""
     both = zip((FREEZE, KILL), (1.0, 3.0), strict=True)
-    rules = [Rule(f"faults {i}", fault, [i], Moment(time)) for i, (fault, time) in enumerate(both)]
+    rules = [
+        FaultRule(f"faults {i}", fault, [i], Moment(time)) for i, (fault, time) in enumerate(both)
+    ]
     return Agenda(Schedule(rules, 1, 2))
 
 

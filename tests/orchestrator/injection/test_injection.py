@@ -12,7 +12,7 @@ import pytest
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Intervals, Moment, Rule
+from testbed.faults.rules import FaultRule, Intervals, Moment
 from testbed.messages.requests import (
     FreezeDevice,
     KillDevice,
@@ -48,14 +48,14 @@ def clock() -> Clock:
     return Clock()
 
 
-def rule(index: int, fault: Fault, time: float) -> Rule:
-    return Rule(f"faults {index}", fault, [index], Moment(time))
+def rule(index: int, fault: Fault, time: float) -> FaultRule:
+    return FaultRule(f"faults {index}", fault, [index], Moment(time))
 
 
 @pytest.fixture
 def make(tmp_path: Path, clock: Clock) -> Make:
     def made(
-        *rules: Rule, names: Sequence[str] = ("worker-0", "worker-1"), **changes: Any
+        *rules: FaultRule, names: Sequence[str] = ("worker-0", "worker-1"), **changes: Any
     ) -> tuple[Injection, list[Request]]:
         asked: list[Request] = []
         injection = Injection(
@@ -299,7 +299,7 @@ def test_a_resumed_run_starts_only_the_workers_that_the_server_expects(
 
 
 def test_a_run_ends_whose_workers_are_struck_before_they_can_push(make: Make, clock: Clock) -> None:
-    flapping = Rule("faults 0", Fault(0, "freeze", 0.001), [0, 1], Intervals(0.001))
+    flapping = FaultRule("faults 0", Fault(0, "freeze", 0.001), [0, 1], Intervals(0.001))
     injection, _ = make(flapping)
     injection.training(clock.now)
     clock.now += 1.0

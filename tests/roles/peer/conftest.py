@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.roles.peer.test_connections import Place
+from tests.roles.peer.test_peer_connections import Place
 
 
 @pytest.fixture

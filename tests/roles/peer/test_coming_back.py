@@ -7,7 +7,7 @@ import pytest
 
 from testbed.roles.transport.greeting import Identity
 from testbed.wire.frames import Kind
-from tests.roles.peer.test_connections import SIZE, Place, frames, hello, push, receive, turned
+from tests.roles.peer.test_peer_connections import SIZE, Place, frames, hello, push, receive, turned
 
 
 def test_what_a_dead_process_sent_is_told_from_what_the_next_one_sends(place: Place) -> None:
@@ -111,7 +111,7 @@ def test_a_peer_that_is_back_calls_those_that_are_there(place: Place) -> None:
 def test_a_peer_that_cannot_be_reached_is_left_out_by_the_wall_clock_only(
     place: Place, clock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.roles.peer.connections.CONNECTING_TIMEOUT", 0.2)
+    monkeypatch.setattr("testbed.roles.peer.peer_connections.CONNECTING_TIMEOUT", 0.2)
     back = place.peer(1, 3, incarnation=1, clock=clock)
     if clock == "virtual":
         with pytest.raises(OSError, match="refused"):

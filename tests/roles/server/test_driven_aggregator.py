@@ -12,14 +12,21 @@ import numpy as np
 import pytest
 
 from testbed.channel import Channel
-from testbed.messages import driving
+from testbed.messages import clock_requests
+from testbed.messages.clock_requests import (
+    FROM_SERVER,
+    AnyRequest,
+    Gathered,
+    Outcome,
+    Saved,
+    WorkerMessage,
+)
 from testbed.messages.codec import send
-from testbed.messages.driving import FROM_SERVER, AnyRequest, Gathered, Outcome, Received, Saved
 from testbed.messages.reports import ConnectionClosed, ServerFinished
 from testbed.roles.server.driven_aggregator import DrivenAggregator
 from testbed.roles.server.driven_server import serve_driven
-from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.restart import Restart
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import SIZE, Running, dense, hello, receive
 from tests.roles.server.test_wall_aggregator import TREE, Server, above, half
@@ -87,7 +94,7 @@ def drive(monkeypatch: pytest.MonkeyPatch, above: Server) -> Iterator[Drive]:
     yield start
     for running, clock in made:
         if running.thread.is_alive():
-            clock.begin(driving.End((0, 0, 0, 0), ()))
+            clock.begin(clock_requests.EndTraining((0, 0, 0, 0), ()))
             above.connection.close()
         running.close()
 
@@ -102,25 +109,25 @@ def begun(running: Running, clock: Clock, above: Server) -> list[socket.socket]:
     assert list(told.workers) == [0, 1]
     assert [list(sizes) for sizes in told.sizes] == [[64, 32]] * 2
     for number in (0, 1):
-        clock.ask(driving.Join(number))
+        clock.ask(clock_requests.Join(number))
     return devices
 
 
 def serve(clock: Clock, devices: list[socket.socket], version: int) -> None:
     """Send the devices what the aggregator has."""
     for number, device in enumerate(devices):
-        assert clock.ask(driving.Pull(number, 1.0)).value is True
-        assert clock.ask(driving.Answer(number, None)).value == DENSE
+        assert clock.ask(clock_requests.TakePull(number, 1.0)).value is True
+        assert clock.ask(clock_requests.Answer(number, None)).value == DENSE
         assert receive(device)[:2] == (Kind.PARAMETERS, version)
 
 
 def take(clock: Clock, number: int, base: int) -> Outcome:
     """Have the aggregator read a device's push and apply it; return what came of that."""
-    one = Received(*clock.ask(driving.Receive(number)).value)
+    one = WorkerMessage(*clock.ask(clock_requests.Receive(number)).value)
     assert (one.base_version, one.payload_bytes, one.summed) == (base, 4 * SIZE, 0)
     assert list(one.sizes) == [DENSE, 32]
     assert one.update is not None
-    return clock.ask(driving.Apply(number, one.update, base, one.loss, 2.0))
+    return clock.ask(clock_requests.Apply(number, one.update, base, one.loss, 2.0))
 
 
 def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
@@ -128,8 +135,8 @@ def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
 ) -> None:
     running, clock = drive()
     devices = begun(running, clock, above)
-    assert clock.ask(driving.Pull(0, 0.0)).value is False  # there are no parameters yet
-    clock.begin(driving.Adopt(0, 0.5))
+    assert clock.ask(clock_requests.TakePull(0, 0.0)).value is False  # there are no parameters yet
+    clock.begin(clock_requests.Adopt(0, 0.5))
     above.send(0, 1.5)  # the clock may say that they have arrived before they have
     adopted = clock.outcome()
     assert (adopted.value, adopted.version, adopted.is_due) == (None, 0, False)
@@ -140,15 +147,15 @@ def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
     assert not take(clock, 0, 0).is_due
     assert take(clock, 1, 0).is_due
     above.hears_nothing()  # the combination has closed, and leaves when the clock says so
-    assert not clock.ask(driving.Combine()).is_due
+    assert not clock.ask(clock_requests.Combine()).is_due
     pushed = above.push()
     assert (pushed.number, pushed.count) == (0, 2)
     assert set(np.frombuffer(pushed.body, np.float32)) == {5.0}
-    assert clock.ask(driving.Pull(0, 3.0)).value is False
-    assert clock.ask(driving.Adopt(1, 3.0)).version == 1
+    assert clock.ask(clock_requests.TakePull(0, 3.0)).value is False
+    assert clock.ask(clock_requests.Adopt(1, 3.0)).version == 1
     serve(clock, devices, 1)
-    clock.ask(driving.Stop())
-    clock.begin(driving.End((8, 9, 0, 0), ()))
+    clock.ask(clock_requests.StopWorkers())
+    clock.begin(clock_requests.EndTraining((8, 9, 0, 0), ()))
     above.connection.sendall(header(Kind.STOP))
     for device in devices:
         assert receive(device)[0] is Kind.STOP
@@ -163,18 +170,18 @@ def test_what_its_server_had_not_read_is_pushed_again_after_a_kill(
     running, clock = drive()
     devices = begun(running, clock, above)
     above.send(0, 1.5)
-    clock.ask(driving.Adopt(0, 0.5))
+    clock.ask(clock_requests.Adopt(0, 0.5))
     serve(clock, devices, 0)
     for number, device in enumerate(devices):
         device.sendall(dense(0, 2.0 + number) + header(Kind.PULL))
         take(clock, number, 0)
-    clock.ask(driving.Combine())
-    clock.begin(driving.Save([(0, []), (1, [])], unread=True))
+    clock.ask(clock_requests.Combine())
+    clock.begin(clock_requests.Save([(0, []), (1, [])], unread=True))
     saved = FROM_SERVER.receive(clock.channel)
     assert isinstance(saved, Saved)
     assert list(saved.there) == [0, 1]
     devices[0].sendall(b"\0" * 7)  # what is still under way is read out
-    clock.ask(driving.GoBack(1))
+    clock.ask(clock_requests.GoBack(1))
     above.connection.close()  # the killed server
     for device in devices:
         assert device.recv(1) == b""
@@ -182,7 +189,7 @@ def test_what_its_server_had_not_read_is_pushed_again_after_a_kill(
     closed = [running.until(ConnectionClosed) for _ in devices]
     assert {one.worker: one.incomplete_bytes for one in closed} == {0: 7, 1: 0}
     assert {(one.payload_bytes, one.reason) for one in closed} == {(4 * SIZE, None)}
-    assert clock.ask(driving.Restore(saved.raw)).version == 0
+    assert clock.ask(clock_requests.Restore(saved.raw)).version == 0
     above.accept(resume=True)
     pushed = above.push()
     assert (pushed.number, pushed.count) == (0, 2)
@@ -199,17 +206,17 @@ def test_a_time_limit_and_late_pushes(drive: Drive, above: Server) -> None:
     running, clock = drive(within=0.2)
     devices = begun(running, clock, above)
     above.send(0, 1.5)
-    assert clock.ask(driving.Adopt(0, 0.5)).deadline == pytest.approx(0.7)  # by the clock
+    assert clock.ask(clock_requests.Adopt(0, 0.5)).deadline == pytest.approx(0.7)  # by the clock
     serve(clock, devices, 0)
-    assert not clock.ask(driving.Expire()).is_due  # a combination of nothing is not pushed
+    assert not clock.ask(clock_requests.Expire()).is_due  # a combination of nothing is not pushed
     devices[0].sendall(dense(0, 2.0) + header(Kind.PULL))
     assert take(clock, 0, 0).is_due
     devices[1].sendall(dense(0, 8.0) + header(Kind.PULL))
     late = take(clock, 1, 0)
     assert (late.value, late.is_due) == (None, True)
-    clock.ask(driving.Combine())
+    clock.ask(clock_requests.Combine())
     assert above.push().count == 1
-    clock.begin(driving.End((0, 0, 0, 0), ()))
+    clock.begin(clock_requests.EndTraining((0, 0, 0, 0), ()))
     above.connection.sendall(header(Kind.STOP))
     for device in devices:
         device.close()
@@ -220,17 +227,17 @@ def test_devices_that_are_gone_close_the_combination(drive: Drive, above: Server
     running, clock = drive()
     devices = begun(running, clock, above)
     above.send(0, 1.5)
-    clock.ask(driving.Adopt(0, 0.5))
+    clock.ask(clock_requests.Adopt(0, 0.5))
     serve(clock, devices, 0)
     devices[0].sendall(dense(0, 2.0) + header(Kind.PULL))
     assert not take(clock, 0, 0).is_due
     devices[1].close()
-    assert clock.ask(driving.Receive(1)).value is None
-    assert clock.ask(driving.Forget(1)).is_due
+    assert clock.ask(clock_requests.Receive(1)).value is None
+    assert clock.ask(clock_requests.Forget(1)).is_due
     devices[0].sendall(dense(7, 2.0) + header(Kind.PULL))
-    refused = Received(*clock.ask(driving.Receive(0)).value)
+    refused = WorkerMessage(*clock.ask(clock_requests.Receive(0)).value)
     assert refused.update is not None
-    wrong = clock.ask(driving.Apply(0, refused.update, 7, 1.0, 3.0))
+    wrong = clock.ask(clock_requests.Apply(0, refused.update, 7, 1.0, 3.0))
     assert wrong.error is not None and "base version 7 is not between" in wrong.error
 
 
@@ -238,13 +245,13 @@ def test_an_aggregator_without_devices_rests_and_asks_again(drive: Drive, above:
     running, clock = drive()
     begun(running, clock, above)
     above.send(0, 1.5)
-    clock.ask(driving.Adopt(0, 0.5))
-    assert not clock.ask(driving.Forget(0)).is_due
-    assert clock.ask(driving.Forget(1)).is_due
-    assert not clock.ask(driving.Combine()).is_due
+    clock.ask(clock_requests.Adopt(0, 0.5))
+    assert not clock.ask(clock_requests.Forget(0)).is_due
+    assert clock.ask(clock_requests.Forget(1)).is_due
+    assert not clock.ask(clock_requests.Combine()).is_due
     assert receive(above.connection) == (Kind.FINISHED, 0, b"")
     above.hears_nothing()
-    assert clock.ask(driving.Ask()).value == 32
+    assert clock.ask(clock_requests.Ask()).value == 32
     assert receive(above.connection) == (Kind.PULL, 0, b"")
 
 
@@ -256,7 +263,7 @@ def test_a_server_that_is_gone_ends_the_aggregator(
     running, clock = drive()
     begun(running, clock, above)
     above.connection.close()
-    clock.begin(driving.Adopt(0, 0.5))
+    clock.begin(clock_requests.Adopt(0, 0.5))
     running.thread.join(10)
     assert not running.thread.is_alive()
     (error,) = raised

@@ -14,7 +14,7 @@ import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Moment, Rule
+from testbed.faults.rules import FaultRule, Moment
 from testbed.messages.reports import (
     ConnectionClosed,
     EvaluationDue,
@@ -130,7 +130,7 @@ def test_a_server_that_sends_every_version_refuses_a_second_push_for_one(
 def test_a_greeting_of_an_earlier_incarnation_does_not_replace_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ends = Rule("faults 0", KILL, [0], Moment(1000.0))
+    ends = FaultRule("faults 0", KILL, [0], Moment(1000.0))
     running = Running(monkeypatch, updates=6, rules=[ends])
     try:
         later, honest = running.connect(int(Identity(0, 1))), running.connect(1)

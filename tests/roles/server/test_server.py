@@ -41,7 +41,7 @@ from testbed.roles.evaluation import evaluator_link
 from testbed.roles.evaluation.snapshots import IN_MEMORY
 from testbed.roles.server import role_host
 from testbed.roles.server.assembly import Parts
-from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import accepting
 from testbed.roles.transport.connection import Connection

@@ -10,21 +10,21 @@ import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Moment, Rule, Version
+from testbed.faults.rules import FaultRule, Moment, Version
 from testbed.messages.reports import (
     ConnectionClosed,
     FaultVersionReached,
     TrainingEnded,
     UpdatesApplied,
 )
-from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import SIZE, Running, dense, pull, receive, run_server
 
 __all__ = ["run_server"]
-KILLED = Rule("faults 0", Fault(0, "kill", 1.0), [0], Moment(1000.0))
-AT_TWO = Rule("faults 1", Fault(1, "freeze"), [1], Version(2))
+KILLED = FaultRule("faults 0", Fault(0, "kill", 1.0), [0], Moment(1000.0))
+AT_TWO = FaultRule("faults 1", Fault(1, "freeze"), [1], Version(2))
 
 
 def test_a_worker_that_comes_back_replaces_its_old_connection(

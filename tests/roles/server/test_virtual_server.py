@@ -12,7 +12,7 @@ import pytest
 
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Moment, Rule
+from testbed.faults.rules import FaultRule, Moment
 from testbed.messages.reports import (
     ConnectionClosed,
     EventReported,
@@ -74,7 +74,9 @@ def virtual(
         faults: the faults of worker 0, each with its time in seconds of the run's clock.
         changes: to the settings.
     """
-    told = tuple(Rule(f"faults {fault.rule}", fault, [0], Moment(time)) for fault, time in faults)
+    told = tuple(
+        FaultRule(f"faults {fault.rule}", fault, [0], Moment(time)) for fault, time in faults
+    )
     run = {"clock": "virtual", "compute": TIMES, "waiting": TIMES | {"mean": 0.0}} | changes
     chosen = settings(**run)
     ends = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(chosen.workers))

@@ -20,7 +20,7 @@ from testbed.algorithms.interface import Conditions
 from testbed.device_names import SERVER_NUMBER
 from testbed.encoding_choice import EncodingChoice
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Moment, Rule
+from testbed.faults.rules import FaultRule, Moment
 from testbed.messages.reports import (
     ConnectionClosed,
     EventReported,
@@ -29,7 +29,7 @@ from testbed.messages.reports import (
     TrainingEnded,
     Welcomed,
 )
-from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.transport import greeting
 from testbed.roles.transport.greeting import Identity
@@ -56,7 +56,7 @@ TREE = {
     "aggregator_addresses": ["127.0.0.1"],
 }
 
-KILLED = Rule("faults 0", Fault(0, "kill", 1.0), [0, 1], Moment(1000.0))
+KILLED = FaultRule("faults 0", Fault(0, "kill", 1.0), [0, 1], Moment(1000.0))
 SERVER_KILLED = replace(KILLED, devices=[SERVER_NUMBER])
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.checkpoints.due import Checkpoints
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.engine import server as server_role
 from testbed.errors import RunError
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Rule, Version
+from testbed.faults.rules import FaultRule, Version
 from testbed.messages.reports import (
     CheckpointBegun,
     ConnectionClosed,
@@ -31,8 +31,8 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.evaluation import evaluator_link
-from testbed.roles.server.inputs import ServerInputs
 from testbed.roles.server.restart import STORED, Restart
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
 from tests.roles.server.test_server import Running, dense, pull, receive
@@ -40,7 +40,7 @@ from tests.roles.server.test_server import Running, dense, pull, receive
 ALL = {"workers": 2, "updates": 100, "evaluate_every": 2}
 
 
-_KILL = Rule("faults 0", Fault(0, "kill", 0.0), [-1], Version(99))
+_KILL = FaultRule("faults 0", Fault(0, "kill", 0.0), [-1], Version(99))
 MORTAL: dict[str, Any] = {"updates": 5, "rules": (_KILL,)}
 """Settings of five updates, and of a server that may be killed."""
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Rule, Version
+from testbed.faults.rules import FaultRule, Version
 from testbed.roles.transport import greeting
 from testbed.roles.transport.greeting import Identity, connect
 from testbed.wire.frames import Kind, header
@@ -58,7 +58,7 @@ def test_the_server_may_be_killed_at_any_moment_of_a_greeting(
 
     server = threading.Thread(target=die_again_and_again)
     server.start()
-    rule = Rule("faults 0", Fault(0, "kill", 0.0), [SERVER_NUMBER], Version(9))
+    rule = FaultRule("faults 0", Fault(0, "kill", 0.0), [SERVER_NUMBER], Version(9))
     greeted = connect(settings(rules=(rule,)), Identity(0), 7)
     greeted.connection.close()
     server.join(10)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from testbed.faults.fault import Fault
-from testbed.faults.rules import Pushes, Rule
+from testbed.faults.rules import EachPush, FaultRule
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import FaultReported
 from testbed.roles.pace import Paces
@@ -18,7 +18,7 @@ WORKERS = 3
 def parking(
     fault: Fault, probability: float = 0.2, pushes: int = 0
 ) -> tuple[FaultsAfterPushes, Schedule, Paces, list[FaultReported]]:
-    rule = Rule("faults 0", fault, range(WORKERS), Pushes(probability))
+    rule = FaultRule("faults 0", fault, range(WORKERS), EachPush(probability))
     told: list[FaultReported] = []
     paces = Paces(None, WORKERS)
     schedules = [Schedule([rule], 1, WORKERS) for _ in range(2)]

@@ -12,7 +12,7 @@ from testbed.learning.data.datasets import load
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.transport.greeting import Greeted, Identity
 from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.worker import worker as module
+from testbed.roles.worker import worker_process as module
 from testbed.training import computation
 from testbed.training.pushed_parts import PushedParts
 from testbed.training.times import Times

@@ -10,7 +10,7 @@ from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
 from testbed.runs.ledgers.reconciliation import BACKGROUND, reconcile
 from traffic.accounting import FLOW_COLUMNS, Account
 from traffic.datagrams import DATAGRAM_COLUMNS
-from traffic.quantities import QUANTITIES, SECOND_COLUMNS
+from traffic.packet_totals import QUANTITIES, SECOND_COLUMNS
 
 SERVER, WORKER = "10.77.0.1", "10.77.0.5"
 

@@ -8,7 +8,7 @@ import pytest
 from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
 from testbed.runs.ledgers.tables import by_device
 from traffic.accounting import FLOW_COLUMNS, Account
-from traffic.quantities import QUANTITIES, SECOND_COLUMNS
+from traffic.packet_totals import QUANTITIES, SECOND_COLUMNS
 
 OBSERVED, SENDER = "10.77.0.1", "10.77.0.5"
 

@@ -9,7 +9,7 @@ from testbed.training.parameter_service import Pushed
 from testbed.wire.frames import Frame, Kind
 
 
-class Reading:
+class OrderedReading:
     """The message that the clock waits for, and frames that were read together with it.
 
     Attributes:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from testbed.nodes.forked import ForkedCommand
+from testbed.nodes.forked_process import ForkedCommand
 
 TITLE = "testbed:tried"
 

@@ -9,7 +9,7 @@ recording, on the same memory, so this path can be tested without an accelerator
 import torch
 from torch import Tensor
 
-from fastgrad.workers.block_computation import BlockComputation, Model
+from fastgrad.workers.block_computation import BlockComputation, BlockModule
 from fastgrad.workers.blocks import Fill, Parameters, block_of
 
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -31,7 +31,7 @@ class Replay:
     parameters: Tensor
     gradients: Tensor
 
-    def __init__(self, model: Model, workers: int, shared: bool) -> None:
+    def __init__(self, model: BlockModule, workers: int, shared: bool) -> None:
         """Allocate the memory for a block."""
         self.block = block_of(model, workers, shared=shared)
         self.parameters = model.rows(1 if shared else workers)
@@ -65,7 +65,7 @@ class Replay:
 class PaddedBlocks:
     """Blocks for an accelerator; the block of a size is made when that size first occurs."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: BlockModule) -> None:
         """Make no block yet; memory is allocated when it is needed."""
         self._model = model
         self._replays: dict[tuple[int, bool], Replay] = {}

@@ -1,7 +1,7 @@
 """Ledger, counter and evaluator are combined for each evaluation point, in any order of arrival."""
 
 from testbed.messages.reports import VersionEvaluated
-from testbed.orchestrator.ingress import ServerIngress
+from testbed.orchestrator.server_ingress import ServerIngress
 
 LEDGER = {"payload_bytes": 10, "message_bytes": 20}
 

@@ -14,7 +14,7 @@ from testbed.messages.processes import ForkRole, SignalRole
 from testbed.nodes import entry_point, fork_server, linux
 
 
-class ForkServer:
+class ForkServerClient:
     """A fork server and the channel to it.
 
     Attributes:

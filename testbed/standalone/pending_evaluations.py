@@ -15,16 +15,16 @@ from testbed.messages.reports import (
     ServerFinished,
     VersionEvaluated,
 )
-from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
-from testbed.orchestrator.servers import Servers
+from testbed.orchestrator.server_ingress import ServerIngress
+from testbed.orchestrator.server_reports import Servers
 from testbed.runs.left_out import LeftOutEvaluations
 
 LEDGER = ("payload_bytes", "message_bytes")
 """The bytes of a server's ledger; there are no wire bytes, because nothing is captured."""
 
 
-class StandaloneEvaluations:
+class PendingEvaluations:
     """The evaluations of one run.
 
     Attributes:

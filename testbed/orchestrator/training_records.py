@@ -16,7 +16,7 @@ from testbed.messages.reports import EvaluationDue, ServerFinished
 from testbed.metrics.live import LiveRun
 from testbed.network.graph import Direction
 from testbed.orchestrator.run_notes import RunNotes
-from testbed.orchestrator.servers import Servers
+from testbed.orchestrator.server_reports import Servers
 from testbed.planning.plan import Plan
 from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.deduplication import Deduplication

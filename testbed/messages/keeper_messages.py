@@ -74,7 +74,7 @@ class ProgramEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ProgramMeasured:
     """A program has told of measured values.
 
     Attributes:
@@ -105,6 +105,6 @@ class PortsOpened:
 
 
 KeeperReport: TypeAlias = (
-    ProgramReady | ProgramUnready | ProgramEnded | Measured | ProgramWarned | PortsOpened
+    ProgramReady | ProgramUnready | ProgramEnded | ProgramMeasured | ProgramWarned | PortsOpened
 )
 KEEPER_REPORTS: MessageCodec[KeeperReport] = MessageCodec(get_args(KeeperReport), checked=True)

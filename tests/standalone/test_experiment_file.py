@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import SpecError
-from testbed.standalone.experiment import read
+from testbed.standalone.experiment_file import read
 
 REPOSITORY = Path(__file__).parents[2]
 FILE = REPOSITORY / "compose" / "experiment.yaml"

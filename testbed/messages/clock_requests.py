@@ -26,7 +26,7 @@ class Request(Generic[T]):
         return found
 
 
-class Received(NamedTuple):
+class WorkerMessage(NamedTuple):
     """A message of a worker, as its server has read it.
 
     Attributes:
@@ -46,8 +46,8 @@ class Received(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pull(Request[bool]):
-    """Pull parameters for a worker; the value is False if it may not have them yet."""
+class TakePull(Request[bool]):
+    """Take a worker's pull; the value is False if it may not have them yet."""
 
     worker: int
     time: float
@@ -71,7 +71,7 @@ class Answer(Request[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class Receive(Request["Received | None"]):
+class Receive(Request["WorkerMessage | None"]):
     """Read a worker's next message; the value is None if the worker is gone.
 
     Attributes:
@@ -81,8 +81,8 @@ class Receive(Request["Received | None"]):
     worker: int
     keep: bool = True
 
-    def read(self, value: Any) -> Received | None:
-        return None if value is None else Received(*value)
+    def read(self, value: Any) -> WorkerMessage | None:
+        return None if value is None else WorkerMessage(*value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +242,12 @@ class AwaitKill(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(Request[None]):
+class StopWorkers(Request[None]):
     """Send all workers STOP: this server's updates are complete."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndTraining:
     """Training is over: send STOP, wait for the ends of the connections, and report.
 
     Attributes:
@@ -305,7 +305,7 @@ class Saved:
 
 
 AnyRequest: TypeAlias = (
-    Pull
+    TakePull
     | Answer
     | Receive
     | Apply
@@ -327,8 +327,8 @@ AnyRequest: TypeAlias = (
     | Restore
     | GoBack
     | AwaitKill
-    | Stop
-    | End
+    | StopWorkers
+    | EndTraining
 )
 FromServer: TypeAlias = Gathered | Outcome | Saved
 REQUESTS: MessageCodec[AnyRequest] = MessageCodec(get_args(AnyRequest))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.display.words import describe
+from testbed.display.progress_text import describe
 from testbed.runs.outcome import RunOutcome
 from testbed.runs.watching import Progress
 from testbed.telemetry.entries import EvaluationMade

@@ -9,9 +9,9 @@ from testbed.messages.reports import (
     TrainingBegun,
     VersionEvaluated,
 )
-from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
-from testbed.orchestrator.servers import Servers
+from testbed.orchestrator.server_ingress import ServerIngress
+from testbed.orchestrator.server_reports import Servers
 from testbed.telemetry.records import UPDATE
 from testbed.training.slices import slices
 from testbed.updates import Layout

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fastgrad.gradient import Gradient
-from fastgrad.workers.block_computation import BlockComputation, Model
+from fastgrad.workers.block_computation import BlockComputation, BlockModule
 
 
 class OneByOne(BlockComputation):
     """A block of workers whose gradients are computed one after the other, on a processor."""
 
-    def __init__(self, model: Model, workers: int) -> None:
+    def __init__(self, model: BlockModule, workers: int) -> None:
         """Allocate the memory for a block; the module is copied."""
         batch_size, example = model.batch_size, model.example
         module, buffers = copy.deepcopy(model.module), model.vector.buffers
@@ -45,7 +45,7 @@ class OneByOne(BlockComputation):
 class WorkersModule(BlockComputation):
     """A module on a block of workers' batches, computed all at once."""
 
-    def __init__(self, model: Model, workers: int, *, shared: bool) -> None:
+    def __init__(self, model: BlockModule, workers: int, *, shared: bool) -> None:
         """Allocate the memory for a block; ``shared``: all workers have one version."""
         module, batch_size, device = model.module, model.batch_size, model.device
         self._module, self._vector, self._shared = module, model.vector, shared

@@ -31,12 +31,12 @@ from testbed.messages.events import (
     TrafficStopped,
     WarningRaised,
 )
-from testbed.messages.programs import (
+from testbed.messages.keeper_messages import (
     EndPrograms,
     KeeperReport,
-    Measured,
     PortsOpened,
     ProgramEnded,
+    ProgramMeasured,
     ProgramReady,
     ProgramUnready,
     ProgramWarned,
@@ -53,9 +53,9 @@ from testbed.messages.requests import (
 from testbed.metrics.live_programs import LivePrograms
 from testbed.nodes.confinement import HOME
 from testbed.orchestrator.agent.process import AgentProcess
-from testbed.orchestrator.programs.faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.keepers import Keepers
-from testbed.orchestrator.programs.records import ProgramRecords
+from testbed.orchestrator.programs.program_faults import Gone, ProgramFaults
+from testbed.orchestrator.programs.program_records import ProgramRecords
 from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.planning import program_nodes
 from testbed.planning.program_plan import ProgramPlan
@@ -365,7 +365,7 @@ class ProgramRun:
                 records.event("info", f"{program} has ended with status {status}", device)
                 if not self._is_ending:
                     self._follow(self._life.ended(program, device, status, lines, left, now))
-            case Measured(program):
+            case ProgramMeasured(program):
                 measure = self._plan.spec.measure
                 if measure and program == measure.from_ and device == self._plan.places(program)[0]:
                     records.measured(report)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.errors import SpecError
-from testbed.plugins.sources import PluginSource, install
+from testbed.plugins.source_files import PluginSource, install
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.errors import SpecError
 from testbed.library.data_frames import frame
 from testbed.library.figure import Figure
-from testbed.library.results import Run, Runs, open_runs
+from testbed.library.reading import Run, Runs, open_runs
 from testbed.results.figures import quality as quality_figure
 from testbed.results.figures.quality import Against
 from testbed.results.reading.curves import curves_of, quality_of

@@ -27,12 +27,12 @@ from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.traced_rates import TracedRates
-from testbed.orchestrator.records import TrainingRecords
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
 from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
 from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL
@@ -42,7 +42,7 @@ from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
 
 
-class Run:
+class EmulatedRun:
     """Carries one plan out; to be used once."""
 
     def __init__(

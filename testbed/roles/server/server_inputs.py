@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
-from testbed.checkpoints.due import Checkpoints
+from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.roles.server.restart import Restart
 from testbed.telemetry.board import Board
 from testbed.training.settings import Settings

@@ -36,7 +36,7 @@ from testbed.messages.processes import (
     RunRole,
     ShareDescriptors,
 )
-from testbed.nodes.interface import Device
+from testbed.nodes.node_interface import Device
 from testbed.nodes.role_output import RoleOutput
 
 SOCKET = "agent.sock"
@@ -54,7 +54,7 @@ class SharedDescriptors(Protocol):
         """Return the descriptors that a role gets."""
 
 
-class Gate:
+class RoleConnections:
     """The socket that a run's containers connect to, and their connections.
 
     Attributes:
@@ -111,7 +111,7 @@ class Gate:
         return self._selector.fileno()
 
     def events(self) -> Iterator[NodeEvent]:
-        """Yield what has happened; see ``testbed.nodes.interface.Nodes``."""
+        """Yield what has happened; see ``testbed.nodes.node_interface.Nodes``."""
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
                 self._accept()

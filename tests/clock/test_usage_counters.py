@@ -5,7 +5,7 @@ import pytest
 from testbed.clock.flows import Flows
 from testbed.clock.traced_line import TracedLine
 from testbed.clock.transfers import Line
-from testbed.clock.use import ComputingTime, LineBytes
+from testbed.clock.usage_counters import ComputingTime, LineBytes
 from testbed.network.segments import wire_bytes
 from testbed.rate_trace import RateTrace
 

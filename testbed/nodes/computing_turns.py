@@ -32,7 +32,7 @@ PATIENCE = 15.0
 _WHEN = struct.Struct("d")
 
 
-class Turns:
+class ComputingTurns:
     """The turns of a run, made before the devices are forked and used by all of them."""
 
     def __init__(self, most: int = 200) -> None:

@@ -29,8 +29,8 @@ from testbed.planning.plan import plan
 from testbed.roles import connections as served
 from testbed.roles.evaluation import evaluator_link
 from testbed.roles.orders import Order, OrderChannel, OrderKind
-from testbed.roles.peer import connections
-from testbed.roles.peer.connections import PeerConnections
+from testbed.roles.peer import peer_connections
+from testbed.roles.peer.peer_connections import PeerConnections
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport import greeting
 from testbed.training.settings import Settings
@@ -659,7 +659,7 @@ def test_connect_raises_if_a_peer_refuses_the_greeting(
 def test_connect_raises_if_other_peers_are_missing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "CONNECTING_TIMEOUT", 0.3)
+    monkeypatch.setattr(peer_connections, "CONNECTING_TIMEOUT", 0.3)
     with pytest.raises(ConnectionRefusedError):
         place.peer(1, 3).connect()
     with pytest.raises(TimeoutError, match=r"only 0 of 2 other peers had connected after 0\.3 s"):

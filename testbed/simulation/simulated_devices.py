@@ -21,11 +21,11 @@ from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.batching import Begun
 from testbed.simulation.computing import Computations
 from testbed.simulation.sent_versions import Part
-from testbed.simulation.system import Evaluated
+from testbed.simulation.system import EvaluatedVersion
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
 from testbed.training.computation import Drawn
-from testbed.training.entries import Entry
 from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER, SECRET_SIZE
@@ -35,7 +35,7 @@ STORED = (
     Begun,
     Draw,
     Drawn,
-    Evaluated,
+    EvaluatedVersion,
     ModelledConnection,
     ModelledIngress,
     Acknowledgements,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from testbed.channel import MOST_DESCRIPTORS, Channel, readable
-from testbed.containers.gate import Gate
+from testbed.containers.role_connections import RoleConnections
 from testbed.messages.events import (
     LibrariesLoaded,
     NodeEvent,
@@ -21,7 +21,7 @@ from testbed.messages.events import (
     RunFailed,
     WarningRaised,
 )
-from testbed.nodes.interface import Device
+from testbed.nodes.node_interface import Device
 
 DEVICE = socket.gethostname()
 MANY = MOST_DESCRIPTORS + 5
@@ -53,7 +53,7 @@ class Place:
         (folder / "loader.py").write_text(LOADER)
         self.reports, self._theirs = Channel.pair()
         load = {"entry": "loader:load", "arguments": arguments}
-        self.gate = Gate(folder, load, Shared())
+        self.gate = RoleConnections(folder, load, Shared())
         self.gate.expect([Device(DEVICE, memory=2**30)])
         paths = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
         self.environment = os.environ | {"PYTHONPATH": paths}
@@ -223,7 +223,7 @@ def test_only_a_container_s_first_process_gets_its_secrets(
 def test_a_stranger_that_connects_before_the_container_is_known_gets_nothing(
     tmp_path: Path,
 ) -> None:
-    gate = Gate(tmp_path, {"entry": "x:y", "arguments": {}}, Shared())
+    gate = RoleConnections(tmp_path, {"entry": "x:y", "arguments": {}}, Shared())
     gate.expect([Device("server"), Device(DEVICE)])
     ours, theirs = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
     for one in (ours, theirs):

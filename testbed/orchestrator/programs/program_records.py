@@ -12,13 +12,13 @@ from testbed.code_digest import package_digest
 from testbed.device_names import SERVER_NAME
 from testbed.experiment.load import dump
 from testbed.messages.events import IngressRead, SocketsCounted, TrafficStopped
-from testbed.messages.programs import Measured
+from testbed.messages.keeper_messages import ProgramMeasured
 from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.graph import Direction
 from testbed.network.sysctls import OF_ALL
-from testbed.orchestrator.ingress import ServerIngress
 from testbed.orchestrator.run_notes import RunNotes
+from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
 from testbed.runs.background_bytes import BackgroundBytes
@@ -117,7 +117,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
     # -- what is measured
 
-    def measured(self, report: Measured) -> None:
+    def measured(self, report: ProgramMeasured) -> None:
         """Take in what a program has measured; values that cannot be are left out, with a warning."""
         section = self._plan.spec.measure
         assert section is not None and self.began is not None

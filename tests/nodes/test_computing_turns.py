@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from testbed.nodes import computing_turns as turns_module
 from testbed.nodes import linux
-from testbed.nodes import turns as turns_module
-from testbed.nodes.turns import Turns, holds_turn
+from testbed.nodes.computing_turns import ComputingTurns, holds_turn
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
     return False
 
 
-def hold(turns: Turns, flag: mmap.mmap, at: int) -> Callable[[], None]:
+def hold(turns: ComputingTurns, flag: mmap.mmap, at: int) -> Callable[[], None]:
     def body() -> None:
         with turns.take() as turn:
             flag[at] = 1 if turn is not None else 2
@@ -55,7 +55,7 @@ def hold(turns: Turns, flag: mmap.mmap, at: int) -> Callable[[], None]:
 def test_a_turn_has_one_holder_at_a_time_and_every_process_gets_one(
     children: Callable[[Callable[[], None]], int],
 ) -> None:
-    turns = Turns()
+    turns = ComputingTurns()
     inside, done = mmap.mmap(-1, 200), mmap.mmap(-1, 20)
 
     def body_of(number: int) -> Callable[[], None]:
@@ -79,7 +79,7 @@ def test_a_turn_has_one_holder_at_a_time_and_every_process_gets_one(
 def test_a_turn_outlives_its_killed_holder(
     children: Callable[[Callable[[], None]], int],
 ) -> None:
-    turns, flag = Turns(most=1), mmap.mmap(-1, 2)
+    turns, flag = ComputingTurns(most=1), mmap.mmap(-1, 2)
     first = children(hold(turns, flag, 0))
     assert wait_until(lambda: flag[0] == 1)
     children(hold(turns, flag, 1))
@@ -94,7 +94,7 @@ def test_a_frozen_holder_stops_no_other_process_for_good(
     children: Callable[[Callable[[], None]], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns_module, "PATIENCE", 0.5)
-    turns, flag = Turns(most=1), mmap.mmap(-1, 2)
+    turns, flag = ComputingTurns(most=1), mmap.mmap(-1, 2)
     first = children(hold(turns, flag, 0))
     assert wait_until(lambda: flag[0] == 1)
     os.kill(first, signal.SIGSTOP)
@@ -106,7 +106,7 @@ def test_the_holder_of_a_turn_is_known_by_its_network(
     children: Callable[[Callable[[], None]], int],
 ) -> None:
     """Both have networks of their own: in the host's, any program may hold a lock."""
-    turns, flag = Turns(), mmap.mmap(-1, 2)
+    turns, flag = ComputingTurns(), mmap.mmap(-1, 2)
 
     def holding() -> None:
         linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNET)
@@ -139,7 +139,7 @@ def test_a_process_that_has_lost_patience_does_not_wait_again(
     monkeypatch: pytest.MonkeyPatch, children: Callable[[Callable[[], None]], int]
 ) -> None:
     monkeypatch.setattr(turns_module, "PATIENCE", 0.5)
-    turns, flag = Turns(most=1), mmap.mmap(-1, 2)
+    turns, flag = ComputingTurns(most=1), mmap.mmap(-1, 2)
     children(hold(turns, flag, 0))
     assert wait_until(lambda: flag[0] == 1)
 
@@ -165,7 +165,7 @@ def test_a_long_queue_that_moves_is_waited_for(
     """The last of twelve waits for longer than the patience, and every half second a turn ends."""
     monkeypatch.setattr(turns_module, "PATIENCE", 3.0)
     count = 12
-    turns, flag = Turns(most=1), mmap.mmap(-1, count)
+    turns, flag = ComputingTurns(most=1), mmap.mmap(-1, count)
 
     def body(place: int) -> Callable[[], None]:
         def wait_for_one() -> None:

@@ -19,15 +19,15 @@ from testbed.learning.data.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.messages.reports import REPORTS, EventReported, ServerListening, UpdatesApplied
-from testbed.nodes.turns import Turns
+from testbed.nodes.computing_turns import ComputingTurns
 from testbed.roles import connections
-from testbed.roles.evaluation.evaluator import evaluate
-from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.evaluation.evaluator_process import evaluate
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import greeting
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
-from testbed.roles.worker.worker import work
+from testbed.roles.worker.worker_process import work
 from testbed.streams import stream
 from testbed.telemetry.board import DeviceLine
 from testbed.telemetry.records import UPDATE
@@ -78,7 +78,7 @@ class Ran:
         serving = threading.Thread(target=self._serve, args=(server, theirs), daemon=True)
         serving.start()
         assert REPORTS.receive(report) == ServerListening()
-        turns = Turns(1)
+        turns = ComputingTurns(1)
         times, pushed = Times.of(chosen), PushedParts.of_run(chosen, layout)
         parts = computation.parts(chosen, dataset.train_labels)
 

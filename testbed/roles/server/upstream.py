@@ -6,7 +6,7 @@ import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.engine.events import Event, Message, Opened, Report, Sum
-from testbed.roles.server.inputs import ServerInputs
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.sums import Sums
 from testbed.roles.sockets.parameters import KeptParameters
 from testbed.roles.sockets.server_links import ServerLinks
@@ -16,7 +16,7 @@ from testbed.updates import FloatVector
 from testbed.wire.frames import HEADER, Kind, header
 
 
-class Upwards:
+class Upstream:
     """The conversation of an aggregator with a server, or with another aggregator.
 
     Attributes:

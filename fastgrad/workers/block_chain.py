@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fastgrad.layers import Dense, Flatten, Layer, MaxPool, PatchConvolution, Relu
 from fastgrad.winograd import WinogradConvolution
-from fastgrad.workers.block_computation import BlockComputation, Model
-from fastgrad.workers.layers import (
+from fastgrad.workers.block_computation import BlockComputation, BlockModule
+from fastgrad.workers.block_layers import (
     Block,
     PairwiseMaxPool,
     WorkersDense,
@@ -26,7 +26,9 @@ from fastgrad.workers.layers import (
 class WorkersChain(BlockComputation):
     """A row of layers, ending in softmax cross-entropy, on a block of workers' batches."""
 
-    def __init__(self, model: Model, chain: Sequence[Layer], workers: int, *, shared: bool) -> None:
+    def __init__(
+        self, model: BlockModule, chain: Sequence[Layer], workers: int, *, shared: bool
+    ) -> None:
         """Allocate the memory for a block.
 
         Args:

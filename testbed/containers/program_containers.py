@@ -28,12 +28,12 @@ from testbed.channel import Channel
 from testbed.containers import engine
 from testbed.containers.fleet import PROGRAM_LABEL
 from testbed.errors import HostError
-from testbed.messages.programs import StartProgram
+from testbed.json_dataclasses import of_plain
+from testbed.messages.keeper_messages import StartProgram
 from testbed.nodes import keeper, linux
 from testbed.nodes.confinement import HOME
 from testbed.nodes.fork_server import Role
 from testbed.nodes.keeper import CANNOT_START
-from testbed.plain import of_plain
 
 HOME_INSIDE = "/home/device"
 """The home of a device's programs, as these see it.

@@ -1,8 +1,8 @@
 """Turn the roles' reports into the output of the server's process: lines for people, and results.
 
-The reports are those that an orchestrator reads (``testbed.orchestrator.run``), and the results have
-the same names and units; those of several servers are put together as it does. Wire bytes are missing,
-because no traffic is captured.
+The reports are those that an orchestrator reads (``testbed.orchestrator.emulated_run``), and the
+results have the same names and units; those of several servers are put together as it does. Wire bytes
+are missing, because no traffic is captured.
 
 Reports are read to the end even if the results can no longer be written, because a role blocks when
 its reports are not read. The run then ends, and its summary is written into disk space that was
@@ -25,7 +25,7 @@ import numpy as np
 
 from testbed.channel import Channel
 from testbed.device_names import EVALUATOR_NAME, SERVER_NUMBER, server_index, worker_name
-from testbed.display.streams import tell
+from testbed.display.standard_streams import tell
 from testbed.ended import Ended, is_complete
 from testbed.errors import RunError
 from testbed.experiment.load import dump
@@ -47,11 +47,11 @@ from testbed.messages.reports import (
     VersionEvaluated,
     Welcomed,
 )
-from testbed.orchestrator.servers import Servers
+from testbed.orchestrator.server_reports import Servers
 from testbed.planning.plan import Plan
 from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
 from testbed.runs.outcome import RunOutcome
-from testbed.standalone.evaluations import LEDGER, StandaloneEvaluations
+from testbed.standalone.pending_evaluations import LEDGER, PendingEvaluations
 from testbed.telemetry.entries import EvaluationMade, Updates
 from testbed.telemetry.evaluation_log import MEASURED
 from testbed.telemetry.json_text import json_text
@@ -112,7 +112,7 @@ class RunAccount:
         measure = plan.settings.training.measure
         self._columns = COLUMNS if measure is None else (*COLUMNS, MEASURED)
         self._servers = Servers(slices_of(plan.settings, layout_of(plan.spec)))
-        self._evaluations = StandaloneEvaluations(self._servers)
+        self._evaluations = PendingEvaluations(self._servers)
         self._lost: Counter[int] = Counter()  # workers, by server
         self._complaint: str | None = None
         self._lost_server: str | None = None
