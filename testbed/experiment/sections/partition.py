@@ -263,7 +263,8 @@ class _ByFileAlone:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        alone = {"properties": {"file": {"type": "string"}}, "required": ["file"]}
+        file = {"type": "string", "examples": ["parts.txt"]}
+        alone = {"properties": {"file": file}, "required": ["file"]}
         return {
             "anyOf": [
                 handler(schema),
