@@ -94,7 +94,11 @@ def experiment(
         wanted = made["training"]["updates"]
         made["checkpoints"] = {"every": max(1, wanted // int(draw.integers(4, 12)))}
         made["faults"] += [_of_server(draw, wanted) for _ in range(int(draw.integers(1, 4)))]
-    return with_presence(with_network(made, seed, network_kind), seed, HORIZON)
+    made = with_network(made, seed, network_kind)
+    if made["algorithms"][0]["name"] == "hierarchical":
+        # An aggregator waits for devices that are frozen for good until it suspects them.
+        made["devices"]["suspect_after"] = "700ms"
+    return with_presence(made, seed, HORIZON, needed=algorithm.get("wait_for", 1))
 
 
 def _of_server(draw: np.random.Generator, updates: int) -> dict[str, Any]:

@@ -13,16 +13,20 @@ SHARE = 0.5
 """The part of the experiments in which devices arrive or leave."""
 
 
-def with_presence(made: Experiment, seed: int, horizon: float, share: float = SHARE) -> Experiment:
+def with_presence(
+    made: Experiment, seed: int, horizon: float, share: float = SHARE, *, needed: int = 1
+) -> Experiment:
     """Return an experiment some of whose devices may arrive late, leave, and return.
 
-    One device at least is there from the beginning to the end. Peers and co-located servers have no
+    Some devices are there from the beginning to the end. Peers and co-located servers have no
     presence: their experiments stay as they are.
 
     Args:
         made: the experiment, with its network.
         horizon: roughly how many seconds the run lasts by its clock.
         share: the part of the seeds that change anything.
+        needed: the fewest devices that stay; with fewer than an update needs, it may take hours until
+            as many are there together.
     """
     draw = np.random.default_rng([1717, seed])
     workers, servers = made["devices"]["workers"], made["devices"].get("placement")
@@ -45,9 +49,11 @@ def with_presence(made: Experiment, seed: int, horizon: float, share: float = SH
                 keys["returns"] = law(0.03, 0.3)
         return keys
 
-    stay = int(draw.integers(1, workers))
+    stay = max(needed, int(draw.integers(1, workers)))
     classes = [{"name": "core", "number": stay}]
     mobile = workers - stay
+    if not mobile:
+        return made
     if mobile > 1 and draw.random() < 0.4:
         first = int(draw.integers(1, mobile))
         classes.append({"name": "early", "number": first, **some()})
