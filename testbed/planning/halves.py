@@ -71,7 +71,9 @@ def _told(name: str, part: Part) -> Iterator[None]:
         yield
     except TestbedError as error:
         raise SpecError(f"algorithm {name}: its half of the {part}: {error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of a plug-in anything may come, SystemExit too
         place = place_of(error)
         where = "" if place is None else f", {place}"
         raise SpecError(

@@ -90,12 +90,13 @@ def test_a_run_is_started_watched_and_stopped(page: Page, site: Site) -> None:
 
     until(grown)
     assert seen == sorted(seen)
+    assert page.is_checked("input[value=payload]")
     assert cell(page, "state") == "running"
     page.click("text=/Stop paced/")
     page.wait_for_selector("[data-live=Results] .state.interrupted")
     page.wait_for_selector("[data-live=stop]:not(:has(button))", state="attached")
-    assert page.is_checked("input[value=payload]")
     # It shows what the report shows that the run has written.
+    until(lambda: any((site.folder / "runs").glob("paced/*-7/report.html")))
     [written] = (site.folder / "runs").glob("paced/*-7/report.html")
     live = page.inner_text("[data-live=Results]"), page.inner_text("#runs ~ article")
     page.goto(written.as_uri())

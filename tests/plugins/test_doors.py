@@ -131,9 +131,19 @@ def test_a_file_that_ends_the_process_gets_a_sentence(
 def test_a_half_that_ends_the_process_ends_its_run(
     body: str, said: str, command: CommandLine, tmp_path: Path
 ) -> None:
-    """And the runs after it are carried out."""
+    """And the runs after it are carried out; if its first gradient does, nothing is started."""
     keys: dict[str, object] = {"algorithms": [{"name": "own:Rule"}, "asgd"]}
     file = written(tmp_path, keys, own=RULE.format(body=body))
+    done = command.do("simulate", file, "--no-report", "--json")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    later = f"""if hasattr(self, "again"):
+            {body}
+        self.again = True
+        return WholeGradient().compress(gradient)"""
+    rule = RULE.replace("import StalenessDivided", "import StalenessDivided, WholeGradient")
+    file = written(tmp_path, keys, own=rule.format(body=later))
     done = command.do("simulate", file, "--no-report", "--json")
     assert done.returncode == 1, done.stderr
     assert said in done.stderr
