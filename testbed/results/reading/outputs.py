@@ -39,7 +39,7 @@ def last_lines(run: Run) -> dict[str, str]:
 def _tail(path: Path) -> str:
     try:
         file = open_file(path)
-    except FileNotFoundError:  # it has written nothing yet
+    except OSError:  # it has written nothing yet, or what is there is no file of a run
         return ""
     with os.fdopen(file, "rb") as opened:
         size = opened.seek(0, os.SEEK_END)

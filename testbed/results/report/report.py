@@ -19,6 +19,7 @@ from testbed import quantities as q
 from testbed.drawing.svg import svg
 from testbed.errors import TestbedError
 from testbed.results.reading.curves import curves_of
+from testbed.results.reading.outputs import last_lines
 from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.run import Run
 from testbed.results.report.charts import as_json, page_charts
@@ -200,6 +201,7 @@ def _details(name: str, run: Run) -> dict[str, Any]:
         "differences": summary.traffic.differences if summary.traffic else (),
         "facts": facts,
         "specification": run.specification,
+        "output": {name: text for name, text in last_lines(run).items() if text},
         "events": grave[-_EVENTS:],
         "events_left_out": max(0, len(grave) - _EVENTS),
     }

@@ -1,0 +1,29 @@
+"""The last lines that programs have written, as the report shows them."""
+
+from pathlib import Path
+
+from testbed.results.reading.outputs import LINES, last_lines
+from testbed.results.reading.run import Run
+from testbed.results.report.report import content_of
+from tests.results.conftest import writer_of_runs
+
+
+def test_the_last_lines_are_text_without_colours(tmp_path: Path) -> None:
+    directory = writer_of_runs(tmp_path)("asgd")
+    run = Run.load(directory)
+    run.manifest.programs.update(it=("server", "worker-0", "worker-1"))
+    outputs = directory / "nodes"
+    for device in ("server", "worker-0"):
+        (outputs / device).mkdir(parents=True)
+    lines = [f"line {i} <b> \x1b[31mred\x1b[0m" for i in range(3_000)]
+    (outputs / "server" / "it.log").write_text("\n".join(lines) + "\nhalf of a line")
+    (outputs / "worker-0" / "it.log").symlink_to(outputs / "server" / "it.log")
+    found = last_lines(run)
+    assert list(found) == ["server it", "worker-0 it", "worker-1 it"]
+    shown = found["server it"].splitlines()
+    assert shown[-2:] == ["line 2999 <b> red", "half of a line"]
+    assert len(shown) == LINES + 1
+    assert found["worker-0 it"] == found["worker-1 it"] == ""
+    html = content_of([run]).html
+    assert "line 2999 &lt;b&gt; red" in html
+    assert html.count("last lines of") == 1
