@@ -98,7 +98,9 @@ def experiment(
     if made["algorithms"][0]["name"] == "hierarchical":
         # An aggregator waits for devices that are frozen for good until it suspects them.
         made["devices"]["suspect_after"] = "700ms"
-    return with_presence(made, seed, HORIZON, needed=algorithm.get("wait_for", 1))
+    # Some of those that stay are struck or suspected.
+    needed = algorithm["wait_for"] + workers // 5 if "wait_for" in algorithm else 1
+    return with_presence(made, seed, HORIZON, needed=needed)
 
 
 def _of_server(draw: np.random.Generator, updates: int) -> dict[str, Any]:

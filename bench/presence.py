@@ -52,7 +52,7 @@ def with_presence(
     stay = max(needed, int(draw.integers(1, workers)))
     classes = [{"name": "core", "number": stay}]
     mobile = workers - stay
-    if not mobile:
+    if mobile <= 0:
         return made
     if mobile > 1 and draw.random() < 0.4:
         first = int(draw.integers(1, mobile))
