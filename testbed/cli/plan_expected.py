@@ -1,4 +1,4 @@
-"""What a run is expected to compute and to send, in ``testbed plan``: updates do not compare alone.
+"""The gradients, bytes and time of a run, as ``testbed plan`` foretells them.
 
 An update of a synchronous rule is made of several gradients, and of an asynchronous one of one. Bytes
 are those of one update of a gradient drawn at random; times are bounds from below, as if nothing waited

@@ -1,7 +1,7 @@
 """Find the messages in the TCP streams of a capture, also where only headers of packets were kept.
 
 A message's header says where the next one begins, so that its body need not have been captured. A
-capture of headers cuts off a header that begins within a segment, behind the end of another message;
+capture of headers cuts off a header that begins within a segment, after the end of another message;
 its message is reported as unknown, up to the next segment that begins with a header.
 """
 

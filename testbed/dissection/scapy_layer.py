@@ -124,7 +124,7 @@ class Message(Packet):
 
 
 def messages_in(packet: Packet) -> Iterator[Message]:
-    """Yield the messages that a packet has, one behind the other."""
+    """Yield the messages of a packet, in their order."""
     layer = packet.getlayer(Message, _subclass=True)
     while isinstance(layer, Message):
         yield layer

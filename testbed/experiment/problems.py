@@ -65,7 +65,7 @@ _ABOUT: Mapping[str, str] = {
     "epochs": "a run lasts for `training.updates`, and `testbed plan` says how many epochs that is",
     "momentum": "momentum is the algorithm's: write `algorithms: [momentum-asgd]`",
 }
-"""What to do instead, by keys that other tools have."""
+"""Hints for keys of other tools that stand for something else here."""
 _PLUGINS: dict[type[BaseModel], Callable[[str], type[BaseModel] | None]] = {
     Options: plugin_options,
     DurationSpec: plugin_section,

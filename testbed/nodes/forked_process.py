@@ -21,7 +21,7 @@ _DEFAULTS = (
     (signal.SIGTERM, signal.SIG_DFL),
     (signal.SIGHUP, signal.SIG_DFL),
 )
-"""What Python does on a signal that would end it."""
+"""Python's own handlers of the signals that end a process."""
 _FAILED = 70
 """The exit status of a child of which an exception has come out, as sysexits(3) has it."""
 

@@ -16,11 +16,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from testbed.errors import SpecError, TestbedError
-from testbed.pages.contents import RunsFolder, plan, refusal, resource
+from testbed.pages.contents import PAGES, RunsFolder, plan, refusal
 from testbed.pages.experiments import Experiments
 from testbed.pages.token import TokenNeeded
-from testbed.results.report import report
-from testbed.results.report.report import Content, framed
+from testbed.results.report.report import REPORT, Content, framed, resource
 
 PERIOD = 1.0
 """Seconds between two looks for what is new."""
@@ -66,8 +65,8 @@ class _Pages:
         self._runs, self._experiments = runs, experiments
         self._scripts = {
             "plotly": get_plotlyjs(),
-            "report": report.resource("report.js"),
-            "pages": resource("pages.js"),
+            "report": resource(REPORT, "report.js"),
+            "pages": resource(PAGES, "pages.js"),
         }
 
     async def all_runs(self, _: Request) -> Response:
@@ -118,7 +117,7 @@ def _page(content: Content, events: str, *scripts: str, status: int = 200) -> Re
         scripts: names of the page's scripts.
     """
     elements = "\n".join(f'<script src="{name}.js"></script>' for name in scripts)
-    text = framed(content, _POLICY, elements, style=resource("pages.css"), events=events)
+    text = framed(content, _POLICY, elements, style=resource(PAGES, "pages.css"), events=events)
     headers = _HEADERS | {"Content-Security-Policy": f"{_POLICY}; frame-ancestors 'none'"}
     return HTMLResponse(text, status, headers=headers)
 

@@ -1,11 +1,10 @@
-"""What the pages show: all runs of a folder, or the report of some of them, as they are now."""
+"""The contents of the pages: all runs of a folder, or the report of some of them."""
 
 import contextlib
 import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 
 from testbed.pages.experiments import Experiments
@@ -20,7 +19,8 @@ from testbed.runs.running import running_runs
 
 MOST_EXECUTIONS = 100
 """The newest executions that are listed; ``testbed ls`` lists all."""
-_TEMPLATES = "testbed.pages"
+PAGES = "testbed.pages"
+"""The package that has the templates, styles and script of the pages."""
 State = frozenset[tuple[str, int, int]]
 """The names, times and sizes of files, which are others once a run has written something."""
 
@@ -80,7 +80,7 @@ class RunsFolder:
         runs = self.named(names)
         going = [name for run in running_runs() if (name := self.name_of(run)) and run in runs]
         report = content_of(runs)
-        above = render(_TEMPLATES, "above_report.html.j2", going=going)
+        above = render(PAGES, "above_report.html.j2", going=going)
         return Content(report.title, above + report.html, report.data)
 
     def stop(self, name: str) -> None:
@@ -105,14 +105,15 @@ class RunsFolder:
         found = [with_ends(one) for one in reversed(find(self._root)[-MOST_EXECUTIONS:])]
         statuses = [one for one in self._followed.look() if self.name_of(one.run)]
         runs = [run for execution in found for run in execution.runs]
+        going, ended = table_of(statuses), listing(runs)
         html = render(
-            _TEMPLATES,
+            PAGES,
             "runs.html.j2",
             folder=str(self._root),
-            going=self._rows(table_of(statuses), [status.run for status in statuses]),
-            going_headings=table_of(statuses).headings,
-            rows=self._rows(listing(runs), runs),
-            headings=listing(runs).headings,
+            going=self._rows(going, [status.run for status in statuses]),
+            going_headings=going.headings,
+            rows=self._rows(ended, runs),
+            headings=ended.headings,
             unreadable=[
                 *self._followed.left_out,
                 *(str(error) for execution in found for error in execution.unreadable),
@@ -138,17 +139,12 @@ def plan(file: str, overrides: str, text: str, status: int) -> Content:
         status: that of ``testbed plan``; 0 if the experiment can be started.
     """
     values = {"file": file, "overrides": overrides, "text": text, "fits": status == 0}
-    return Content(f"Plan of {file} · testbed", render(_TEMPLATES, "plan.html.j2", **values))
-
-
-def resource(name: str) -> str:
-    """Return the text of a file beside this module."""
-    return resources.files(_TEMPLATES).joinpath(name).read_text(encoding="utf-8")
+    return Content(f"Plan of {file} · testbed", render(PAGES, "plan.html.j2", **values))
 
 
 def refusal(sentence: str) -> Content:
     """Return the page that says why there is nothing else to see."""
-    return Content("Testbed", render(_TEMPLATES, "refusal.html.j2", sentence=sentence))
+    return Content("Testbed", render(PAGES, "refusal.html.j2", sentence=sentence))
 
 
 def _files(directory: Path) -> Iterator[tuple[str, int, int]]:

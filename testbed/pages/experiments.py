@@ -11,13 +11,12 @@ from typing import IO
 
 from testbed.errors import SpecError
 from testbed.foreign import LARGEST_TEXT, printable, read_file
+from testbed.results.reading.outputs import tail
 
 DEEPEST = 2
 """Folders below the one of experiments in which files are looked for."""
 _EXPERIMENT = re.compile(rb"^(algorithms|programs)[ \t]*:", re.MULTILINE)
 _SWEEP = re.compile(rb"^sweep[ \t]*:[ \t]*(?!null)", re.MULTILINE)
-_LINES = 20
-"""The last lines of a command's output that are shown."""
 _PLAN_SECONDS = 120.0
 
 
@@ -133,9 +132,7 @@ class Experiments:
         """Return the commands that were started, the last one first."""
         found = []
         for file, process, output in reversed(self._commands):
-            output.seek(0)
-            lines = _as_text(output.read()).splitlines()
-            text = "\n".join(lines[-_LINES:])
+            text = tail(output.fileno())
             found.append(Started(file, process.pid, process.poll(), text))
         return found
 

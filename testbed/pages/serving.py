@@ -13,8 +13,6 @@ from testbed.errors import RunError, SpecError
 from testbed.nodes.linux import die_with_parent
 from testbed.pages.experiments import Experiments
 
-LOOPBACK = "127.0.0.1"
-
 
 def serve(
     runs: Path, experiments: Path, host: str, port: int, announce: Callable[[str], None]

@@ -1,4 +1,4 @@
-"""Who may ask: those who know the token, which is in the address that a server prints.
+"""The check of a request's token, which is in the address that a server prints.
 
 Other users of the host can connect to it as well, and a page could start programs as the user who
 serves it. From the address the token goes into a cookie, which other sites' pages cannot use: a request

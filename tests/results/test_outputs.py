@@ -1,8 +1,10 @@
 """The last lines that programs have written, as the report shows them."""
 
+import os
+import tempfile
 from pathlib import Path
 
-from testbed.results.reading.outputs import LINES, last_lines
+from testbed.results.reading.outputs import LINES, last_lines, tail
 from testbed.results.reading.run import Run
 from testbed.results.report.report import content_of
 from tests.results.conftest import writer_of_runs
@@ -27,3 +29,12 @@ def test_the_last_lines_are_text_without_colours(tmp_path: Path) -> None:
     html = content_of([run]).html
     assert "line 2999 &lt;b&gt; red" in html
     assert html.count("last lines of") == 1
+
+
+def test_a_look_moves_nothing_for_the_program_that_writes() -> None:
+    with tempfile.TemporaryFile() as file:
+        os.write(file.fileno(), b"first\n")
+        assert tail(file.fileno()) == "first"
+        os.lseek(file.fileno(), 3, os.SEEK_SET)
+        assert tail(file.fileno()) == "first"
+        assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 3

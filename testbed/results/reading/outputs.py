@@ -33,18 +33,24 @@ def last_lines(run: Run) -> dict[str, str]:
         for program, devices in run.manifest.programs.items()
         for device in devices
     ]
-    return {name: _tail(path) for name, path in files[:PROGRAMS]}
+    return {name: _of_file(path) for name, path in files[:PROGRAMS]}
 
 
-def _tail(path: Path) -> str:
+def _of_file(path: Path) -> str:
     try:
         file = open_file(path)
     except OSError:  # it has written nothing yet, or what is there is no file of a run
         return ""
-    with os.fdopen(file, "rb") as opened:
-        size = opened.seek(0, os.SEEK_END)
-        opened.seek(max(0, size - _TAIL))
-        lines = opened.read(_TAIL).decode("utf-8", "replace").split("\n")
+    try:
+        return tail(file)
+    finally:
+        os.close(file)
+
+
+def tail(file: int) -> str:
+    """Return the last lines of an open file, whose position stays: a program may be writing there."""
+    size = os.fstat(file).st_size
+    lines = os.pread(file, _TAIL, max(0, size - _TAIL)).decode("utf-8", "replace").split("\n")
     if size > _TAIL:
         lines = lines[1:]  # of which the beginning is not there
     return "\n".join(map(without_colours, lines[-LINES - 1 :])).rstrip("\n")

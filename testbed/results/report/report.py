@@ -33,7 +33,8 @@ from testbed.results.tables.table import Table, of_words
 from testbed.results.tables.utilisation import in_words
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
-_TEMPLATES = "testbed.results.report"
+REPORT = "testbed.results.report"
+"""The package that has the report's templates, styles and script."""
 _EVENTS = 50
 """Warnings and errors shown for each run, the last ones; ``events.jsonl`` has them all."""
 
@@ -68,7 +69,7 @@ def write_report(
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a page shows.
+    """The content of a page.
 
     Attributes:
         title: the page's.
@@ -92,7 +93,7 @@ def content_of(
     names = [row.name for row in comparison.rows]
     experiments = list(dict.fromkeys(run.manifest.experiment for run in runs))
     html = render(
-        _TEMPLATES,
+        REPORT,
         "content.html.j2",
         rounds=all(curve.of_programs for curve in curves),
         reached=reached,
@@ -120,7 +121,7 @@ def _page(content: Content) -> str:
     """Return the page that needs nothing else."""
     from plotly.offline import get_plotlyjs
 
-    scripts = [_script(get_plotlyjs()), _script(resource("report.js"))]
+    scripts = [_script(get_plotlyjs()), _script(resource(REPORT, "report.js"))]
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; "
         f"script-src {' '.join(map(_hash, scripts))}; base-uri 'none'; form-action 'none'"
@@ -142,10 +143,10 @@ def framed(
     from markupsafe import Markup
 
     return render(
-        _TEMPLATES,
+        REPORT,
         "page.html.j2",
         policy=Markup(policy),
-        style=Markup(resource("report.css") + style),
+        style=Markup(resource(REPORT, "report.css") + style),
         content=replace(content, html=Markup(content.html), data=Markup(content.data)),
         scripts=Markup(scripts),
         events=events,
@@ -207,9 +208,9 @@ def _details(name: str, run: Run) -> dict[str, Any]:
     }
 
 
-def resource(name: str) -> str:
-    """Return the text of a file beside this module."""
-    return resources.files(_TEMPLATES).joinpath(name).read_text(encoding="utf-8")
+def resource(package: str, name: str) -> str:
+    """Return the text of a file in a package."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def _script(text: str) -> str:
