@@ -154,9 +154,9 @@ class PrivateEngine:
 
     def containers(self) -> list[str]:
         """Return the names of all the engine's containers."""
-        # Summaries only: inspecting a container that is being removed would fail.
+        # Summaries only: one that is being removed cannot be inspected, and may have no name.
         found = self.client.api.containers(all=True)
-        return sorted(one["Names"][0].lstrip("/") for one in found)
+        return sorted((one["Names"] or [one["Id"]])[0].lstrip("/") for one in found)
 
     def end(self, how: int = signal.SIGTERM) -> None:
         """End the engine by a signal, and its own containerd with it."""

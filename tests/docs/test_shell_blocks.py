@@ -114,6 +114,9 @@ def test_the_readmes_own_experiment_does_what_it_says(command: CommandLine) -> N
         elif arguments[0] == "resume":
             (command.folder / "runs" / OWN).mkdir(exist_ok=True)
             interrupt(command, command.folder / f"{OWN}.yaml", settings)
+        elif arguments[0] == "serve":
+            serve_and_stop(command)
+            continue
         to_the_end(command, *expanded(command.folder, arguments))
     assert (command.folder / OWN / "report.html").exists()
 
@@ -121,6 +124,13 @@ def test_the_readmes_own_experiment_does_what_it_says(command: CommandLine) -> N
 def to_the_end(command: CommandLine, *arguments: str) -> None:
     started = command.start(*arguments)
     assert started.wait(600) == 0, f"testbed {' '.join(arguments)}: {started.said}"
+
+
+def serve_and_stop(command: CommandLine) -> None:
+    started = command.start("serve", "--port", "0")
+    until(lambda: "http://" in started.output.read_text(), "the page's address", 60)
+    started.interrupt()
+    assert started.wait(60) == 0, started.said
 
 
 def expanded(folder: Path, arguments: list[str]) -> list[str]:

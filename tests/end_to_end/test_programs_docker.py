@@ -216,7 +216,7 @@ def test_nothing_is_left_of_containers(
 
 def _running(engine: PrivateEngine) -> list[str]:
     found = engine.client.api.containers()
-    return [one["Names"][0] for one in found if one["State"] == "running"]
+    return [name for one in found if one["State"] == "running" for name in one["Names"]]
 
 
 def test_what_cannot_run_is_refused(command: CommandLine, engine: PrivateEngine) -> None:

@@ -2,8 +2,9 @@
 
 A process's private bytes are in ``smaps_rollup``, for which the kernel walks the process's page
 tables: 9 ms for a worker that was forked from a process with torch. Reading may therefore take only a
-share of the elapsed time; when the share is used up, it continues at the next call. A process that
-was not reached keeps its last value, and one that was never read counts as the mean of its role.
+share of the elapsed time; when the share is used up, it continues at the next call. The first process
+of a role is read at once, whatever is left of the share. A process that was not reached keeps its last
+value, and one that was never read counts as the mean of its role.
 """
 
 import contextlib
@@ -64,13 +65,17 @@ class Usage:
         now = time.monotonic()
         self._allowance = min(self._allowance + SHARE * (now - self._counted), ADVANCE)
         self._counted = now
+        for process in self._first_of_unread_roles():
+            self._read(process)
         for _ in range(len(self._roles)):  # no process is read twice in one call
             if self._allowance <= 0:
                 break
-            began = time.thread_time()
             self._read(self._next())
-            self._allowance -= time.thread_time() - began
         return self._add_up()
+
+    def _first_of_unread_roles(self) -> list[int]:
+        read = {self._roles.get(process) for process in self._private}
+        return list({role: p for p, role in self._roles.items() if role not in read}.values())
 
     def _next(self) -> int:
         """Return the process to read next: workers, alternating with the few others."""
@@ -115,11 +120,13 @@ class Usage:
         return found
 
     def _read(self, process: int) -> None:
+        began = time.thread_time()
         try:
             self._private[process] = _private_bytes(process)
         except OSError:  # the process has ended, or may not be read
             self._private.pop(process, None)
             self._roles.pop(process, None)
+        self._allowance -= time.thread_time() - began
 
     def _find(self) -> None:
         """Find the processes that the fork server has started since the last call."""

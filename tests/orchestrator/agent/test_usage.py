@@ -70,6 +70,9 @@ def test_workers_that_were_not_read_yet_count_as_the_mean_of_the_others(
     assert set(found) == {"workers"}  # reading one of them used up the allowance
     assert 90 * MIB < found["workers"] < 135 * MIB
     assert usage.memory() == found
+    usage.watch("evaluator", holders["evaluator"].pid)
+    found = usage.memory()  # the first process of a role is read all the same
+    assert set(found) == {"workers", "evaluator"}
     began = time.process_time()
     for _ in range(1000):
         assert usage.memory() == found
