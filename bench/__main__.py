@@ -34,8 +34,8 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.random_streams import stream
 from testbed.runs.versions import commit, host, versions
-from testbed.streams import stream
 
 WORKERS = 200
 WARM_UP = 5

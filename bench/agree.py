@@ -19,11 +19,11 @@ from typing import Any
 from bench.command import execute_here
 from testbed.doctor import containers
 from testbed.doctor.requirements import starts_roles_again
-from testbed.ended import worst
 from testbed.errors import TestbedError
 from testbed.experiment.load import load
+from testbed.number_text import as_bytes
 from testbed.planning.plan import plan
-from testbed.quantities import as_bytes
+from testbed.run_endings import worst
 
 _EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SPEC = _EXPERIMENTS / "agree.yaml"

@@ -31,11 +31,11 @@ from bench.networks import KINDS, network_kinds, with_network, write_graph
 from bench.peer_chaos import PEER_ALGORITHMS, experiment_of_peers, violations_among_peers
 from bench.presence import with_presence
 from testbed.device_names import is_server
-from testbed.ended import is_complete
 from testbed.nodes.run_names import PREFIX, is_over
-from testbed.results.reading.faults import CRASHES
 from testbed.results.reading.journals import read_updates
-from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.recorded_faults import CRASHES
+from testbed.results.reading.run_files import SERVER_KILLED
+from testbed.run_endings import is_complete
 
 WORKERS = 50
 UPDATES = 300

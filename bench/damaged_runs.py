@@ -237,7 +237,7 @@ def readers(directory: Path, chance: random.Random) -> Mapping[str, Callable[[],
     from testbed.cli import results
     from testbed.library.reading import Run as LibraryRun
     from testbed.metrics.replay import replayed
-    from testbed.results.reading.run import Run
+    from testbed.results.reading.recorded_run import RecordedRun
     from testbed.runs import resuming
     from testbed.runs.live_status import LiveStatus
     from testbed.simulation.simulated_devices import STORED
@@ -245,7 +245,7 @@ def readers(directory: Path, chance: random.Random) -> Mapping[str, Callable[[],
     root = directory.parents[2]
 
     def library() -> None:
-        run = LibraryRun(Run.load(directory))
+        run = LibraryRun(RecordedRun.load(directory))
         repr(run)
         run.updates()
         run.evaluations()
@@ -256,10 +256,10 @@ def readers(directory: Path, chance: random.Random) -> Mapping[str, Callable[[],
             one.advance(one.duration)
 
     def live() -> None:
-        LiveStatus(Run.load(directory)).look(running=True)
+        LiveStatus(RecordedRun.load(directory)).look(running=True)
 
     def resume() -> None:
-        run = Run.load(directory)
+        run = RecordedRun.load(directory)
         if run.ended not in ("completed", "diverged"):
             resuming.prepare(run, STORED).close()
 
@@ -359,7 +359,7 @@ def try_damages(
     import testbed.cli.results
     import testbed.library.reading
     import testbed.metrics.replay
-    import testbed.results.figures.figures
+    import testbed.results.figures.chart_files
     import testbed.results.report.report
     import testbed.simulation.simulated_devices  # noqa: F401 - read once, before the forks
 

@@ -22,7 +22,7 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
-from testbed.streams import stream
+from testbed.random_streams import stream
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 from testbed.wire.encodings import Codec
 from testbed.wire.values import VALUE_CODINGS, Int8, ValueCoding

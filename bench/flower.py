@@ -24,7 +24,7 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import Dataset, load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 BATCH = 10
 RATE = np.float32(0.05)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 
 PARTS = 5
 
 
-def line(run: Run) -> str:
+def line(run: RecordedRun) -> str:
     """Return one run's line: its workers, then a mean for each part of training."""
     workers = len(set(run.pushes.column("worker").to_pylist()))
     cells = [f"{run.algorithm:12}{workers:8}"]
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("run", nargs="+", type=Path)
     print(f"{'run':12}{'workers':>8}{'delay, by fifths of training':>40}{'gap':>40}")
     for directory in parser.parse_args().run:
-        print(line(Run.load(directory)))
+        print(line(RecordedRun.load(directory)))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class Result:
 
     Attributes:
         run: the name of its experiment, or of its file and its label.
-        ended: a key of ``testbed.ended.STATES``.
+        ended: a key of ``testbed.run_endings.STATES``.
         seconds: of the virtual clock, during training.
         parameters: the first digits of their SHA-256.
         payload, messages: bytes at the last update.

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import quantities as q
-from testbed.results.reading.run import Run
+from testbed import number_text as q
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.reaching import ACCURACY
 
 RUNS = Path("runs")
@@ -53,7 +53,7 @@ class Step:
     best: float | None
 
     @classmethod
-    def of(cls, run: Run) -> "Step":
+    def of(cls, run: RecordedRun) -> "Step":
         """Make the row of a run.
 
         Raises:
@@ -103,7 +103,9 @@ def main() -> None:
     executions = parser.parse_args().executions
     steps = []
     for execution in executions:
-        runs = [Run.load(path.parent) for path in (RUNS / execution).glob("*/manifest.json")]
+        runs = [
+            RecordedRun.load(path.parent) for path in (RUNS / execution).glob("*/manifest.json")
+        ]
         steps += [Step.of(run) for run in sorted(runs, key=lambda run: run.manifest.started)]
     print("\n".join(table(steps)))
 

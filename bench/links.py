@@ -29,9 +29,9 @@ from typing import Any, Literal, TypeAlias
 from testbed.clock.flows import Flows
 from testbed.clock.transfers import Line
 from testbed.network import building
-from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
 from testbed.network.segments import wire_bytes
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network
 from testbed.nodes.user_namespace import enter_user_namespace
 from testbed.runs.versions import commit, host

@@ -40,10 +40,10 @@ from bench.peer_mixtures import of_peers
 from bench.presence import SHARE, with_presence
 from testbed import execution
 from testbed.device_names import is_server
-from testbed.ended import is_complete
 from testbed.errors import InterruptedRunError, TestbedError
 from testbed.experiment.spec import Spec
-from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.run_files import SERVER_KILLED
+from testbed.run_endings import is_complete
 from testbed.runs.ending import incomplete
 
 SIMULATION_LIMIT = 300.0

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bench.networks import with_network
-from testbed.ended import is_complete
-from testbed.results.reading.faults import read_faults
+from testbed.results.reading.recorded_faults import read_faults
+from testbed.run_endings import is_complete
 
 PEER_ALGORITHMS = ("ako", "all-to-all")
 

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reproduction.records import keep
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.versions import commit, host
 
 REPOSITORY = Path(__file__).parents[1]
@@ -111,9 +111,9 @@ def make(name: str, code: str | None) -> Path:
         whole = FOLDER / name
         shutil.rmtree(whole, ignore_errors=True)
         whole.mkdir(parents=True)
-        made: dict[str, Run] = {}
+        made: dict[str, RecordedRun] = {}
         for path in sorted(Path(folder).glob(f"{OUT}/*/*/*/manifest.json")):
-            run = Run.load(path.parent)
+            run = RecordedRun.load(path.parent)
             made[f"{run.manifest.experiment}-{run.manifest.seed}-{path.parent.name}"] = run
         if made:
             keep(made, whole)

@@ -28,7 +28,7 @@ from bench.command import execute
 from bench.mixtures import Ended, differences, mixture, outcome
 from bench.networks import KINDS, network_kinds, write_graph
 from bench.peer_mixtures import of_peers
-from testbed.ended import STATES, is_complete
+from testbed.run_endings import STATES, is_complete
 
 ENDS = 3
 """How often a run is ended before its last session."""

@@ -20,7 +20,7 @@ from testbed.algorithms import ALGORITHMS, algorithm_named
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.rule import Rule
 from testbed.learning.models import layout
-from testbed.quantities import as_bytes
+from testbed.number_text import as_bytes
 from testbed.updates import DenseUpdate
 
 WORKERS = (32, 200)

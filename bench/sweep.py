@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from testbed.ended import is_complete
 from testbed.experiment.load import dump, parse
+from testbed.run_endings import is_complete
 from testbed.sweeps.cluster import Cluster
 from testbed.sweeps.pool import SweepJob, SweepPool
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from reproduction.driver import ENGINES, Order, carry_out_missing
 from reproduction.paper import load_paper
 from reproduction.records import Records
-from testbed.display.many import ManyRuns
+from testbed.display.many_runs import ManyRuns
 from testbed.display.standard_streams import command, tell
 from testbed.errors import SpecError
-from testbed.sweeps.missing import Means
+from testbed.sweeps.missing_runs import Means
 
 COMMITTED = Path()
 """Stands for the folder of the paper's committed pages."""

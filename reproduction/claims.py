@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from reproduction.measures import Line, Lines, Target, both_reaching, common
-from testbed.quantities import as_bytes, as_count, as_duration
+from testbed.number_text import as_bytes, as_count, as_duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from reproduction.records import Records
 from reproduction.runs import Folder, Needed, Setting, different, of_lines
 from reproduction.series import Scale
 from testbed.errors import HostError, RunError
-from testbed.quantities import as_number
-from testbed.sweeps import estimate, missing
-from testbed.sweeps.missing import Means
+from testbed.number_text import as_number
+from testbed.sweeps import estimate, missing_runs
+from testbed.sweeps.missing_runs import Means
 
 ENGINES = ("docker", "namespaces", "simulation")
 
@@ -87,7 +87,7 @@ def carry_out_missing(order: Order, means: Means, records: Records) -> int | Non
     known = estimate.of_runs(folder.complete)
     name = f"{order.paper.name} {order.scale.name}"
     try:
-        done = missing.carry_out_missing(name, left, order.out.absolute(), means, known)
+        done = missing_runs.carry_out_missing(name, left, order.out.absolute(), means, known)
     except HostError as error:
         other = "; ENGINE=simulation (--engine simulation) needs nothing of the host"
         raise HostError(f"{error}{other * (order.engine != 'simulation')}") from error

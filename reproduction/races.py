@@ -14,7 +14,7 @@ import numpy as np
 
 from reproduction.claims import Verdict
 from reproduction.measures import Lines, Target, common
-from testbed.quantities import as_duration
+from testbed.number_text import as_duration
 
 FACTOR = 1.5
 """The most by which a measured factor may differ from the paper's, in both directions."""

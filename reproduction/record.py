@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict
 from reproduction.diagnosed import Diagnosed, thinned, to_digits
 from testbed.experiment.load import load_resolved
 from testbed.experiment.spec import Spec
-from testbed.results.reading.faults import crashed
-from testbed.results.reading.records import PartUse
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_faults import crashed
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.run_files import PartUse
 from testbed.results.tables.verdict import verdict
 
 COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes", "time", "loss")
@@ -117,7 +117,7 @@ class Record:
         return self.result.engine == "simulator"
 
 
-def record_of(run: Run) -> Record:
+def record_of(run: RecordedRun) -> Record:
     """Return the record of a complete run."""
     manifest, summary, evaluations = run.manifest, run.summary, run.evaluations
     spec = load_resolved(run.directory / "spec.yaml")
@@ -144,14 +144,14 @@ def record_of(run: Run) -> Record:
     return Record(spec, result, Evaluated(**columns, exact=exact), thinned(run.diagnostics))
 
 
-def engine(run: Run) -> str:
+def engine(run: RecordedRun) -> str:
     """Return ``simulator``, or the runtime of the devices, for a run."""
     if run.manifest.engine == "simulation":
         return "simulator"
     return load_resolved(run.directory / "spec.yaml").devices.runtime
 
 
-def wall_seconds(run: Run) -> float | None:
+def wall_seconds(run: RecordedRun) -> float | None:
     """Return the seconds of a run by the host's clock, without the time between its sessions."""
     manifest = run.manifest
     if manifest.finished is None:
@@ -162,7 +162,7 @@ def wall_seconds(run: Run) -> float | None:
     return last.host_seconds + (manifest.finished - last.at).total_seconds()
 
 
-def _sent_by_class(run: Run, spec: Spec) -> tuple[ClassSent, ...]:
+def _sent_by_class(run: RecordedRun, spec: Spec) -> tuple[ClassSent, ...]:
     names = [one.name or f"class {i}" for i, one in enumerate(spec.devices.classes)]
     if not names:
         return ()

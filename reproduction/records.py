@@ -12,8 +12,8 @@ from reproduction import record_files
 from reproduction.record import Record, engine, record_of
 from reproduction.runs import Folder, Identity, Needed, identity
 from reproduction.series import Series
-from testbed.experiment.sweep import text_of
-from testbed.results.reading.run import Run
+from testbed.experiment.combinations import text_of
+from testbed.results.reading.recorded_run import RecordedRun
 
 
 class Records:
@@ -38,7 +38,7 @@ class Records:
             TestbedError: they cannot be written.
         """
         known = {key: name for name, key in self._keys.items()}
-        newest: dict[str, Run] = {}
+        newest: dict[str, RecordedRun] = {}
         for one in runs:
             for run in folder.of(one.identity):
                 if len(run.evaluations):
@@ -77,7 +77,7 @@ def _stem(series: Series) -> str:
     return "-".join(re.sub(r"[^\w.+-]+", "-", part) for part in parts)
 
 
-def keep(runs: Mapping[str, Run], folder: Path) -> None:
+def keep(runs: Mapping[str, RecordedRun], folder: Path) -> None:
     """Write the records of runs by their names into a folder.
 
     Raises:

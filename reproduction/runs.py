@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from reproduction.series import Scale, Series, Study
-from testbed.ended import is_kept
 from testbed.errors import SpecError
+from testbed.experiment.combinations import describe
 from testbed.experiment.load import load_resolved
 from testbed.experiment.spec import Spec
-from testbed.experiment.sweep import describe
 from testbed.results.reading.finding import find
-from testbed.results.reading.run import Run
-from testbed.sweeps.wanted import Wanted, wanted
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.run_endings import is_kept
+from testbed.sweeps.needed_runs import Wanted, wanted
 
 Identity: TypeAlias = str
 _OF_NO_EFFECT = ("name", "engine", "traffic", "checkpoints")
@@ -134,12 +134,12 @@ class Folder:
     """The complete runs in a folder, by identity."""
 
     def __init__(self, runs_root: Path) -> None:
-        self._runs: dict[Identity, list[Run]] = defaultdict(list)
-        self.complete: list[tuple[Spec, Run]] = list(_complete(runs_root))
+        self._runs: dict[Identity, list[RecordedRun]] = defaultdict(list)
+        self.complete: list[tuple[Spec, RecordedRun]] = list(_complete(runs_root))
         for spec, run in self.complete:
             self._runs[identity(spec)].append(run)
 
-    def of(self, key: Identity) -> list[Run]:
+    def of(self, key: Identity) -> list[RecordedRun]:
         """Return the runs of an identity, emulations first, the newest of each kind first."""
         newest_first = sorted(self._runs[key], key=lambda run: run.manifest.started, reverse=True)
         return sorted(newest_first, key=lambda run: run.manifest.engine != "emulation")
@@ -151,7 +151,7 @@ class Folder:
         return emulated or (bool(runs) and engine == "simulation")
 
 
-def _complete(runs_root: Path) -> Iterator[tuple[Spec, Run]]:
+def _complete(runs_root: Path) -> Iterator[tuple[Spec, RecordedRun]]:
     for execution in find(runs_root):
         for run in execution.runs:
             if not is_kept(run.ended):

@@ -11,9 +11,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from testbed.experiment.combinations import Sweep, Values, load_sweep, text_of
 from testbed.experiment.overrides import Override
 from testbed.experiment.spec import Spec
-from testbed.experiment.sweep import Sweep, Values, load_sweep, text_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ import numpy as np
 from reproduction.claims import Verdict, as_cost
 from reproduction.measures import Line, Lines, Reached, Spread, Target, both_reaching
 from reproduction.record import Record
-from testbed.experiment.sweep import text_of
-from testbed.quantities import UNKNOWN, as_count, as_decimal, as_duration, as_fraction
+from testbed.experiment.combinations import text_of
+from testbed.number_text import UNKNOWN, as_count, as_decimal, as_duration, as_fraction
 
 Cell: TypeAlias = Callable[[Line, Lines], str]
 _NAMES = {"iteration": "updates", "time": "time", "payload_bytes": "payload", "wire_bytes": "wire"}

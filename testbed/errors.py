@@ -30,7 +30,7 @@ class DataError(TestbedError):
 class RunError(TestbedError):
     """A run is not ``completed``: a role failed, every worker was lost, it diverged, it was disturbed.
 
-    The exit status is that of the run's end (``testbed.ended.STATES``).
+    The exit status is that of the run's end (``testbed.run_endings.STATES``).
     """
 
     def __init__(self, message: str, exit_status: int = 1) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.doctor import requirements
-from testbed.ended import worst
 from testbed.errors import (
     DataError,
     HostError,
@@ -23,6 +22,7 @@ from testbed.errors import (
 from testbed.experiment.load import AnySpec, dump
 from testbed.metrics.live import LiveRun
 from testbed.metrics.live_programs import LivePrograms
+from testbed.number_text import as_number
 from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.orchestrator.programs.program_run import ProgramRun
 from testbed.planning.data_check import check_data
@@ -30,8 +30,8 @@ from testbed.planning.halves import check_halves
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
-from testbed.quantities import as_number
 from testbed.roles.server import restart as coming_back
+from testbed.run_endings import worst
 from testbed.runs.ending import LateSignalError, incomplete
 from testbed.runs.resuming import RunJob, clear, prepare
 from testbed.runs.watching import Watcher
@@ -263,7 +263,7 @@ def _made(
 
 def write_results(directory: Path) -> Path:
     """Draw an execution's figures and write its report; return the report's path."""
-    from testbed.results.figures.figures import write_figures
+    from testbed.results.figures.chart_files import write_figures
     from testbed.results.reading.finding import resolve
     from testbed.results.report.report import write_report
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from testbed.errors import SpecError
-from testbed.foreign import open_file
+from testbed.untrusted_text import open_file
 
 
 def read_rows(

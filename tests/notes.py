@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.telemetry.records import UpdateRow
+from testbed.telemetry.update_rows import UpdateRow
 from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 
 

@@ -41,7 +41,7 @@ API = {
         "testbed.updates",
     ),
     "training": ("testbed.training.parameter_service", "testbed.training.exchange"),
-    "results": ("testbed.results.reading.run", "testbed.results.tables.comparison"),
+    "results": ("testbed.results.reading.recorded_run", "testbed.results.tables.comparison"),
     "traffic": ("traffic.accounting", "traffic.capture"),
     "fastgrad": ("fastgrad.gradient", "fastgrad.workers.gradients"),
 }

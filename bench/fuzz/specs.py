@@ -37,11 +37,11 @@ from bench.networks import write_graph
 from bench.peer_mixtures import of_peers
 from testbed.cli import plan_text
 from testbed.doctor.requirements import problems
-from testbed.ended import is_complete
 from testbed.errors import HostError, SpecError, TestbedError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
 from testbed.planning import plan as planning
+from testbed.run_endings import is_complete
 
 OPTIONS = 8
 """The most keys that are set in a file."""

@@ -32,7 +32,7 @@ from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.algorithms.worker_half import Leg, WorkerHalf
 from testbed.errors import SpecError
-from testbed.streams import stream
+from testbed.random_streams import stream
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 

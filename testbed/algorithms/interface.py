@@ -96,7 +96,7 @@ class Conditions:
             they depend on the host.
         schedule: α at each version; None: it is constant.
         profiled: True if devices measure for themselves how fast they compute and send (wall clock).
-        seed: the run's, for ``testbed.streams.stream``.
+        seed: the run's, for ``testbed.random_streams.stream``.
         images: training images of each worker or peer that computes; empty before they are shared out.
         device: the number of the worker or peer whose half this is; None for the server's.
     """

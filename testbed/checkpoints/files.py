@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from testbed.checkpoints.state_encoding import Array, decode, dtype_of, encode
-from testbed.foreign import open_file
+from testbed.untrusted_text import open_file
 
 MAGIC = b"testbed checkpoint 1\n"
 _FIXED = struct.Struct("<IQ")

@@ -10,7 +10,7 @@ import typer
 from testbed.display.standard_streams import tell
 
 if TYPE_CHECKING:
-    from testbed.results.reading.run import Run
+    from testbed.results.reading.recorded_run import RecordedRun
 
 Device = Annotated[
     str,
@@ -52,10 +52,10 @@ def exec_(
     leaves in the background ends with it.
     """
     from testbed.errors import EntryError, TestbedError
-    from testbed.foreign import printable
     from testbed.nodes.other_user import run_as
     from testbed.runs.device_place import owner_of_run
-    from testbed.runs.running import running_runs
+    from testbed.runs.runs_on_host import running_runs
+    from testbed.untrusted_text import printable
 
     chosen = _choose(running_runs(), run)
     owner = owner_of_run(chosen)
@@ -79,14 +79,14 @@ def exec_(
     sys.exit(128 - status if status < 0 else status)
 
 
-def _enter(run: "Run", device: str, command: list[str], *, host_files: bool) -> int:
+def _enter(run: "RecordedRun", device: str, command: list[str], *, host_files: bool) -> int:
     """Run a command in a device, with the rights that this process has; return its exit status.
 
     Raises:
         EntryError: the device cannot be entered.
     """
     from testbed.errors import EntryError
-    from testbed.nodes.visiting import VisitError, visit
+    from testbed.nodes.exec_in_node import VisitError, visit
     from testbed.runs.device_place import place_of
 
     try:
@@ -104,14 +104,14 @@ def _enter(run: "Run", device: str, command: list[str], *, host_files: bool) -> 
     return 128 - status if status < 0 else status
 
 
-def _choose(running: "tuple[Run, ...]", text: str | None) -> "Run":
+def _choose(running: "tuple[RecordedRun, ...]", text: str | None) -> "RecordedRun":
     """Return the run that is meant.
 
     Raises:
         EntryError: none is running, none is called so, or several are meant.
     """
     from testbed.errors import EntryError
-    from testbed.runs.running import named
+    from testbed.runs.runs_on_host import named
 
     if not running:
         raise EntryError(

@@ -11,7 +11,7 @@ import typer
 from testbed.cli.options import RunsRoot
 
 if TYPE_CHECKING:
-    from testbed.results.reading.run import Run
+    from testbed.results.reading.recorded_run import RecordedRun
 
 _LOOK_PERIOD = 0.2
 _AT_ONCE = 1 << 20
@@ -66,7 +66,7 @@ class _Growing:
 
     def lines(self) -> Iterator[str]:
         """Yield the whole lines since the last call."""
-        from testbed.foreign import open_file
+        from testbed.untrusted_text import open_file
 
         try:
             file = open_file(self.path)
@@ -89,14 +89,14 @@ def _lines(files: Sequence[_Growing]) -> Iterator[tuple[str, str]]:
             yield one.name, line
 
 
-def _runs(run: "Run") -> bool:
+def _runs(run: "RecordedRun") -> bool:
     """Return True if a run has not ended."""
-    from testbed.results.reading.run import Run
+    from testbed.results.reading.recorded_run import RecordedRun
 
-    return Run.load(run.directory).ended == "running"
+    return RecordedRun.load(run.directory).ended == "running"
 
 
-def _files(run: "Run", wanted: Sequence[str]) -> list[_Growing]:
+def _files(run: "RecordedRun", wanted: Sequence[str]) -> list[_Growing]:
     """Return the files of the programs that are asked for.
 
     Raises:

@@ -12,10 +12,10 @@ import numpy as np
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.experiment.model_conflicts import layout_of
+from testbed.number_text import as_bytes, as_duration, as_number
 from testbed.planning.images import ImageCounts
 from testbed.planning.mean_times import class_means
 from testbed.planning.plan import Plan
-from testbed.quantities import as_bytes, as_duration, as_number
 from testbed.training import computation
 from testbed.training.conditions import conditions
 from testbed.training.pushed_parts import PushedParts

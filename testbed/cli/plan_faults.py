@@ -15,9 +15,9 @@ from testbed.faults.rules import (
     TracedFault,
     Version,
 )
+from testbed.number_text import as_number
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
-from testbed.quantities import as_number
 
 _OPTIONS: dict[str, Callable[[Any], str]] = {
     "factor": lambda value: f"{value:g}",

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from testbed.cli import plan_routes
 from testbed.drawing import link_labels, text_drawing
-from testbed.drawing.network import Picture, Way, Wire
+from testbed.drawing.drawn_network import Picture, Way, Wire
 from testbed.drawing.svg import svg
 from testbed.errors import TestbedError
-from testbed.network.graph import Network, users
+from testbed.network.topology import Network, users
+from testbed.number_text import as_number
 from testbed.planning import graph_source
 from testbed.planning.plan import Plan
 from testbed.planning.routes import has_all_links, limiting
-from testbed.quantities import as_number
 
 NOTES = 6
 """Lines about routes below a drawing."""

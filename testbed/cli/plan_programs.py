@@ -6,9 +6,9 @@ from testbed.cli import plan_faults, plan_links
 from testbed.device_names import SERVER_NAME
 from testbed.experiment.device_links import DeviceLink
 from testbed.network.links import CORE, Link
+from testbed.number_text import as_duration, as_number
 from testbed.planning import background_flows
 from testbed.planning.program_plan import ProgramPlan
-from testbed.quantities import as_duration, as_number
 
 
 def as_json(plan: ProgramPlan) -> dict[str, Any]:

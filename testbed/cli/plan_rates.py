@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from testbed.experiment.device_links import DeviceLink
 from testbed.experiment.rate_trace_files import DIRECTIONS, Direction
 from testbed.experiment.sections.device_classes import DeviceClassSpec
-from testbed.quantities import as_number, as_rate
+from testbed.number_text import as_number, as_rate
 from testbed.rate_trace import RateTrace
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from testbed.drawing import link_labels
+from testbed.number_text import as_milliseconds, as_number, as_rate
 from testbed.planning.plan import Plan
 from testbed.planning.routes import Routes, Side, has_all_links, routes
-from testbed.quantities import as_milliseconds, as_number, as_rate
 
 MOST_ROUTES = 12
 """Groups of routes of the same bottlenecks that are described; the others are only counted."""

@@ -26,11 +26,11 @@ from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.spec import Spec
 from testbed.learning.data.catalogue import inputs_of
 from testbed.network.links import CORE
+from testbed.number_text import as_bytes, as_number
 from testbed.planning import background_flows, memory
 from testbed.planning.images import ImageCounts
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
-from testbed.quantities import as_bytes, as_number
 from testbed.training.conditions import conditions
 from testbed.training.slices import Slice, slices_of
 

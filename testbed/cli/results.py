@@ -13,35 +13,35 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.cli.options import WHICH, AnyRun, AsJson, RunsRoot
 from testbed.display.standard_streams import tell
-from testbed.ended import not_finite_from
 from testbed.errors import SpecError
-from testbed.foreign import printable
-from testbed.quantities import Measure
+from testbed.number_text import Measure
 from testbed.results.reading.curves import curves_of
-from testbed.results.reading.faults import alive, went_down
 from testbed.results.reading.finding import Execution, divided, find, resolve, with_ends
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_faults import alive, went_down
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.classes import class_rows
 from testbed.results.tables.classes import records as class_records
-from testbed.results.tables.comparison import Comparison, lines, records
+from testbed.results.tables.comparison import ComparisonTable, lines, records
 from testbed.results.tables.comparison import compare as compare_runs
+from testbed.results.tables.device_use_table import in_words
+from testbed.results.tables.device_use_table import records as utilisation_records
 from testbed.results.tables.diagnostics import records as diagnostic_records
-from testbed.results.tables.faults import in_a_line, never_struck
-from testbed.results.tables.links import in_a_sentence
+from testbed.results.tables.fault_table import in_a_line, never_struck
+from testbed.results.tables.link_traffic_table import records as link_use_records
 from testbed.results.tables.listing import listing
 from testbed.results.tables.of_run import tables_of
-from testbed.results.tables.over_links import records as link_use_records
+from testbed.results.tables.probed_links_table import in_a_sentence
 from testbed.results.tables.reaching import reaching
 from testbed.results.tables.reaching import records as reaching_records
 from testbed.results.tables.table import STYLES, Table, for_terminal, plain_text, write_csv
-from testbed.results.tables.utilisation import in_words
-from testbed.results.tables.utilisation import records as utilisation_records
 from testbed.results.tables.verdict import left_out, no_update, verdict
+from testbed.run_endings import not_finite_from
 from testbed.telemetry.json_text import json_text
+from testbed.untrusted_text import printable
 
 _ELSEWHERE = {"ended", "reason", "classes", "diagnostics"}
 """The manifest's entries that ``show --json`` has in another place."""
@@ -148,7 +148,7 @@ def compare(
     Runs that differ only in their seed make one curve: their mean, with a band from the lowest to the
     highest.
     """
-    from testbed.results.figures.figures import write_figure
+    from testbed.results.figures.chart_files import write_figure
 
     found = all_runs(run, runs)
     comparison = compare_runs(found, goal, baseline)
@@ -192,7 +192,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html and figures/ of runs anew."""
-    from testbed.results.figures.figures import write_figures
+    from testbed.results.figures.chart_files import write_figures
     from testbed.results.report.report import write_report
 
     named = run or ["latest"]
@@ -215,7 +215,7 @@ def report(
         typer.echo(printable(f"figure: {path}"))
 
 
-def print_comparison(comparison: Comparison) -> None:
+def print_comparison(comparison: ComparisonTable) -> None:
     """Print a comparison on stdout, and a line for each run that is not ``completed``."""
     from rich.console import Console
 
@@ -243,7 +243,7 @@ def _print_json(content: Any) -> None:
     typer.echo(json_text(content, indent=2))
 
 
-def all_runs(named: Sequence[str], root: Path) -> tuple[Run, ...]:
+def all_runs(named: Sequence[str], root: Path) -> tuple[RecordedRun, ...]:
     """Return the runs that the names stand for and that can be read, each once; tell of the others.
 
     Raises:
@@ -251,14 +251,14 @@ def all_runs(named: Sequence[str], root: Path) -> tuple[Run, ...]:
     """
     left_out: list[NoRunError] = []
     found = {run.directory: run for text in named for run in resolve(text, root, left_out)}
-    kept, unreadable = divided(tuple(found.values()), Run.read_all)
+    kept, unreadable = divided(tuple(found.values()), RecordedRun.read_all)
     if not kept:
         raise unreadable[0]
     _print_left_out((*left_out, *unreadable))
     return kept
 
 
-def _home(runs: Sequence[Run]) -> Path:
+def _home(runs: Sequence[RecordedRun]) -> Path:
     """Return the directory for a report of these runs: their execution's, or the run's own.
 
     A report of one run of an execution must not replace the report of all of its runs.
@@ -277,7 +277,7 @@ def _listed(execution: Execution) -> dict[str, Any]:
     }
 
 
-def _shown(run: Run) -> dict[str, Any]:
+def _shown(run: RecordedRun) -> dict[str, Any]:
     return {
         "run": run.id,
         "directory": str(run.directory),
@@ -286,14 +286,14 @@ def _shown(run: Run) -> dict[str, Any]:
     }
 
 
-def _shown_whole(run: Run) -> dict[str, Any]:
+def _shown_whole(run: RecordedRun) -> dict[str, Any]:
     """Return ``_shown`` and what tables and journals hold: classes, diagnostics, links, devices."""
     rows = {"classes": class_records(class_rows(run)), "diagnostics": diagnostic_records(run)}
     rows |= {"over_links": link_use_records(run), "devices": utilisation_records(run)}
     return _shown(run) | rows
 
 
-def _faults(run: Run) -> dict[str, str]:
+def _faults(run: RecordedRun) -> dict[str, str]:
     """Return lines about a run's faults and the workers still alive; empty without faults."""
     if not run.faults:
         return {}
@@ -306,7 +306,7 @@ def _faults(run: Run) -> dict[str, str]:
     return lines
 
 
-def _programs(run: Run) -> dict[str, str]:
+def _programs(run: RecordedRun) -> dict[str, str]:
     """Return a line for each program of a user's: its devices, and how it ended there."""
     lines = {}
     for name, devices in run.manifest.programs.items():
@@ -318,7 +318,7 @@ def _programs(run: Run) -> dict[str, str]:
     return lines
 
 
-def _facts(run: Run) -> dict[str, str]:
+def _facts(run: RecordedRun) -> dict[str, str]:
     manifest, summary = run.manifest, run.summary
     diverged_at = run.evaluations.diverged_at
     facts = {

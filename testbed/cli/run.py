@@ -9,7 +9,7 @@ import typer
 
 from testbed.cli.metrics import MetricsOptions
 from testbed.cli.options import AsJson, MetricsLinger, MetricsPort, MetricsWorkers, Report
-from testbed.quantities import as_number
+from testbed.number_text import as_number
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def show_results(
         OutputError: the JSON cannot be printed.
     """
     from testbed.display.standard_streams import results_of_runs
-    from testbed.ended import worst
+    from testbed.run_endings import worst
     from testbed.runs.ending import incomplete
 
     with results_of_runs(as_json):

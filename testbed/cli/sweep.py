@@ -7,13 +7,13 @@ import typer
 
 from testbed.cli.options import AsJson
 from testbed.cli.run import Out, Overrides, Seed, SpecFile
-from testbed.ended import STATES
 from testbed.errors import InterruptedRunError, RunError
-from testbed.quantities import as_bytes, as_decimal
+from testbed.number_text import as_bytes, as_decimal
+from testbed.run_endings import STATES
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
-    from testbed.sweeps.sweep import SweepProgress
+    from testbed.sweeps.carrying_out_sweep import SweepProgress
 
 _PRINTED = 40
 """Rows up to which the table is printed."""
@@ -54,12 +54,12 @@ def sweep(
     figures, beside the run directories. The status is 3 if a run has diverged, 4 if one was disturbed,
     and 1 if one failed.
     """
-    from testbed.display.many import ManyRuns
+    from testbed.display.many_runs import ManyRuns
     from testbed.display.standard_streams import results_of_runs, tell
-    from testbed.experiment.sweep import load_any_sweep
-    from testbed.sweeps import sweep as sweeping
-    from testbed.sweeps.missing import Means
-    from testbed.sweeps.wanted import wanted
+    from testbed.experiment.combinations import load_any_sweep
+    from testbed.sweeps import carrying_out_sweep as sweeping
+    from testbed.sweeps.missing_runs import Means
+    from testbed.sweeps.needed_runs import wanted
 
     loaded = load_any_sweep(spec, set_ or (), seed)
 

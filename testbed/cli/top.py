@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.cli.options import AsJson
 from testbed.telemetry.json_text import json_text
 

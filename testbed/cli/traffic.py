@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.cli.options import AnyRun, AsJson, RunsRoot
 from testbed.device_names import BACKGROUND_NAME
 from testbed.display.standard_streams import tell
 from testbed.results.reading.finding import resolve
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.verdict import only_untold
 from testbed.telemetry.json_text import json_text
 from traffic import TrafficError
@@ -61,7 +61,7 @@ def traffic(
         typer.echo(text())
         return
     found = resolve(run, runs)
-    counted: list[tuple[Run, dict[str, Any]]] = []
+    counted: list[tuple[RecordedRun, dict[str, Any]]] = []
     for found_run in found:
         try:
             if frames:
@@ -83,7 +83,7 @@ def traffic(
         _show(found_run, counts)
 
 
-def _count(run: Run) -> dict[str, Any]:
+def _count(run: RecordedRun) -> dict[str, Any]:
     """Return a run's bytes by direction and device, and the comparison of its ledgers."""
     from testbed.runs.ledgers.traffic_account import captured_ledgers, examine
 
@@ -93,7 +93,7 @@ def _count(run: Run) -> dict[str, Any]:
         raise NoRunError(str(error)) from error
 
 
-def _show(run: Run, counted: dict[str, Any]) -> None:
+def _show(run: RecordedRun, counted: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import typer
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.display.standard_streams import tell
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.message_table import FIELDS, captured_messages
 from testbed.telemetry.json_text import json_text
 from testbed.wire.header_fields import as_line
@@ -16,7 +16,7 @@ from testbed.wire.header_fields import as_line
 _LINE = "{time:>12}  {ends:<24}  {kind:<10}  {bytes:>11}  {wire:>11}  {fields}"
 
 
-def show_frames(run: Run, as_json: bool) -> None:
+def show_frames(run: RecordedRun, as_json: bool) -> None:
     """Print the messages of a run by time: a line each, or one JSON object of all.
 
     Raises:

@@ -7,7 +7,7 @@ emulation and in a simulation, and no other draw changes them.
 
 from collections.abc import Sequence
 
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 _BLOCK = 64
 """Messages whose numbers are drawn at once: making a stream costs more than drawing from it."""

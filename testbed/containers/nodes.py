@@ -12,7 +12,7 @@ from testbed.containers import engine, processors
 from testbed.containers.fleet import REAPING, Fleet
 from testbed.containers.program_containers import Beside
 from testbed.containers.role_connections import RoleConnections
-from testbed.messages.events import NodeEvent, ProcessExited, ProcessStarted
+from testbed.messages.agent_reports import NodeEvent, ProcessExited, ProcessStarted
 from testbed.nodes import entry_point, etc_files, run_names
 from testbed.nodes.fork_server_client import ForkServerClient
 from testbed.nodes.node_interface import Device, Nodes
@@ -45,7 +45,7 @@ def container_nodes(
         run_names.new(),
         chosen["image"],
         files,
-        command=["python", "-m", "testbed.containers.inside"],
+        command=["python", "-m", "testbed.containers.role_in_container"],
         mounts=chosen["mounts"],
         environment=chosen["environment"],
     )

@@ -9,7 +9,7 @@ import time
 
 import docker
 
-from testbed.nodes import entering
+from testbed.nodes import joining_container
 
 _PATIENCE = 2
 """Seconds that the engine has to report the kill once the container's control group is removed."""
@@ -26,7 +26,7 @@ def kills(process: int) -> int:
     Raises:
         OSError: the container has ended, or its control groups do not count such kills.
     """
-    for members in entering.control_groups(process):
+    for members in joining_container.control_groups(process):
         for name in _COUNTS:
             path = members.with_name(name)
             if path.exists():

@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.nodes import entering
+from testbed.nodes import joining_container
 from testbed.nodes.control_group import processor_seconds
 
 PERIOD = 100_000
@@ -26,7 +26,7 @@ def limit(process: int, cpus: float | None) -> None:
     """
     quota = None if cpus is None else round(cpus * PERIOD)
     try:
-        for members in entering.control_groups(process):
+        for members in joining_container.control_groups(process):
             if _set_quota(members.parent, quota):
                 return
     except OSError as error:
@@ -44,7 +44,7 @@ def seconds(process: int) -> float | None:
         process: id of the container's first process in this process's /proc.
     """
     try:
-        groups = [members.parent for members in entering.control_groups(process)]
+        groups = [members.parent for members in joining_container.control_groups(process)]
     except OSError:  # the container has ended
         return None
     for group in groups:

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.channel import MOST_DESCRIPTORS, Channel, InvalidMessageError
-from testbed.messages.codec import send
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     LibrariesLoaded,
     NodeEvent,
     ProcessExited,
@@ -29,6 +28,7 @@ from testbed.messages.events import (
     RunFailed,
     WarningRaised,
 )
+from testbed.messages.codec import send
 from testbed.messages.processes import (
     CONTAINER_EVENTS,
     ContainerEvent,

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from testbed.display.many import ManyRuns, Screen
+from testbed.display.many_runs import ManyRuns, Screen
 from testbed.display.notebook import NotebookDisplay, NotebookRuns, in_notebook
 from testbed.display.terminal import TerminalDisplay
 from testbed.planning.linked_plan import LinkedPlan

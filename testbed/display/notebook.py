@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from testbed.display.many import Counted
+from testbed.display.many_runs import Counted
 from testbed.display.progress_text import describe, share_done, title
 from testbed.display.standard_streams import tell
 from testbed.planning.linked_plan import LinkedPlan

@@ -2,8 +2,8 @@
 
 import math
 
+from testbed.number_text import as_bytes, as_duration, as_number
 from testbed.planning.linked_plan import LinkedPlan
-from testbed.quantities import as_bytes, as_duration, as_number
 from testbed.runs.watching import AnyProgress, ProgramProgress, Progress
 
 _PHASES = {

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO, cast
 
 from testbed.errors import OutputError, TestbedError
-from testbed.foreign import printable
+from testbed.untrusted_text import printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

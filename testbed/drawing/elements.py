@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from testbed.drawing.network import Way
+from testbed.drawing.drawn_network import Way
 
 LETTER = 7.1
 """Width of a letter of 13 px on average; texts are given the room for it."""

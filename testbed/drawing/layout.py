@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from testbed.drawing.network import Picture
+from testbed.drawing.drawn_network import Picture
 
 _STEPS = 120
 Places = Mapping[str, tuple[float, float]]

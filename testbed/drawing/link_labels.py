@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from testbed.drawing.network import Way
-from testbed.quantities import as_bytes, as_milliseconds, as_number, as_rate
+from testbed.drawing.drawn_network import Way
+from testbed.number_text import as_bytes, as_milliseconds, as_number, as_rate
 
 
 def asked(ways: Sequence[Way]) -> str:

@@ -4,9 +4,9 @@ from collections import Counter
 
 from testbed.device_names import SERVER_NAME
 from testbed.drawing import link_labels
+from testbed.drawing.drawn_network import ROOT, Picture, Wire, is_special
 from testbed.drawing.elements import Canvas, heat, room
 from testbed.drawing.layout import places
-from testbed.drawing.network import ROOT, Picture, Wire, is_special
 
 _WIDTH, _HEIGHT = 1000.0, 860.0
 _MARGIN = 50.0

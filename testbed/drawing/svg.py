@@ -8,9 +8,9 @@ a dark screen. Texts come from files and are escaped.
 from collections.abc import Iterator
 from html import escape
 
+from testbed.drawing.drawn_network import Picture
 from testbed.drawing.elements import Canvas
 from testbed.drawing.map import draw_map
-from testbed.drawing.network import Picture
 from testbed.drawing.tree import is_tree
 from testbed.drawing.tree_drawing import draw_tree
 

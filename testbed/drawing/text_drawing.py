@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from testbed.device_names import EVALUATOR_NAME
 from testbed.drawing import link_labels
-from testbed.drawing.network import ROOT, Picture, Way, Wire, is_special
+from testbed.drawing.drawn_network import ROOT, Picture, Way, Wire, is_special
 from testbed.drawing.tree import Branch, grown, is_tree
 
 MOST_LINES = 20

@@ -7,9 +7,9 @@ their links and all further branches are, and there are too many to show each.
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from testbed.drawing.drawn_network import ROOT, Picture, Way, Wire, is_special
 from testbed.drawing.link_labels import from_to, several
-from testbed.drawing.network import ROOT, Picture, Way, Wire, is_special
-from testbed.quantities import as_number
+from testbed.number_text import as_number
 
 MOST_ROWS = 24
 """Branches at the ends of a tree beyond which routers that are alike become one."""

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from testbed.drawing import link_labels
+from testbed.drawing.drawn_network import Picture, Way
 from testbed.drawing.elements import Canvas, heat, room
-from testbed.drawing.network import Picture, Way
 from testbed.drawing.tree import Branch, grown
 
 _MOST_ALONE = 16

@@ -15,7 +15,7 @@ import numpy as np
 from testbed.durations.laws import Cvb, Law, law_named
 from testbed.durations.shares import classes, reached
 from testbed.durations.traces import DurationTrace, Order, load_trace
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 
 class DurationSource(Protocol):

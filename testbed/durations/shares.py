@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 
 def apportion(shares: Sequence[float], devices: int) -> list[int]:

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from testbed.durations.laws import QuantileLaw
 from testbed.errors import SpecError
-from testbed.foreign import open_file, printable
 from testbed.trace_files import parse_seconds, read_rows
+from testbed.untrusted_text import open_file, printable
 
 Order: TypeAlias = Literal["sequence", "random"]
 SECONDS = "seconds"

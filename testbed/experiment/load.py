@@ -22,7 +22,7 @@ from testbed.experiment.programs_spec import ProgramsSpec, is_of_programs
 from testbed.experiment.sections.section import FOLDER
 from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.spec import Spec
-from testbed.foreign import read_file
+from testbed.untrusted_text import read_file
 
 _LARGEST = 1 << 20
 """The largest experiment file in bytes; a larger file was given by mistake."""

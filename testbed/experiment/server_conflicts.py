@@ -10,7 +10,7 @@ from testbed.experiment.sections.faults import ClassFaultSpec, SlowFault, WhoByD
 from testbed.experiment.sections.section import Conflict, Section
 from testbed.learning.data.catalogue import inputs_of
 from testbed.learning.models import layout
-from testbed.quantities import as_number
+from testbed.number_text import as_number
 
 _LINK = (
     "the link of a machine with a co-located server cannot fail yet: name workers without a server, "

@@ -20,7 +20,7 @@ from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences
 from testbed.faults.rules import EachPush, FaultRule, FaultTrace, Intervals, Laws, Moment, Version
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 
 class TimedFault(NamedTuple):

@@ -9,11 +9,11 @@ from testbed.errors import SpecError
 from testbed.library.data_frames import frame
 from testbed.library.figure import Figure
 from testbed.library.reading import Run, Runs, open_runs
-from testbed.results.figures import quality as quality_figure
-from testbed.results.figures.quality import Against
+from testbed.results.figures import quality_chart as quality_figure
+from testbed.results.figures.quality_chart import Against
 from testbed.results.reading.curves import curves_of, quality_of
 from testbed.results.reading.quality import ACCURACY
-from testbed.results.reading.run import Run as Recorded
+from testbed.results.reading.recorded_run import RecordedRun as Recorded
 from testbed.results.tables import comparison as tables
 from testbed.results.tables.reaching import reaching
 from testbed.results.tables.table import plain_text

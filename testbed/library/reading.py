@@ -10,9 +10,9 @@ from testbed.errors import SpecError
 from testbed.library.data_frames import frame
 from testbed.results.reading import finding
 from testbed.results.reading.journals import NoRunError, read_columns, read_evaluations
-from testbed.results.reading.records import Event, Summary
-from testbed.results.reading.run import Run as Recorded
-from testbed.results.reading.utilisation import read_utilisation_table
+from testbed.results.reading.recorded_run import RecordedRun as Recorded
+from testbed.results.reading.recorded_utilisation import read_utilisation_table
+from testbed.results.reading.run_files import Event, Summary
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from testbed import execution
 from testbed.display.displayed import displayed
-from testbed.ended import is_complete, worst
 from testbed.errors import InterruptedRunError, RunError
 from testbed.library.experiment import Experiment
 from testbed.library.reading import Run, Runs, open_runs
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.plan import plan
+from testbed.run_endings import is_complete, worst
 from testbed.runs.ending import incomplete
 from testbed.runs.watching import Unwatched, Watcher
 

@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.display.displayed import many_runs
-from testbed.display.many import QuietRuns
+from testbed.display.many_runs import QuietRuns
 from testbed.display.standard_streams import tell
 from testbed.errors import RunError, SpecError
+from testbed.experiment.combinations import describe, load_sweep, parse_sweep
 from testbed.experiment.overrides import of_value
-from testbed.experiment.sweep import describe, load_sweep, parse_sweep
 from testbed.library.data_frames import frame
 from testbed.library.experiment import Experiment
 from testbed.library.reading import Run, Runs
 from testbed.library.running import in_main_thread, warn_of_ends
-from testbed.results.reading.run import Run as Recorded
-from testbed.sweeps import sweep as sweeping
+from testbed.results.reading.recorded_run import RecordedRun as Recorded
+from testbed.sweeps import carrying_out_sweep as sweeping
 from testbed.sweeps import sweep_table as tables
-from testbed.sweeps.missing import Means
+from testbed.sweeps.missing_runs import Means
 from testbed.sweeps.sweep_table import SweepRow
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from testbed.experiment.combinations import Sweep
     from testbed.experiment.spec import Spec
-    from testbed.experiment.sweep import Sweep
 
 
 class Swept:

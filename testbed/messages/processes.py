@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
+from testbed.messages.agent_reports import LibrariesLoaded, ProcessExited, RunFailed
 from testbed.messages.codec import MessageCodec
-from testbed.messages.events import LibrariesLoaded, ProcessExited, RunFailed
 
 
 @dataclass(frozen=True, slots=True)

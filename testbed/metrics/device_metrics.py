@@ -5,7 +5,7 @@ from typing import Any
 
 from testbed.metrics.metric import Metric, Sample, by_class, by_key
 from testbed.metrics.state import RunState
-from testbed.results.reading.faults import KINDS
+from testbed.results.reading.recorded_faults import KINDS
 
 
 def _by_worker(state: RunState, values: Any, *more: str) -> Iterable[Sample]:

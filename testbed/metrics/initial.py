@@ -8,7 +8,7 @@ from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
 from testbed.planning.plan import Plan
 from testbed.results.reading.quality import Quality
-from testbed.runs.device_classes import device_classes
+from testbed.runs.class_records import device_classes
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:

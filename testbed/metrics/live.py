@@ -14,7 +14,7 @@ import numpy.typing as npt
 import psutil
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     CountersSampled,
     DeviceFrozen,
     DeviceThawed,
@@ -32,7 +32,8 @@ from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.planning.plan import Plan
 from testbed.runs.watching import Progress
-from testbed.telemetry.board import (
+from testbed.telemetry.entries import RunEntry, Updates
+from testbed.telemetry.state_board import (
     Board,
     DeviceState,
     evaluator_line,
@@ -40,7 +41,6 @@ from testbed.telemetry.board import (
     hub_line,
     lines_of,
 )
-from testbed.telemetry.entries import RunEntry, Updates
 from traffic.counters import COUNTS
 
 MEMORY_PERIOD = 5.0

@@ -6,11 +6,11 @@ server, what they measure, and the faults.
 
 import threading
 
-from testbed.ended import Ended
 from testbed.metrics.state import RunState
 from testbed.planning.program_plan import ProgramPlan
 from testbed.results.reading.quality import Quality
-from testbed.runs.device_classes import device_classes
+from testbed.run_endings import Ended
+from testbed.runs.class_records import device_classes
 from testbed.runs.watching import ProgramProgress
 from testbed.telemetry.entries import EvaluationMade, RunEntry
 

@@ -20,15 +20,15 @@ from testbed.device_names import BACKGROUND_NAME, peer_name, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.units import UNLIMITED, parse_limit
-from testbed.foreign import parse_json, read_file
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
-from testbed.results.reading.records import Event, Summary
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.run_files import Event, Summary
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.telemetry.entries import EvaluationMade, FaultChanged, Noted, RunEntry
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
+from testbed.untrusted_text import parse_json, read_file
 from traffic import TrafficError
 from traffic.counters import COUNTS
 
@@ -45,11 +45,11 @@ class Recorded:
         spec: its resolved experiment file.
     """
 
-    run: Run
+    run: RecordedRun
     spec: dict[str, Any]
 
     @classmethod
-    def of(cls, run: Run) -> "Recorded":
+    def of(cls, run: RecordedRun) -> "Recorded":
         """Read the run's resolved experiment file.
 
         Raises:
@@ -134,7 +134,7 @@ class Recorded:
 
     @cached_property
     def updates(self) -> npt.NDArray[np.void]:
-        """Rows of ``telemetry.records.UPDATE``, in order."""
+        """Rows of ``telemetry.update_rows.UPDATE``, in order."""
         names = list(UPDATE.names or ())
         table = read_columns(self.run.directory, "updates", names)
         known = set(table.column_names)

@@ -17,7 +17,7 @@ from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading.journals import whole
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ending import signals
 from testbed.telemetry.entries import Diagnoses, Updates
 from traffic.counters import COUNTS
@@ -34,7 +34,7 @@ class ReplayedRun:
         duration: seconds of the host's clock from the beginning of training to its last update.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RecordedRun) -> None:
         """Read the directory.
 
         Raises:
@@ -210,14 +210,14 @@ def _at(points: tuple[Any, Any], now: float) -> int:
     return int(values[-1]) if now == np.inf else int(np.interp(now, when, values, left=0))
 
 
-def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:
+def replayed(runs: Sequence[RecordedRun]) -> list[ReplayedRun]:
     """Prepare several runs for a replay at the same time.
 
     Raises:
         SpecError: two of them have the same name, so that their series could not be told apart, or one
             cannot be read.
     """
-    seen: dict[tuple[str, str], Run] = {}
+    seen: dict[tuple[str, str], RecordedRun] = {}
     for run in runs:
         key = (read_execution(run.directory), run.algorithm)
         if key in seen:
@@ -229,7 +229,7 @@ def replayed(runs: Sequence[Run]) -> list[ReplayedRun]:
     return [_replayed(run) for run in runs]
 
 
-def _replayed(run: Run) -> ReplayedRun:
+def _replayed(run: RecordedRun) -> ReplayedRun:
     with whole(run.directory):
         return ReplayedRun(run)
 

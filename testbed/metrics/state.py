@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.ended import STATES as ENDS
-from testbed.ended import is_complete
 from testbed.metrics.workers import PerClass, Workers
 from testbed.results.reading.quality import Quality
-from testbed.runs.device_classes import DeviceClasses
+from testbed.run_endings import STATES as ENDS
+from testbed.run_endings import is_complete
+from testbed.runs.class_records import DeviceClasses
 from testbed.telemetry.entries import Diagnoses, EvaluationMade, RunEntry, Updates
 
 LAYERS = ("payload", "message", "wire")
@@ -189,7 +189,7 @@ class RunState:
         self.devices = self.workers.counts(ended=True)
 
     def _update(self, rows: npt.NDArray[Any]) -> None:
-        """Count rows of ``telemetry.records.UPDATE``; of several servers, the first's updates."""
+        """Count rows of ``telemetry.update_rows.UPDATE``; of several servers, the first's updates."""
         if self.info.get("clock") == "virtual":
             self.virtual_seconds = float(rows["time"][-1])
         first = rows["server"] == 0

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.metrics.state import Uplinks
-from testbed.runs.device_classes import DeviceClasses
+from testbed.runs.class_records import DeviceClasses
 from traffic.counters import COUNTS
 
 Counts = npt.NDArray[np.void]

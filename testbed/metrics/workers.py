@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.results.reading.faults import KINDS
-from testbed.runs.device_classes import DeviceClasses
-from testbed.telemetry.board import DeviceState
+from testbed.results.reading.recorded_faults import KINDS
+from testbed.runs.class_records import DeviceClasses
 from testbed.telemetry.entries import FaultChanged, Noted, RunEntry
 from testbed.telemetry.event_kinds import EventKind
+from testbed.telemetry.state_board import DeviceState
 
 STATES = ("starting", "training", "waiting", "frozen", "dead", "done")
 CUTS = ("stop-network", "partition")

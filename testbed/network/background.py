@@ -27,7 +27,7 @@ import numpy as np
 from testbed.json_dataclasses import of_plain
 from testbed.network.segments import DATAGRAM_HEADERS
 from testbed.nodes.linux import die_with_parent
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 PORT = 9
 """The port that datagrams are sent to: that of the discard service."""

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pyroute2 import IPRoute
 
 from testbed.network.fair_queues import LARGEST_SUPER_FRAME, share_fairly, super_frame
-from testbed.network.graph import Direction, Network
 from testbed.network.links import CORE, PREFIX_LENGTH, Link
 from testbed.network.netlink import Requests
 from testbed.network.shaping import count_egress, count_ingress, packed_egress
 from testbed.network.sysctls import OF_ALL, OF_ROLES
+from testbed.network.topology import Direction, Network
 from testbed.nodes.linux import inside_network, own_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"

@@ -3,12 +3,12 @@
 A process that imports torch by itself has about ten times the private memory of one forked from a
 parent that has imported it, and starts in seconds instead of milliseconds.
 
-There are two kinds of nodes. One that is made here gets its own pid, mount, uts and ipc namespaces, and
-the network namespace whose descriptor came with the request. The server is then the first process of
-the run's pid namespace: when it ends, for any reason, the kernel ends every node with it. The other
-kind is a container that exists already, which the forked process enters (``testbed.nodes.entering``).
-The server is then a process of the host's pid namespace, as only from there can the container's pid
-namespace be entered.
+There are two kinds of nodes. One that is made here gets its own pid, mount, uts and ipc namespaces,
+and the network namespace whose descriptor came with the request. The server is then the first process
+of the run's pid namespace: when it ends, for any reason, the kernel ends every node with it. The other
+kind is a container that exists already, which the forked process enters
+(``testbed.nodes.joining_container``). The server is then a process of the host's pid namespace, as
+only from there can the container's pid namespace be entered.
 
 The roles are reached through one entry point that is given at the start, so that this module knows
 nothing of what a role does.
@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from testbed.channel import Channel
+from testbed.messages.agent_reports import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
 from testbed.messages.codec import send
-from testbed.messages.events import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
 from testbed.messages.processes import FORK_REQUESTS, ForkRole, SignalRole
-from testbed.nodes import entering, etc_files, linux
+from testbed.nodes import etc_files, joining_container, linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.confinement import confine, needed, seclude
 from testbed.nodes.role_output import RoleOutput
@@ -256,9 +256,9 @@ def _fork(
             if first is None:
                 _contain(request.device, descriptors[1:], seen)
             elif request.beside:
-                entering.join(first)
+                joining_container.join(first)
             else:
-                entering.enter(first)
+                joining_container.enter(first)
             status = role(request.role, Channel.from_descriptor(descriptors[0]))
         except BaseException:
             traceback.print_exc()

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
+from testbed.messages.agent_reports import NODE_EVENTS, NodeEvent, RunFailed
 from testbed.messages.codec import send
-from testbed.messages.events import NODE_EVENTS, NodeEvent, RunFailed
 from testbed.messages.processes import ForkRole, SignalRole
 from testbed.nodes import entry_point, fork_server, linux
 

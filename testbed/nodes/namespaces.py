@@ -7,7 +7,7 @@ from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import HostError
-from testbed.messages.events import NodeEvent
+from testbed.messages.agent_reports import NodeEvent
 from testbed.nodes import control_group, etc_files, linux
 from testbed.nodes.control_group import ControlGroup
 from testbed.nodes.fork_server import Surroundings

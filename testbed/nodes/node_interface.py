@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.messages.events import NodeEvent
+from testbed.messages.agent_reports import NodeEvent
 
 
 @dataclass(frozen=True, slots=True)

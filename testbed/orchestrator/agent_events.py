@@ -7,7 +7,7 @@ import numpy as np
 
 from testbed.channel import InvalidMessageError
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     CountersSampled,
     DeviceFrozen,
     DeviceThawed,
@@ -46,7 +46,7 @@ from testbed.runs import link_records
 from testbed.runs.ending import EndError
 from testbed.runs.link_bytes import LinkCounts
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.records import LINK
+from testbed.telemetry.update_rows import LINK
 from traffic.counters import COUNTS
 
 _NO_PROGRESS = (

@@ -14,8 +14,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from testbed.checkpoints.checkpoint_marks import Mark, Marks
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.checkpoints.marks import Mark, Marks
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.roles.sharing import CHECKPOINTS, EVERY
 from testbed.runs.resuming import FOLDER, Resumption, folders

@@ -13,7 +13,7 @@ from testbed.device_names import (
     server_number,
 )
 from testbed.experiment.units import format_size
-from testbed.messages.events import ProcessExited, ProcessStarted
+from testbed.messages.agent_reports import ProcessExited, ProcessStarted
 from testbed.messages.requests import KillDevice, Request, StartRole
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.liveness import Liveness

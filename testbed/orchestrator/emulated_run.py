@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from testbed.channel import InvalidMessageError
-from testbed.ended import Ended
 from testbed.errors import RunError
 from testbed.messages.requests import BuildNetwork, LoadRoles, StopTraffic
 from testbed.metrics.live import LiveRun
@@ -36,8 +35,9 @@ from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
 from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL
+from testbed.run_endings import Ended
 from testbed.runs.ending import EndError, explain, signals
-from testbed.runs.left_out import ranges
+from testbed.runs.left_out_evaluations import ranges
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from testbed.checkpoints.marks import Mark, latest
+from testbed.checkpoints.checkpoint_marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
-from testbed.ended import is_complete
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.orchestrator.training_records import TrainingRecords
-from testbed.runs.left_out import LeftOutEvaluations
+from testbed.run_endings import is_complete
+from testbed.runs.left_out_evaluations import LeftOutEvaluations
 from testbed.telemetry.entries import EvaluationMade
 
 FIRST_WARNING = 50

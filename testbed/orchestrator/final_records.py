@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from testbed.device_names import EVALUATOR_NAME
-from testbed.ended import is_complete
 from testbed.errors import RunError
 from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
+from testbed.run_endings import is_complete
 from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.traffic_account import settle

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.checkpoints.marks import Mark, latest
+from testbed.checkpoints.checkpoint_marks import Mark, latest
 from testbed.messages.reports import CheckpointBegun, ServerRestored
 from testbed.messages.requests import ReadIngress
 from testbed.orchestrator.checkpoint_store import CheckpointStores

@@ -51,7 +51,7 @@ from testbed.runs.ledgers.ledgers import ConnectionLedger
 from testbed.runs.outcome import goes_on_with
 from testbed.telemetry.entries import Diagnoses
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 
 GRACE = 5.0
 """Seconds after the last STOP of several servers from which workers that stay are waited for."""

@@ -9,7 +9,7 @@ import selectors
 import time
 from collections.abc import Callable, Iterator
 
-from testbed.messages.events import EVENTS, Event
+from testbed.messages.agent_reports import EVENTS, Event
 from testbed.orchestrator.agent.process import AgentProcess, R
 from testbed.orchestrator.run_notes import P, RunNotes
 from testbed.runs.ending import EndError, stopped_by

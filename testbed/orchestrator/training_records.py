@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from testbed.checkpoints.marks import Mark, latest
+from testbed.checkpoints.checkpoint_marks import Mark, latest
 from testbed.device_names import server_names
 from testbed.experiment.load import dump
 from testbed.experiment.model_conflicts import layout_of
-from testbed.messages.events import ProcessorTimesRead
+from testbed.messages.agent_reports import ProcessorTimesRead
 from testbed.messages.reports import EvaluationDue, ServerFinished
 from testbed.metrics.live import LiveRun
-from testbed.network.graph import Direction
+from testbed.network.topology import Direction
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.server_reports import Servers
 from testbed.planning.plan import Plan

@@ -10,12 +10,12 @@ from pathlib import Path
 from testbed.pages.experiments import Experiments
 from testbed.results.reading.finding import find, resolve, with_ends
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import Content, content_of, render
 from testbed.results.tables.listing import listing
 from testbed.results.tables.table import Table
 from testbed.runs.followed_runs import FollowedRuns, table_of
-from testbed.runs.running import running_runs
+from testbed.runs.runs_on_host import running_runs
 
 MOST_EXECUTIONS = 100
 """The newest executions that are listed; ``testbed ls`` lists all."""
@@ -39,13 +39,13 @@ class RunsFolder:
         self._followed = FollowedRuns()
         self._one_look = threading.Lock()  # several readers may have the page open
 
-    def named(self, names: Sequence[str]) -> list[Run]:
+    def named(self, names: Sequence[str]) -> list[RecordedRun]:
         """Return the runs at paths below the folder; at an execution's path, all of its runs.
 
         Raises:
             NoRunError: no path is given, or there is nothing at one that can be read.
         """
-        found: dict[Path, Run] = {}
+        found: dict[Path, RecordedRun] = {}
         for name in names:
             found |= {run.directory: run for run in resolve(str(self._inside(name)), self._root)}
         if not found:
@@ -62,7 +62,7 @@ class RunsFolder:
             raise NoRunError(f"there is no run {name[:200]!r} in the folder of this page")
         return path
 
-    def name_of(self, run: Run) -> str | None:
+    def name_of(self, run: RecordedRun) -> str | None:
         """Return the path of a run below the folder; None if it is elsewhere."""
         own = run.directory.resolve()
         return own.relative_to(self._root).as_posix() if own.is_relative_to(self._root) else None
@@ -125,7 +125,9 @@ class RunsFolder:
         )
         return Content("Runs · testbed", html)
 
-    def _rows(self, table: Table, runs: Sequence[Run]) -> list[tuple[str | None, Sequence[str]]]:
+    def _rows(
+        self, table: Table, runs: Sequence[RecordedRun]
+    ) -> list[tuple[str | None, Sequence[str]]]:
         """Return the rows of a table, each with the name of its run."""
         return [(self.name_of(run), cells) for run, cells in zip(runs, table.cells, strict=True)]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from testbed.errors import SpecError
-from testbed.foreign import LARGEST_TEXT, printable, read_file
 from testbed.results.reading.outputs import tail
+from testbed.untrusted_text import LARGEST_TEXT, printable, read_file
 
 DEEPEST = 2
 """Folders below the one of experiments in which files are looked for."""

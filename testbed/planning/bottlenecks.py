@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.clock.flows import Flows
-from testbed.network.graph import Direction, Network
 from testbed.network.links import Link
+from testbed.network.topology import Direction, Network
 
 _ROUNDING = 1e-9
 

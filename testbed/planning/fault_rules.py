@@ -34,7 +34,7 @@ from testbed.faults.rules import (
     Version,
     When,
 )
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 
 def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[FaultRule]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from testbed.experiment.deployment import Deployment
-from testbed.network.graph import Network
 from testbed.network.links import Link
+from testbed.network.topology import Network
 
 
 class LinkedPlan(Protocol):

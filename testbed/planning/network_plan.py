@@ -27,10 +27,10 @@ from testbed.experiment.sections.shared_links import (
     inhabited,
 )
 from testbed.experiment.spec import Spec
-from testbed.network.graph import Direction, Network, users
 from testbed.network.links import CORE, MOST_LINKS, Link, Shape
+from testbed.network.topology import Direction, Network, users
 from testbed.planning import graph_source
-from testbed.streams import stream
+from testbed.random_streams import stream
 from testbed.training.settings import Route
 
 

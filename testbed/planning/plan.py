@@ -26,8 +26,8 @@ from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import catalogue, datasets
 from testbed.network.background import BackgroundFlow
-from testbed.network.graph import Direction, Network
 from testbed.network.links import MOST_LINKS, Link
+from testbed.network.topology import Direction, Network
 from testbed.planning import background_flows, capacity, memory
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import (

@@ -19,9 +19,9 @@ from testbed.experiment.sections.programs import WORKERS
 from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule
 from testbed.network.background import BackgroundFlow
-from testbed.network.graph import Network
 from testbed.network.links import MOST_LINKS, Link
 from testbed.network.sysctls import OF_PROGRAMS
+from testbed.network.topology import Network
 from testbed.planning import background_flows, capacity
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import machines_of

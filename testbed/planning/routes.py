@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.device_names import is_server
-from testbed.network.graph import Direction, Network
 from testbed.network.links import CORE
+from testbed.network.topology import Direction, Network
 from testbed.planning.bottlenecks import Share, shares_of
 from testbed.planning.plan import Plan
 

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from testbed.ended import Ended
+from testbed.number_text import as_duration
 from testbed.programs.instance import Instance, Rules
-from testbed.quantities import as_duration
+from testbed.run_endings import Ended
 
 RESTART_DELAY = 0.1
 """Seconds until a program is started again; systemd's RestartSec."""

@@ -31,6 +31,7 @@ from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
 from testbed.nodes.linux import close_all_but
 from testbed.plugins.names import said
+from testbed.random_streams import stream
 from testbed.roles.evaluation.evaluator_process import evaluate
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import PacedTimes
@@ -54,8 +55,7 @@ from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.worker_process import work
-from testbed.streams import stream
-from testbed.telemetry.board import evaluator_line, hub_line
+from testbed.telemetry.state_board import evaluator_line, hub_line
 from testbed.training import computation
 from testbed.training.objective import objective
 from testbed.training.peer_computation import PeerCheckpoints, PeerComputation, codecs

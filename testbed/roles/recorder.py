@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from testbed.device_names import server_number
 from testbed.faults.schedule import Schedule
-from testbed.messages.counted import counted
+from testbed.messages.deduplicated_reports import counted
 from testbed.messages.reports import (
     DevicesConnected,
     FaultVersionReached,

@@ -20,7 +20,7 @@ from testbed.messages.reports import (
 )
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.kernel_queues import unsent
-from testbed.telemetry.records import UPDATE, UpdateRow
+from testbed.telemetry.update_rows import UPDATE, UpdateRow
 
 ROWS = 1500
 """The most rows of one report."""

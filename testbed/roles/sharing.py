@@ -14,7 +14,7 @@ from testbed.json_dataclasses import of_plain
 from testbed.nodes.computing_turns import ComputingTurns
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import Paces
-from testbed.telemetry.board import Board, lines_of
+from testbed.telemetry.state_board import Board, lines_of
 from testbed.training.settings import Settings
 
 SETTINGS = "settings"

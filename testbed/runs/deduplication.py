@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from testbed.messages.counted import counted
+from testbed.messages.deduplicated_reports import counted
 from testbed.messages.reports import (
     EvaluationDue,
     RoleReport,
@@ -16,7 +16,7 @@ from testbed.messages.reports import (
     UpdatesApplied,
     Welcomed,
 )
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 
 
 class Deduplication:

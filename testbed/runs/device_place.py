@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import EntryError
-from testbed.nodes import entering, etc_files, linux
+from testbed.nodes import etc_files, joining_container, linux
+from testbed.nodes.exec_in_node import Place
 from testbed.nodes.node_table import NodeTable, table_of
 from testbed.nodes.other_user import Owner, owner_of
-from testbed.nodes.visiting import Place
-from testbed.results.reading.faults import read_faults
-from testbed.results.reading.run import Run
-from testbed.runs.running import agent_of
+from testbed.results.reading.recorded_faults import read_faults
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.runs.runs_on_host import agent_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class DevicePlace:
     environment: dict[str, str] | None = None
 
 
-def owner_of_run(run: Run) -> Owner:
+def owner_of_run(run: RecordedRun) -> Owner:
     """Return the owner of a running run's process, with whose rights its devices are entered.
 
     Raises:
@@ -50,7 +50,7 @@ def owner_of_run(run: Run) -> Owner:
 
 
 @contextlib.contextmanager
-def place_of(run: Run, device: str, *, host_files: bool) -> Iterator[DevicePlace]:
+def place_of(run: RecordedRun, device: str, *, host_files: bool) -> Iterator[DevicePlace]:
     """Find a node, and keep its namespaces open in the body.
 
     Nothing that the run says of itself gives rights: this process should have those of the run's owner,
@@ -92,7 +92,7 @@ def place_of(run: Run, device: str, *, host_files: bool) -> Iterator[DevicePlace
         raise EntryError(f"{run.id} is another user's run: enter its devices as root") from error
 
 
-def _check_owner(run: Run, agent: Path) -> None:
+def _check_owner(run: RecordedRun, agent: Path) -> None:
     """Check that the process taken for a run's agent is the run's child and has its owner's rights."""
     status = (agent / "status").read_text("utf-8", "replace")
     if f"\nPPid:\t{run.manifest.pid}\n" not in status:
@@ -110,7 +110,7 @@ class _Search:
         opened: closes what is opened.
     """
 
-    run: Run
+    run: RecordedRun
     device: str
     table: NodeTable
     agent: Path
@@ -205,11 +205,11 @@ def _check_same(network: int, other: int) -> None:
         raise FileNotFoundError  # the id is another process's now
 
 
-def _inconsistent(run: Run, which: str) -> str:
+def _inconsistent(run: RecordedRun, which: str) -> str:
     return f"{run.id} is not entered, as it is not what it pretends to be: {which}"
 
 
-def _check_name(run: Run, device: str, table: NodeTable) -> None:
+def _check_name(run: RecordedRun, device: str, table: NodeTable) -> None:
     if device in table.networks:
         return
     names = sorted(table.networks)
@@ -223,7 +223,7 @@ def _some(names: Sequence[str]) -> str:
     return f"it has {shown}" + (f" and {len(names) - 8:,} others" if len(names) > 8 else "")
 
 
-def _check_that_it_lives(run: Run, device: str) -> None:
+def _check_that_it_lives(run: RecordedRun, device: str) -> None:
     for one in read_faults(run.directory):
         if one.device == device and one.kind == "kill" and one.ended is None:
             raise EntryError(
@@ -232,9 +232,9 @@ def _check_that_it_lives(run: Run, device: str) -> None:
             )
 
 
-def _check_that_it_is_not_paused(run: Run, device: str, first: Path) -> None:
+def _check_that_it_is_not_paused(run: RecordedRun, device: str, first: Path) -> None:
     """Refuse a paused container, in which a command would be frozen at once."""
-    for members in entering.control_groups(first):
+    for members in joining_container.control_groups(first):
         for name, running in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
             state = members.with_name(name)
             if state.exists() and state.read_text().strip() != running:
@@ -244,7 +244,7 @@ def _check_that_it_is_not_paused(run: Run, device: str, first: Path) -> None:
                 )
 
 
-def _starting_or_ending(run: Run) -> str:
+def _starting_or_ending(run: RecordedRun) -> str:
     return f"{run.id} has no devices now: it is being set up or taken down, as `testbed top` shows"
 
 

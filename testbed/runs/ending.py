@@ -9,8 +9,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from testbed.ended import STATES, Ended
 from testbed.errors import InterruptedRunError, RunError
+from testbed.run_endings import STATES, Ended
 
 
 class LateSignalError(Exception):

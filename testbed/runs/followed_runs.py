@@ -4,14 +4,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed import quantities as q
-from testbed.foreign import printable
+from testbed import number_text as q
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.quality import ACCURACY
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.table import Table
 from testbed.runs.live_status import LiveStatus, Status
-from testbed.runs.running import running_runs
+from testbed.runs.runs_on_host import running_runs
+from testbed.untrusted_text import printable
 
 SHOWN_AFTER_END = 30.0
 """Seconds for which a run that has ended is still shown."""
@@ -57,7 +57,7 @@ class FollowedRuns:
                 self._followed.pop(directory, None)
         return found
 
-    def _look_at(self, directory: Path, run: Run | None) -> Status:
+    def _look_at(self, directory: Path, run: RecordedRun | None) -> Status:
         """Return the state of a run; ``run`` is None if it is not running any more."""
         if run is not None:
             resumed = self._ended.pop(directory, None) is not None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from testbed.network.graph import Direction, Network
+from testbed.network.topology import Direction, Network
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.telemetry.link_table import LinkBytes
 

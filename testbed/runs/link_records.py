@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.probed_links import shaped
 

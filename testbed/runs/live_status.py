@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, is_aggregator, is_server
-from testbed.results.reading.faults import CRASHES
 from testbed.results.reading.growing import GrowingJournal
 from testbed.results.reading.journals import NoRunError, whole
 from testbed.results.reading.quality import Quality
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_faults import CRASHES
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.telemetry.event_kinds import EventKind
 
 WINDOW = 5.0
@@ -50,7 +50,7 @@ class Status:
         faulted: the devices that a fault strikes now.
     """
 
-    run: Run
+    run: RecordedRun
     phase: str
     ended: bool
     updates: int
@@ -89,7 +89,7 @@ class _Facts:
 class LiveStatus:
     """Follows one run; reads only what was added since the last look."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RecordedRun) -> None:
         """Follow a run; raise NoRunError if what it has written cannot be read."""
         self._run = run
         self._updates = run.directory / "updates.arrows"
@@ -141,7 +141,7 @@ class LiveStatus:
     def _end(self) -> dict[str, Any]:
         """Return how the run has ended, and after how many updates."""
         try:
-            run = Run.load(self._run.directory)
+            run = RecordedRun.load(self._run.directory)
             return {"phase": run.ended, "updates": run.summary.updates}
         except NoRunError:  # removed, or being removed
             return {"phase": "removed"}
@@ -185,7 +185,7 @@ class LiveStatus:
         return max(0, updates) / seconds, received / seconds
 
 
-def _all_updates(run: Run) -> int | None:
+def _all_updates(run: RecordedRun) -> int | None:
     try:
         return int(run.spec["training"]["updates"])
     except (LookupError, TypeError, ValueError, OverflowError):
@@ -202,7 +202,7 @@ def _size(path: Path) -> int:
 def _facts(directory: Path) -> _Facts:
     """Read the small files of a run."""
     phase, crashed, faulted = _MAKING, set[str](), set[str]()
-    run = Run.load(directory)
+    run = RecordedRun.load(directory)
     for event in run.events:
         phase = _PHASES.get(event.kind or "", phase)
         if event.kind == EventKind.DIED and event.device:

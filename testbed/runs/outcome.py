@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from testbed.code_digest import package_digest
 from testbed.device_names import EVALUATOR_NAME
-from testbed.ended import Ended, diverged_at, is_complete, not_finite_from
 from testbed.experiment.plugin_code import plugin_digests
 from testbed.experiment.sections.graph import GraphSpec
 from testbed.learning.exact import columns
@@ -20,8 +19,9 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.network.sysctls import OF_ALL, OF_ROLES
 from testbed.planning import graph_source
 from testbed.planning.plan import Plan
+from testbed.run_endings import Ended, diverged_at, is_complete, not_finite_from
 from testbed.runs import link_records
-from testbed.runs.device_classes import device_classes
+from testbed.runs.class_records import device_classes
 from testbed.runs.versions import commit, host, versions
 from testbed.telemetry.entries import EvaluationMade, FaultChanged, Noted, RunEntry, Updates
 from testbed.telemetry.event_kinds import EventKind
@@ -32,7 +32,7 @@ class RunOutcome:
     """The end of a run, and the figures of ``summary.json``.
 
     Attributes:
-        ended: one of ``testbed.ended.STATES``.
+        ended: one of ``testbed.run_endings.STATES``.
         reason: why it is not ``completed``; None if it is.
         last_update: seconds of the run's clock from the beginning of training to the last update.
         host_seconds: the same by the host's clock.

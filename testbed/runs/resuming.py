@@ -18,25 +18,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from testbed.checkpoints.checkpoint_marks import NAME as MARKS
+from testbed.checkpoints.checkpoint_marks import Mark, Marks, latest
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.checkpoints.marks import NAME as MARKS
-from testbed.checkpoints.marks import Mark, Marks, latest
 from testbed.code_digest import package_digest
 from testbed.device_names import server_place
-from testbed.ended import is_complete
 from testbed.errors import SpecError
 from testbed.experiment.load import load_any_resolved, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
-from testbed.foreign import parse_json, read_file
+from testbed.number_text import as_number
 from testbed.planning.plan import Plan, plan
 from testbed.planning.plans import AnyPlan, plans_of
-from testbed.quantities import as_number
 from testbed.results.reading.journals import read_columns, whole
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.run_endings import is_complete
 from testbed.runs.versions import host, versions
 from testbed.telemetry.evaluation_log import CURVE_COLUMNS
-from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept
+from testbed.telemetry.update_rows import UPDATE
+from testbed.untrusted_text import parse_json, read_file
 
 _BEFORE_MANIFEST = (".reserve", "spec.yaml", "manifest.partial")
 """The files that a run writes before it has a manifest."""
@@ -120,10 +120,10 @@ class RunJob:
     """
 
     plan: AnyPlan
-    ended: Run | None = None
+    ended: RecordedRun | None = None
 
 
-def left(found: Sequence[Run], whole: bool) -> list[RunJob]:
+def left(found: Sequence[RecordedRun], whole: bool) -> list[RunJob]:
     """Return the runs of an execution that are still to be carried out.
 
     Args:
@@ -190,7 +190,7 @@ def _check_owner(directory: Path) -> None:
         raise SpecError(f"{directory} belongs to user {owner}: resume it as that user")
 
 
-def _check(run: Run) -> Plan:
+def _check(run: RecordedRun) -> Plan:
     """Return the plan of a run that is not complete; raise SpecError if it cannot be resumed."""
     if run.ended == "running":
         raise SpecError(f"{run.id} is still running, as process {run.manifest.pid}")
@@ -237,7 +237,7 @@ def _check(run: Run) -> Plan:
     return one
 
 
-def prepare(run: Run, types: Collection[type]) -> Resumption:
+def prepare(run: RecordedRun, types: Collection[type]) -> Resumption:
     """Find the checkpoint from which a run that ``left`` has checked is resumed, and what it keeps.
 
     Args:
@@ -271,7 +271,7 @@ def _existing(folder: Path) -> list[Path]:
     return sorted(of_servers, key=lambda path: server_place(path.name)) or [folder]
 
 
-def _read(run: Run, files: Sequence[CheckpointFiles], lock: int) -> Resumption:
+def _read(run: RecordedRun, files: Sequence[CheckpointFiles], lock: int) -> Resumption:
     updates = read_columns(run.directory, "updates", UPDATE.names or ())
     evaluations = read_columns(
         run.directory, "evaluations", (*CURVE_COLUMNS, *run.manifest.evaluated)
@@ -330,7 +330,7 @@ def _before(marks: Sequence[Mark], updates: pa.Table) -> pa.Array:
 
 
 def _of_servers(
-    run: Run, files: Sequence[CheckpointFiles], there: Mapping[str, int], diagnosed: float
+    run: RecordedRun, files: Sequence[CheckpointFiles], there: Mapping[str, int], diagnosed: float
 ) -> tuple[Mapping[str, Any] | None, list[Mark]]:
     """Return the (first) server's checkpoint and each server's mark; nothing if any has none.
 
@@ -349,7 +349,7 @@ def _of_servers(
     return states[0], marks
 
 
-def _marks(run: Run, folder: Path) -> Marks:
+def _marks(run: RecordedRun, folder: Path) -> Marks:
     try:
         return Marks.load(folder)
     except ValueError:  # the host crashed
@@ -381,7 +381,7 @@ def _emulated(
     return needed, marks.of(state["version"])
 
 
-def _counters(run: Run) -> pa.Table:
+def _counters(run: RecordedRun) -> pa.Table:
     return read_columns(run.directory / "traffic", "counters", COUNTER_COLUMNS)
 
 
@@ -394,7 +394,7 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _manifest(run: Run) -> dict[str, Any]:
+def _manifest(run: RecordedRun) -> dict[str, Any]:
     path = run.directory / "manifest.json"
     with whole(path):
         content: dict[str, Any] = parse_json(read_file(path))

@@ -18,15 +18,15 @@ from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.clock.stage import ServerKilledError
 from testbed.device_names import EVALUATOR_NAME, server_names
-from testbed.ended import is_complete
 from testbed.errors import RunError, TestbedError
 from testbed.learning.data import datasets
 from testbed.learning.exact import Exact
 from testbed.learning.losses import Evaluated
 from testbed.metrics.live import LiveRun
-from testbed.network.graph import Direction
+from testbed.network.topology import Direction
 from testbed.planning.plan import Plan
 from testbed.plugins.names import said
+from testbed.run_endings import is_complete
 from testbed.runs import link_bytes, utilisation
 from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes

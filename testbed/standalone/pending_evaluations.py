@@ -18,7 +18,7 @@ from testbed.messages.reports import (
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.orchestrator.server_reports import Servers
-from testbed.runs.left_out import LeftOutEvaluations
+from testbed.runs.left_out_evaluations import LeftOutEvaluations
 
 LEDGER = ("payload_bytes", "message_bytes")
 """The bytes of a server's ledger; there are no wire bytes, because nothing is captured."""

@@ -26,7 +26,6 @@ import numpy as np
 from testbed.channel import Channel
 from testbed.device_names import EVALUATOR_NAME, SERVER_NUMBER, server_index, worker_name
 from testbed.display.standard_streams import tell
-from testbed.ended import Ended, is_complete
 from testbed.errors import RunError
 from testbed.experiment.load import dump
 from testbed.experiment.model_conflicts import layout_of
@@ -47,15 +46,16 @@ from testbed.messages.reports import (
     VersionEvaluated,
     Welcomed,
 )
+from testbed.number_text import as_bytes, as_count, as_decimal, as_duration
 from testbed.orchestrator.server_reports import Servers
 from testbed.planning.plan import Plan
-from testbed.quantities import as_bytes, as_count, as_decimal, as_duration
+from testbed.run_endings import Ended, is_complete
 from testbed.runs.outcome import RunOutcome
 from testbed.standalone.pending_evaluations import LEDGER, PendingEvaluations
 from testbed.telemetry.entries import EvaluationMade, Updates
 from testbed.telemetry.evaluation_log import MEASURED
 from testbed.telemetry.json_text import json_text
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from testbed.training.slices import slices_of
 
 COLUMNS = ("iteration", "time", "accuracy", "loss", *LEDGER)

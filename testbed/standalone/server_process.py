@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from testbed.channel import Channel
-from testbed.ended import STATES, Ended, is_complete
 from testbed.errors import RunError, StoppedError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.codec import send
@@ -17,6 +16,7 @@ from testbed.messages.reports import EventReported
 from testbed.planning.data_check import check_data
 from testbed.roles.server.wall_server import OTHERS_TIMEOUT
 from testbed.roles.sharing import SETTINGS, SPILL
+from testbed.run_endings import STATES, Ended, is_complete
 from testbed.standalone import messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.experiment_file import read

@@ -34,7 +34,7 @@ from testbed.messages.reports import (
 )
 from testbed.roles.reporting import CHUNK, ROWS
 from testbed.standalone.messages import MessageError
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from testbed.training.settings import Settings
 
 LONGEST = max(ROWS * UPDATE.itemsize, CHUNK)

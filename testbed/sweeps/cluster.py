@@ -20,18 +20,18 @@ from types import TracebackType
 from typing import Any
 
 from testbed.code_digest import package_digest, package_folders
-from testbed.ended import is_complete
 from testbed.errors import HostError, RunError
 from testbed.experiment import load
 from testbed.planning.node_plan import ONE_THREAD, files_read
 from testbed.planning.plan import plan
+from testbed.run_endings import is_complete
 from testbed.runs.ending import signals
 from testbed.runs.versions import host, versions
-from testbed.sweeps import on_node
-from testbed.sweeps.carrying_out import Result
-from testbed.sweeps.on_node import Travelling
+from testbed.sweeps import ray_node
+from testbed.sweeps.directory_transfer import digest, packed, unpack
+from testbed.sweeps.one_run import Result
 from testbed.sweeps.pool import PERIOD, Display, SweepJob, SweepPool
-from testbed.sweeps.travelling import digest, packed, unpack
+from testbed.sweeps.ray_node import Travelling
 
 RETRIES = 10
 """The number of times that a run is begun anew on another node after its node or process has died."""
@@ -79,7 +79,7 @@ class Cluster:
         traceback: TracebackType | None,
     ) -> None:
         with contextlib.suppress(self._ray.exceptions.RayError):
-            refs = [self._on(node, on_node.clean, self._name) for node in self._alive()]
+            refs = [self._on(node, ray_node.clean, self._name) for node in self._alive()]
             self._ray.wait(refs, num_returns=len(refs), timeout=_GRACE)
         self._ray.shutdown()
         self._redirection.__exit__(kind, error, traceback)
@@ -95,7 +95,7 @@ class Cluster:
             HostError: a node has other versions of libraries than this host.
             RunError: a run on this host's kind of processor has other parameters than here.
         """
-        refs = [self._on(node, on_node.described) for node in self._nodes]
+        refs = [self._on(node, ray_node.described) for node in self._nodes]
         found = self._ray.get(refs)
         expected, code = versions(), package_digest()
         kinds: dict[str | None, list[Any]] = {}
@@ -122,7 +122,7 @@ class Cluster:
             parameters = _parameters(at_home)
             for kind, nodes in kinds.items():
                 there = SweepJob(job.title, job.spec, Path(folder) / "there")
-                ref = self._on(nodes[0], on_node.run_there, *self._arguments(there))
+                ref = self._on(nodes[0], ray_node.run_there, *self._arguments(there))
                 self._end(there, ref)
                 if _parameters(there) == parameters:
                     say(f"a short run on {kind} has the same parameters as on this host")
@@ -143,7 +143,7 @@ class Cluster:
         Returns:
             The number of the signal that ended the work early; None if none came.
         """
-        there = self._ray.remote(on_node.run_there).options(
+        there = self._ray.remote(ray_node.run_there).options(
             num_cpus=1, memory=self._memory, max_retries=RETRIES
         )
         waiting = {there.remote(*self._arguments(job)): job for job in jobs}
@@ -246,8 +246,8 @@ def _signal(wake_up: int) -> int | None:
 
 def _parameters(job: SweepJob) -> str | None:
     """Return the digest of a run's parameters."""
-    from testbed.results.reading.run import Run
+    from testbed.results.reading.recorded_run import RecordedRun
 
     if job.result is None or not is_complete(job.result.ended):
         raise RunError(f"{job.title}: {job.result and job.result.reason}")
-    return Run.load(job.directory).summary.parameters_sha256
+    return RecordedRun.load(job.directory).summary.parameters_sha256

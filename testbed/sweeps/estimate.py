@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from testbed.ended import is_complete
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
-from testbed.results.reading.run import Run
-from testbed.sweeps.carrying_out import Result
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.run_endings import is_complete
+from testbed.sweeps.one_run import Result
 from testbed.sweeps.pool import SweepJob
 
 LEAST, MOST = 100, 300
@@ -46,7 +46,7 @@ def kind(spec: Spec) -> Kind:
     return spec.engine, algorithm.name, spec.dataset.name, spec.model.name, *of_devices
 
 
-def of_runs(runs: Iterable[tuple[Spec, Run]]) -> dict[Kind, Speed]:
+def of_runs(runs: Iterable[tuple[Spec, RecordedRun]]) -> dict[Kind, Speed]:
     """Return the speeds of complete runs that this host made in one session; later runs count."""
     found = {}
     for spec, run in runs:

@@ -21,13 +21,13 @@ from typing import Protocol
 
 from threadpoolctl import threadpool_limits
 
-from testbed.ended import Ended
 from testbed.nodes.forked_process import ForkedCommand
 from testbed.planning.node_plan import ONE_THREAD
+from testbed.run_endings import Ended
 from testbed.runs.ending import signals
 from testbed.runs.watching import AnyProgress, ProgramProgress, Progress
-from testbed.sweeps import worker as worker_process
-from testbed.sweeps.carrying_out import Result
+from testbed.sweeps import run_process as worker_process
+from testbed.sweeps.one_run import Result
 
 PERIOD = 0.5
 """The most seconds between two pictures of the progress."""

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import RunError
+from testbed.experiment.combinations import Values, text_of
 from testbed.experiment.load import AnySpec
-from testbed.experiment.sweep import Values, text_of
 from testbed.results.reading.quality import ACCURACY
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.table import write_csv
-from testbed.sweeps.wanted import Wanted
+from testbed.sweeps.needed_runs import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ class SweepRow:
 
     algorithm: str
     values: Values
-    run: Run
+    run: RecordedRun
 
 
 def rows(wanted: Sequence[Wanted[AnySpec]]) -> list[SweepRow]:
@@ -40,7 +40,7 @@ def rows(wanted: Sequence[Wanted[AnySpec]]) -> list[SweepRow]:
     begun = [one for one in wanted if (one.directory / "manifest.json").exists()]
     return [
         SweepRow(one.algorithm, values, run)
-        for one, run in ((one, Run.load(one.directory)) for one in begun)
+        for one, run in ((one, RecordedRun.load(one.directory)) for one in begun)
         for values in one.points
     ]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from testbed.telemetry.journal import Journal
+from testbed.telemetry.table_journal import Journal
 from testbed.telemetry.text_files import begin_with
 
 _SCHEMA = pa.schema(

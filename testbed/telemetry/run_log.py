@@ -35,10 +35,10 @@ from testbed.telemetry.entries import (
 from testbed.telemetry.evaluation_log import MEASURED, EvaluationLog
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.fault_log import FaultLog
-from testbed.telemetry.journal import Journal
 from testbed.telemetry.json_text import json_text
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.table_journal import Journal
 from testbed.telemetry.text_files import append_to, replace_text
+from testbed.telemetry.update_rows import UPDATE
 from traffic.counters import COUNTS
 
 _UPDATE_SCHEMA = pa.schema(

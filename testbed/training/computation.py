@@ -26,7 +26,7 @@ from testbed.learning.inputs import Inputs
 from testbed.learning.learner import Learner
 from testbed.learning.losses import Loss, Measure, function_named, loss_named
 from testbed.learning.models import Model, initialise, model_named
-from testbed.streams import stream
+from testbed.random_streams import stream
 from testbed.training.conditions import conditions
 from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers

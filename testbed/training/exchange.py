@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.telemetry.records import UpdateRow
+from testbed.telemetry.update_rows import UpdateRow
 from testbed.training.parameter_service import as_loss
 from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings

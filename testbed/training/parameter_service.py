@@ -17,7 +17,7 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
 from testbed.errors import RunError
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.telemetry.records import UpdateRow
+from testbed.telemetry.update_rows import UpdateRow
 from testbed.training import computation
 from testbed.training.expected_pushes import ExpectedPushes
 from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry

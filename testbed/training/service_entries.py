@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.telemetry.records import UpdateRow
+from testbed.telemetry.update_rows import UpdateRow
 
 
 @dataclass(frozen=True, slots=True)

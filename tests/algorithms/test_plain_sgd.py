@@ -20,8 +20,8 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
+from testbed.random_streams import stream
 from testbed.simulation.systems import system
-from testbed.streams import stream
 from testbed.training.service_entries import Diagnosed, Entry, UpdateEntry
 
 UPDATES = 30

@@ -6,11 +6,11 @@ import pytest
 
 from testbed.cli.exec_command import _choose
 from testbed.errors import EntryError
-from testbed.results.reading.records import Manifest
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.run_files import Manifest
 
 
-def run(name: str, engine: str, pid: int) -> Run:
+def run(name: str, engine: str, pid: int) -> RecordedRun:
     content = {
         "format": 1,
         "experiment": "small",
@@ -23,7 +23,7 @@ def run(name: str, engine: str, pid: int) -> Run:
         "pid": pid,
         "pid_started": 0.0,
     }
-    return Run(Path("/runs/small/1", name), Manifest.model_validate(content))
+    return RecordedRun(Path("/runs/small/1", name), Manifest.model_validate(content))
 
 
 EMULATED = run("asgd", "emulation", 1)

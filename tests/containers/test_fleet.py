@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.containers.fleet import Fleet
-from testbed.nodes import entering, run_names
+from testbed.nodes import joining_container, run_names
 from testbed.nodes.node_interface import Device
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 
@@ -60,7 +60,7 @@ LIMIT = 16 * 2**20
 
 def eat(container: int) -> int:
     """Take 256 MiB in a container's control groups, and return the exit status."""
-    groups = [str(path) for path in entering.control_groups(container)]
+    groups = [str(path) for path in joining_container.control_groups(container)]
     return subprocess.run([sys.executable, "-c", EATING, *groups], check=False).returncode
 
 

@@ -54,7 +54,9 @@ def test_caches_notes_and_file_times_do_not_change_the_digest(checkout: Path) ->
         ),
         lambda folder: (folder / "testbed" / "new.py").touch(),
         lambda folder: (folder / "testbed" / "py.typed").unlink(),
-        lambda folder: (folder / "testbed" / "streams.py").rename(folder / "testbed" / "s.py"),
+        lambda folder: (folder / "testbed" / "random_streams.py").rename(
+            folder / "testbed" / "s.py"
+        ),
     ],
     ids=["code", "code of gradients", "a style sheet", "one more", "one less", "another name"],
 )

@@ -13,7 +13,7 @@ import pytest
 
 from testbed.channel import MOST_DESCRIPTORS, Channel, readable
 from testbed.containers.role_connections import RoleConnections
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     LibrariesLoaded,
     NodeEvent,
     ProcessExited,
@@ -25,7 +25,10 @@ from testbed.nodes.node_interface import Device
 
 DEVICE = socket.gethostname()
 MANY = MOST_DESCRIPTORS + 5
-INSIDE = "import sys, testbed.containers.inside as i; i.INSIDE = sys.argv[1]; sys.exit(i.main())"
+INSIDE = (
+    "import sys\nimport testbed.containers.role_in_container as role\n"
+    "role.INSIDE = sys.argv[1]; sys.exit(role.main())"
+)
 LOADER = """
 def load(arguments):
     if "fail" in arguments:
@@ -80,7 +83,7 @@ ATTACK = """
 import fcntl, os, socket, sys
 from testbed.channel import Channel
 from testbed.messages.codec import send
-from testbed.messages.events import LibrariesLoaded, RunFailed
+from testbed.messages.agent_reports import LibrariesLoaded, RunFailed
 
 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 connection.connect(sys.argv[1])

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.metrics.exporter import Exporter
 from testbed.metrics.replay import ReplayedRun, play
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from tests.dashboards.grafana import chosen, queries
 from tests.dashboards.server import Prometheus, Series, free_port, prometheus
 from tests.metrics.running import planned, simulated
@@ -26,7 +26,7 @@ class Replayed:
     """The replayed run, and the Prometheus that scraped it."""
 
     prometheus: Prometheus
-    run: Run
+    run: RecordedRun
     start: float
     end: float
 
@@ -43,7 +43,7 @@ def replaying(folder: Path, workers: int, **sections: Any) -> Iterator[Replayed]
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus (Debian package) is not installed")
     directory, _ = simulated(planned(workers, **sections), folder)
-    run = Run.load(directory)
+    run = RecordedRun.load(directory)
     replay = ReplayedRun(run)
     port = free_port()
     exporter = Exporter(port, workers=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.results.reading.faults import struck
+from testbed.results.reading.recorded_faults import struck
 from tests.dashboards.grafana import dashboards
 from tests.dashboards.replaying import Replayed, replaying
 

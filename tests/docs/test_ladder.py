@@ -7,7 +7,7 @@ import pytest
 
 from bench import ladder
 from bench.ladder import Step
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from tests.metrics.running import planned, simulated
 
 
@@ -22,7 +22,7 @@ def test_a_step_agrees_with_the_files_of_its_run(
         curve = list(csv.DictReader(file))
     within_reach = float(curve[4]["accuracy"])
     monkeypatch.setattr(ladder, "ACCURACY", within_reach)
-    step = Step.of(Run.load(directory))
+    step = Step.of(RecordedRun.load(directory))
     first = next(row for row in curve if float(row["accuracy"]) >= within_reach)
     assert (step.label, step.seed, step.updates) == ("asgd", 1, 200)
     assert step.payload == int(curve[-1]["payload_bytes"]) / 200 == 109_386 * 4

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from testbed.experiment.combinations import load_sweep
 from testbed.experiment.load import load_any
-from testbed.experiment.sweep import load_sweep
 from testbed.planning.plans import plans_of
 from tests.docs.blocks import Block, blocks
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from testbed.drawing.network import ROOT, Picture, Way, Wire
+from testbed.drawing.drawn_network import ROOT, Picture, Way, Wire
 
 MBIT = 10**6
 SERVER = Wire("server", ROOT, True)

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from testbed.drawing.drawn_network import ROOT, Picture
 from testbed.drawing.elements import LETTER
 from testbed.drawing.layout import places
-from testbed.drawing.network import ROOT, Picture
 from testbed.drawing.svg import svg
 from tests.drawing.pictures import clusters, grid, star
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from testbed.drawing import link_labels, text_drawing
-from testbed.drawing.network import Way
+from testbed.drawing.drawn_network import Way
 from testbed.drawing.tree import grown, is_tree
 from tests.drawing.pictures import MBIT, clusters, grid, star
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from testbed.durations import Durations
 from testbed.durations.shares import apportion
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 EXPONENTIAL: dict[str, Any] = {"distribution": "exponential", "mean": 0.1}
 ADACOMP = [

@@ -14,7 +14,7 @@ from scipy import stats
 
 from testbed.durations import LAWS, Cvb, Law, QuantileLaw
 from testbed.durations.laws import Constant, Exponential, Gamma, Pareto, ShiftedExponential, Uniform
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 MEAN = 0.05
 DRAWS = 40_000

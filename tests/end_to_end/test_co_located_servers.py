@@ -9,7 +9,7 @@ import yaml
 from bench.agree import pairs
 from bench.command import execute_here
 from testbed.experiment.load import load
-from testbed.results.reading.over_links import LinkUse, read_over_links
+from testbed.results.reading.link_traffic import LinkUse, read_over_links
 from testbed.runs.ledgers.ledgers import Ledgers
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]

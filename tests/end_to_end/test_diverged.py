@@ -10,7 +10,7 @@ import pytest
 
 import testbed
 from testbed.results.reading.curves import curves_of
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.outcome import RunOutcome
 from testbed.telemetry.entries import EvaluationMade
 from tests.end_to_end.conftest import ENGINES, SMALL, CommandLine
@@ -148,8 +148,10 @@ def test_seeds_of_one_curve_say_how_many_diverged(command: CommandLine) -> None:
     for seed, rate in (("1", "0.05"), ("2", "50")):
         options = ("--seed", seed, "--set", f"algorithms.0.learning_rate={rate}", "--no-report")
         command.do("simulate", spec, *options)
-    found = [Run.load(path.parent) for path in sorted(command.out.glob("*/*/*/manifest.json"))]
+    found = [
+        RecordedRun.load(path.parent) for path in sorted(command.out.glob("*/*/*/manifest.json"))
+    ]
     for run in found:  # alike but for the seed
         (run.directory / "spec.yaml").write_text(f"seed: {run.manifest.seed}\n")
-    (curve,) = curves_of([Run.load(run.directory) for run in found])
+    (curve,) = curves_of([RecordedRun.load(run.directory) for run in found])
     assert curve.title == "hot (2 seeds, 1 diverged)"

@@ -19,7 +19,7 @@ from docker.models.containers import Container
 from bench.agree import SPEC, SPECS, Pair, carry_out
 from testbed.containers import leftovers
 from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
-from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.run_files import SERVER_KILLED
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, assert_one_sentence, until
 

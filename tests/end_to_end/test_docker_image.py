@@ -82,7 +82,7 @@ def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     own = [one for one in found if str(one.name).startswith(f"testbed-{started.agent.pid}-")]
     (victim,) = (one for one in own if one.attrs["Config"]["Hostname"] == "worker-1")
     (process, *others) = victim.top()["Processes"]
-    assert not others and "testbed.containers.inside" in process[-1]
+    assert not others and "testbed.containers.role_in_container" in process[-1]
     entering = ("exec", "--run", started.run_directory, "worker-2", "--", "python", "-c", LOOK_UP)
     names = ("server", "server-0", "worker-1")
     server, again, _, seconds, own_name = command.do(*entering, *names).stdout.split()

@@ -10,7 +10,7 @@ from bench.agree import pairs
 from bench.command import execute_here
 from testbed.experiment.load import load
 from testbed.results.reading.journals import read_updates
-from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import Ledgers
 from tests.end_to_end.conftest import ENDLESS, CommandLine
 

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.execution import execute
 from testbed.experiment.load import load
-from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.runs.watching import Unwatched
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.run_files import SERVER_KILLED
 from tests.end_to_end.conftest import SMALL, CommandLine, Started
 from tests.end_to_end.test_resume import until_updates
 from tests.end_to_end.test_several_servers import pushes

@@ -13,7 +13,7 @@ import pytest
 
 from bench.command import execute_here
 from testbed.experiment.spec import Spec
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.roles.orders import OrderChannel
 from testbed.roles.transport.endpoint import Endpoint
 
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.exercises("namespaces"),
 ]
 
-CarryOut: TypeAlias = Callable[[str, dict[str, Any]], Run]
+CarryOut: TypeAlias = Callable[[str, dict[str, Any]], RecordedRun]
 CHANGED = ((OrderChannel, "give"), (Endpoint, "_sent"), (Endpoint, "send_pending"))
 BREAKING = """
 from testbed.roles.orders import OrderChannel, OrderKind
@@ -70,11 +70,11 @@ def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CarryOut:
     for owner, name in CHANGED:
         monkeypatch.setattr(owner, name, getattr(owner, name))
 
-    def carried_out(change: str, made: dict[str, Any]) -> Run:
+    def carried_out(change: str, made: dict[str, Any]) -> RecordedRun:
         exec(change, {})
         done = execute_here(Spec.model_validate(made), tmp_path)
         (summary,) = done.summaries
-        return Run.load(done.directory / summary["algorithm"])
+        return RecordedRun.load(done.directory / summary["algorithm"])
 
     return carried_out
 

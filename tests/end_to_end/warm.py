@@ -28,7 +28,7 @@ _IMPORTED = (
     "orchestrator.emulated_run",
     "roles.entry",
     "simulation.simulated_run",
-    "sweeps.sweep",
+    "sweeps.carrying_out_sweep",
 )
 _ROOM = "x" * 4096
 """An argument that leaves room for the command lines of the forked processes."""

@@ -10,13 +10,13 @@ from pyroute2 import IPRoute
 
 from testbed.network import building
 from testbed.network.building import NO_QUEUES, Queues
-from testbed.network.graph import Network
 from testbed.network.links import CORE, Shape
 from testbed.network.netlink import Requests
 from testbed.network.segments import SEGMENT
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.agent.link_counters import LinkCounters
-from testbed.telemetry.records import LINK
+from testbed.telemetry.update_rows import LINK
 from tests.kernels.conftest import Measured
 from tests.kernels.measuring import connection
 from tests.kernels.test_shaping import Wired, assert_share, told, wire

@@ -15,9 +15,9 @@ from pyroute2 import IPRoute
 
 from testbed.network import building
 from testbed.network.building import NO_QUEUES, Queues
-from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
 from testbed.network.shaping import Egress
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network
 from tests.kernels.conftest import Measured, qdiscs
 from tests.kernels.measuring import Stream, fastest, order, round_trips, stream

@@ -10,7 +10,7 @@ from testbed.learning.data.datasets import load
 from testbed.learning.inputs import GREY_28
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
-from testbed.streams import stream
+from testbed.random_streams import stream
 from tests.learning.test_learner import Batch, batch, filled
 
 

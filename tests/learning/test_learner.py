@@ -13,7 +13,7 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import load
 from testbed.learning.learner import Learner
 from testbed.learning.models import FAST, MODELS, initialise
-from testbed.streams import stream
+from testbed.random_streams import stream
 from tests.fastgrad.models import strided
 
 Batch = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]

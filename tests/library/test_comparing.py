@@ -6,7 +6,7 @@ import pytest
 
 import testbed
 from testbed.errors import SpecError, TestbedError
-from testbed.results.figures.figures import write_figure
+from testbed.results.figures.chart_files import write_figure
 from tests.library.conftest import Simulated
 
 

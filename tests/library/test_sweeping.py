@@ -10,7 +10,7 @@ import pytest
 
 import testbed
 from testbed.errors import RunError, SpecError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from tests.end_to_end.conftest import until
 from tests.library.conftest import SMALL, Simulated
 
@@ -97,4 +97,4 @@ def test_ctrl_c_in_a_program_ends_the_runs_that_are_going_on(tmp_path: Path) -> 
     assert "interrupted; 0 of 4 runs are complete" in said
     begun = list(tmp_path.glob("small/sweep/*/manifest.json"))
     assert begun
-    assert {Run.load(path.parent).ended for path in begun} == {"interrupted"}
+    assert {RecordedRun.load(path.parent).ended for path in begun} == {"interrupted"}

@@ -7,8 +7,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from testbed.channel import LARGEST, Channel, InvalidMessageError, ReceivedMessage
+from testbed.messages.agent_reports import EVENTS, CountersSampled, Event, ProcessExited
 from testbed.messages.codec import MessageCodec, kind, send
-from testbed.messages.events import EVENTS, CountersSampled, Event, ProcessExited
 from testbed.messages.processes import (
     CONTAINER_EVENTS,
     CONTAINER_REQUESTS,

@@ -11,7 +11,7 @@ from testbed.metrics.device_metrics import WORKERS
 from testbed.metrics.exporter import METRICS, RunsCollector, table
 from testbed.metrics.live import LiveRun
 from testbed.metrics.state import RunState
-from testbed.runs.device_classes import device_classes
+from testbed.runs.class_records import device_classes
 from tests.metrics.running import page, planned
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"

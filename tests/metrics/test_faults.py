@@ -10,14 +10,14 @@ import pytest
 from testbed.device_names import SERVER_NUMBER, struck_name
 from testbed.errors import SpecError
 from testbed.faults.fault import Fault
-from testbed.messages.events import ProcessExited
+from testbed.messages.agent_reports import ProcessExited
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.exporter import RunsCollector
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
-from testbed.results.reading.faults import KINDS, struck
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_faults import KINDS, struck
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.telemetry.entries import FaultChanged, Noted
 from testbed.telemetry.event_kinds import EventKind
 from tests.metrics.running import Samples, page, planned, samples, simulated
@@ -161,7 +161,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LiveRun]:
 
 def test_a_run_reports_the_faults_that_struck_it(real: tuple[Path, LiveRun]) -> None:
     directory, _ = real
-    run = Run.load(directory)
+    run = RecordedRun.load(directory)
     assert run.ended == "completed"
     assert {"freeze", "kill", "partition", "stop-network"} == set(run.summary.faults)
     assert run.summary.faults == struck(run.faults)
@@ -170,7 +170,7 @@ def test_a_run_reports_the_faults_that_struck_it(real: tuple[Path, LiveRun]) -> 
     assert all(occurrence.rule < 4 for occurrence in run.faults)
     (directory / "summary.json").rename(directory / "away.json")
     try:
-        assert Run.load(directory).summary.faults == run.summary.faults
+        assert RecordedRun.load(directory).summary.faults == run.summary.faults
     finally:
         (directory / "away.json").rename(directory / "summary.json")
 
@@ -180,12 +180,12 @@ def test_a_replay_shows_which_workers_were_suspected(
 ) -> None:
     directory = tmp_path / "small" / "time-2" / "asgd"
     shutil.copytree(real[0], directory)
-    end = ReplayedRun(Run.load(directory)).duration
+    end = ReplayedRun(RecordedRun.load(directory)).duration
     with (directory / "events.jsonl").open("a") as events:
         for share, kind in ((0.2, EventKind.SUSPECTED), (0.6, EventKind.WELCOMED)):
             line = {"time": share * end, "kind": kind, "device": "worker-2", "event": "a sentence"}
             events.write(json.dumps(line) + "\n")
-    replay = ReplayedRun(Run.load(directory))
+    replay = ReplayedRun(RecordedRun.load(directory))
     found = []
     for share in (0.1, 0.4, 0.7):
         replay.advance(share * end)
@@ -196,7 +196,7 @@ def test_a_replay_shows_which_workers_were_suspected(
 def suspicions(directory: Path) -> list[tuple[float, int, bool]]:
     return [
         (moment, entry.worker, isinstance(entry, Suspected))
-        for moment, entry in Recorded.of(Run.load(directory)).entries
+        for moment, entry in Recorded.of(RecordedRun.load(directory)).entries
         if isinstance(entry, Suspected | Welcomed)
     ]
 
@@ -236,7 +236,7 @@ def test_a_run_of_a_version_without_kinds_of_events_is_not_replayed(
     lines = map(json.loads, (directory / "events.jsonl").read_text().splitlines())
     without = [{key: line[key] for key in line if key != "kind"} for line in lines]
     (directory / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in without))
-    run = Run.load(directory)
+    run = RecordedRun.load(directory)
     version = run.manifest.versions["testbed"]
     with pytest.raises(SpecError, match=f"written by testbed {version}.* replay it with that"):
         ReplayedRun(run)
@@ -244,7 +244,7 @@ def test_a_run_of_a_version_without_kinds_of_events_is_not_replayed(
 
 def test_a_replay_ends_as_the_run_did(real: tuple[Path, LiveRun]) -> None:
     directory, live = real
-    replay = ReplayedRun(Run.load(directory))
+    replay = ReplayedRun(RecordedRun.load(directory))
     began = exported(replay)
     assert total(began, "testbed_faults_total") == 0
     assert total(began, "testbed_class_devices") == 12

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     CountersSampled,
     DeviceFrozen,
     DeviceThawed,
@@ -21,11 +21,11 @@ from testbed.metrics.exporter import RunsCollector
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.watching import Progress
 from testbed.telemetry.entries import Diagnoses, Noted, Updates
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from tests.metrics.running import Samples, page, planned, samples, simulated
 from traffic.counters import COUNTS
 
@@ -84,7 +84,7 @@ def test_a_replay_has_the_diagnostics_of_its_moment_and_ends_as_the_run_did(tmp_
         compute={"distribution": "exponential", "mean": "100ms"},
     )
     directory, live = simulated(one, tmp_path)
-    run = Run.load(directory)
+    run = RecordedRun.load(directory)
     late = run.diagnostics["late"]
     assert len(late) == 100
     assert len(set(late)) > 2

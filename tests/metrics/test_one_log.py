@@ -18,7 +18,7 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.metrics.replay import ReplayedRun
 from testbed.metrics.state import RunState
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.outcome import RunOutcome, manifest
 from testbed.telemetry import run_log
 from testbed.telemetry.entries import (
@@ -30,8 +30,8 @@ from testbed.telemetry.entries import (
     Updates,
 )
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
+from testbed.telemetry.update_rows import UPDATE
 from tests.metrics.running import planned
 
 WORKERS = 5
@@ -172,7 +172,7 @@ def test_a_replay_ends_with_the_metrics_of_the_run(
             summary = outcome.summary(PLAN, happening.ledger, happening.ledger)
             log.close("completed", None, summary)
             live.ended(summary)
-        replay = ReplayedRun(Run.load(directory))
+        replay = ReplayedRun(RecordedRun.load(directory))
         for step in [*steps, replay.duration]:
             replay.advance(step)
         assert shown(replay.read()) == shown(live.read())

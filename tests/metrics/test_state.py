@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.metrics.state import BUCKETS, RunState, Staleness
-from testbed.runs.device_classes import ALL, DeviceClasses, device_classes
+from testbed.runs.class_records import ALL, DeviceClasses, device_classes
 from testbed.telemetry.entries import EvaluationMade, Updates
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 
 SLOW_AND_FAST = [{"share": 0.25, "factor": 10.0}, {"share": 0.75, "factor": 1.0}]
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from testbed.metrics.uplinks import UplinkMeter
-from testbed.runs.device_classes import DeviceClasses
+from testbed.runs.class_records import DeviceClasses
 from traffic.counters import COUNTS
 
 CLASSES = DeviceClasses(("fast", "slow"), np.array([0, 1, 1]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.network.background import LATE, BackgroundFlow, Sender, times
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 CONSTANT = BackgroundFlow(
     "worker-0", "server", 1_000_000, 1208

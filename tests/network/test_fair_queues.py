@@ -12,10 +12,10 @@ from pyroute2 import IPRoute
 from testbed.network import building
 from testbed.network.building import Queues
 from testbed.network.fair_queues import FIRST, FairEgress, most_pairs, share_fairly, super_frame
-from testbed.network.graph import Network
 from testbed.network.links import MOST_PAIRS, Link, Shape
 from testbed.network.netlink import Requests
 from testbed.network.shaping import UNCOUNTED
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network
 from tests.traffic.isolation import isolated, real
 

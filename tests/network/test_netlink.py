@@ -13,10 +13,10 @@ from pyroute2 import IPBatch, IPRoute
 from testbed.doctor.attempts import make_namespaces, try_in_child
 from testbed.network import building
 from testbed.network.building import Queues
-from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
 from testbed.network.netlink import Requests
 from testbed.network.shaping import packed_egress, shape_egress
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network
 
 

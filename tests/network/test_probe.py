@@ -9,10 +9,10 @@ from pyroute2 import IPRoute
 from testbed.doctor.attempts import missing_disciplines
 from testbed.network import building, packet_trains, shaping
 from testbed.network.building import DEVICE_INDEX
-from testbed.network.graph import Network
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.probe import TRIES, ProbedDirection, probe
 from testbed.network.shaping import Egress
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network, own_network
 from tests.traffic.isolation import isolated, real
 from traffic.counters import Meter

@@ -8,9 +8,9 @@ import pytest
 
 from testbed.network import building
 from testbed.network.building import NO_QUEUES, Queues
-from testbed.network.graph import Network
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.probe import probe
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network, own_network
 from tests.traffic.isolation import isolated, real
 

@@ -15,12 +15,12 @@ from testbed.experiment.sections.directions import LARGEST_QUEUE, SMALLEST_QUEUE
 from testbed.experiment.units import SLOWEST
 from testbed.network import building
 from testbed.network.building import NO_QUEUES, Queues
-from testbed.network.graph import Network
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.shaping import Egress
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network, own_network
 from testbed.orchestrator.agent.link_counters import LinkCounters
-from testbed.telemetry.records import LINK
+from testbed.telemetry.update_rows import LINK
 from tests.kernels.measuring import Holes, connection
 from tests.traffic.isolation import isolated, real
 

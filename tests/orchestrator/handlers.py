@@ -19,7 +19,7 @@ from testbed.orchestrator.role_reports import RoleReports
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.runs.watching import AnyProgress
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from tests.metrics.running import planned
 
 

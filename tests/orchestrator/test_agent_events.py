@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from testbed.device_names import SERVER_NUMBER
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     Event,
     IngressRead,
     LibrariesLoaded,

@@ -4,8 +4,8 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
+from testbed.checkpoints.checkpoint_marks import Mark, Marks
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.checkpoints.marks import Mark, Marks
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.server_ingress import ServerIngress

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.messages.events import IngressRead
+from testbed.messages.agent_reports import IngressRead
 from testbed.messages.reports import EvaluationLeftOut, VersionEvaluated
 from testbed.messages.requests import ReadIngress, ReadProcessors
 from testbed.orchestrator.evaluations import FIRST_WARNING, Backlog

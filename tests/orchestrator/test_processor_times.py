@@ -1,6 +1,6 @@
 """The processor times of devices over the time of training."""
 
-from testbed.messages.events import ProcessorTimesRead
+from testbed.messages.agent_reports import ProcessorTimesRead
 from testbed.orchestrator.training_records import ProcessorWindow
 
 

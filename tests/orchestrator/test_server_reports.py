@@ -12,7 +12,7 @@ from testbed.messages.reports import (
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.orchestrator.server_reports import Servers
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from testbed.training.slices import slices
 from testbed.updates import Layout
 

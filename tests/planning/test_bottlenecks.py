@@ -7,8 +7,8 @@ import pytest
 
 from testbed.cli import plan_routes
 from testbed.experiment.load import load
-from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
+from testbed.network.topology import Network
 from testbed.planning.bottlenecks import Share, shares_of
 from testbed.planning.plan import Plan, plan
 from tests.planning.test_graph_source import BASE

@@ -26,7 +26,7 @@ from reproduction.runs import Folder, identity
 from reproduction.series import Scale
 from reproduction.tables import runs
 from testbed.errors import TestbedError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.sweeps.estimate import kind, of_runs
 from tests.reproduction.conftest import PUSH, WriteRun, spec_of
 
@@ -35,10 +35,10 @@ CURVE = [10.0, 90.0, 98.0]
 HEADINGS = "run,iteration,accuracy,payload_bytes,wire_bytes,time,loss"
 
 
-def _told(directory: Path, **fields: object) -> Run:
+def _told(directory: Path, **fields: object) -> RecordedRun:
     path = directory / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | fields), encoding="utf-8")
-    return Run.load(directory)
+    return RecordedRun.load(directory)
 
 
 def test_the_time_between_the_sessions_of_a_run_does_not_count(write_run: WriteRun) -> None:

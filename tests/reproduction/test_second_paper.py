@@ -12,7 +12,7 @@ from reproduction import record_files
 from reproduction.__main__ import main
 from reproduction.paper import load_paper
 from testbed.errors import SpecError
-from testbed.quantities import UNKNOWN
+from testbed.number_text import UNKNOWN
 from tests.end_to_end.conftest import CommandLine
 
 INVENTED = Path(__file__).with_name("invented.py")

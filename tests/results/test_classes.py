@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
 from testbed.results.tables.classes import HEADINGS, class_rows
 from testbed.runs.outcome import manifest
@@ -23,7 +23,7 @@ CLASSES = [
 
 
 @pytest.fixture
-def run(write_run: Any) -> Run:
+def run(write_run: Any) -> RecordedRun:
     directory: Path = write_run(count=6, classes=CLASSES)
     old = parquet.read_table(directory / "updates.parquet")
     columns = {
@@ -36,10 +36,10 @@ def run(write_run: Any) -> Run:
     count = len(columns["worker"])
     rest = {name: np.resize(old.column(name).to_numpy(), count) for name in old.column_names}
     parquet.write_table(pa.table(rest | columns), directory / "updates.parquet")
-    return Run.load(directory)
+    return RecordedRun.load(directory)
 
 
-def test_the_table_counts_updates_staleness_and_bytes_by_class(run: Run) -> None:
+def test_the_table_counts_updates_staleness_and_bytes_by_class(run: RecordedRun) -> None:
     fast, slow, dead = class_rows(run)
     assert (fast.name, fast.devices, fast.sent, fast.applied, fast.dropped) == ("fast", 2, 4, 4, 0)
     assert (slow.devices, slow.sent, slow.applied, slow.dropped) == (1, 2, 1, 1)
@@ -50,7 +50,7 @@ def test_the_table_counts_updates_staleness_and_bytes_by_class(run: Run) -> None
     assert len(slow.cells) == len(HEADINGS)
 
 
-def test_the_report_escapes_the_names_of_classes(run: Run, tmp_path: Path) -> None:
+def test_the_report_escapes_the_names_of_classes(run: RecordedRun, tmp_path: Path) -> None:
     text = write_report([run], tmp_path / "report.html").read_text()
     assert '<h2 id="classes">Device classes</h2>' in text
     assert "slow &lt;b&gt;" in text
@@ -59,7 +59,7 @@ def test_the_report_escapes_the_names_of_classes(run: Run, tmp_path: Path) -> No
 
 
 def test_runs_without_classes_have_no_table(write_run: Any, tmp_path: Path) -> None:
-    run = Run.load(write_run())
+    run = RecordedRun.load(write_run())
     assert class_rows(run) == ()
     assert "Device classes" not in write_report([run], tmp_path / "report.html").read_text()
 

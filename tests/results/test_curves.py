@@ -12,8 +12,8 @@ from testbed.results.reading.curves import curves_of
 from testbed.results.reading.ingress import ingress_of
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.quality import LOSS
-from testbed.results.reading.records import SERVER_KILLED
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.results.reading.staleness import histograms
 from testbed.results.tables.comparison import compare
 from testbed.results.tables.reaching import Point, goal_of, reaching, steps_of
@@ -27,16 +27,16 @@ from tests.results.conftest import (
     traffic,
 )
 
-Seeds = Callable[..., list[Run]]
+Seeds = Callable[..., list[RecordedRun]]
 
 
 @pytest.fixture
 def seeds(write_run: WriteRun) -> Seeds:
     """A function that makes runs of one experiment with seeds 1, 2, … and the given speeds."""
 
-    def make(*speeds: float) -> list[Run]:
+    def make(*speeds: float) -> list[RecordedRun]:
         return [
-            Run.load(
+            RecordedRun.load(
                 write_run(
                     "adacomp", f"quickstart/20261121-07450{seed}-{seed}", speed=speed, seed=seed
                 )
@@ -64,19 +64,19 @@ def test_another_spec_or_an_unfinished_run_is_another_curve(
     seeds: Seeds, write_run: WriteRun
 ) -> None:
     runs = seeds(30, 40)
-    stopped = Run.load(
+    stopped = RecordedRun.load(
         write_run("adacomp", "quickstart/20261121-074509-3", ended="interrupted", seed=3)
     )
     other = write_run("adacomp", "quickstart/20261121-074508-4", seed=4)
     (other / "spec.yaml").write_text("name: quickstart\nseed: 4\nalgorithms: [other]\n")
-    curves = curves_of([*runs, stopped, Run.load(other)])
+    curves = curves_of([*runs, stopped, RecordedRun.load(other)])
     assert [len(curve.runs) for curve in curves] == [2, 1, 1]
 
 
 def test_bytes_to_an_accuracy_are_those_of_the_first_evaluation_there(
     write_run: WriteRun, seeds: Seeds
 ) -> None:
-    asgd = Run.load(write_run("asgd", payload=1_000_000))
+    asgd = RecordedRun.load(write_run("asgd", payload=1_000_000))
     # 10 + 88 (1 − e^(−i/speed)) percent after i updates, evaluated every 10.
     expected = {
         speed: next(i for i in range(0, 201, EVERY) if 10 + 88 * (1 - np.exp(-i / speed)) >= 90)
@@ -94,7 +94,7 @@ def test_bytes_to_an_accuracy_are_those_of_the_first_evaluation_there(
 
 
 def test_a_curve_counts_the_runs_that_reach_the_accuracy(seeds: Seeds, write_run: WriteRun) -> None:
-    asgd = Run.load(write_run("asgd", payload=1_000_000))
+    asgd = RecordedRun.load(write_run("asgd", payload=1_000_000))
     table = reaching(curves_of([asgd, *seeds(30, 2000)]), 97)
     base, row = table.rows
     assert (base.reached, row.reached) == (1, 1)
@@ -116,7 +116,7 @@ def test_by_default_the_goal_is_what_every_run_reaches_and_at_most_97(
     seeds: Seeds, write_run: WriteRun, speeds: tuple[float, ...], goal: float
 ) -> None:
     diverged = write_run("asgd", ended="diverged", speed=10_000)
-    curves = curves_of([*seeds(*speeds), Run.load(diverged)])
+    curves = curves_of([*seeds(*speeds), RecordedRun.load(diverged)])
     assert goal_of(curves) == goal
     reached = {row.name: row.reached for row in reaching(curves).rows}
     assert reached == {"asgd": 0, **({"adacomp": 2} if speeds else {})}
@@ -129,7 +129,7 @@ def test_an_unknown_baseline_is_refused_with_the_nearest_name(seeds: Seeds) -> N
 
 def test_ingress_comes_from_the_capture_if_there_is_one(write_run: WriteRun) -> None:
     table = accounting_table(20, 1_000_000)
-    run = Run.load(write_run("asgd", accounting=table, traffic=traffic()))
+    run = RecordedRun.load(write_run("asgd", accounting=table, traffic=traffic()))
     ingress = ingress_of(curves_of([run])[0])
     assert "ack_bytes" in ingress.rates and "message_bytes" not in ingress.rates
     mine = np.char.startswith(table["device"].fill_null("").to_numpy().astype(str), "worker")
@@ -139,7 +139,7 @@ def test_ingress_comes_from_the_capture_if_there_is_one(write_run: WriteRun) -> 
 
 
 def test_packets_that_the_capture_dropped_are_reported(write_run: WriteRun) -> None:
-    run = Run.load(
+    run = RecordedRun.load(
         write_run("asgd", accounting=accounting_table(20, 1_000_000), traffic=traffic(dropped=12))
     )
     assert "lost 12 of 1,012 packets" in ingress_of(curves_of([run])[0]).remarks[0]
@@ -147,7 +147,7 @@ def test_packets_that_the_capture_dropped_are_reported(write_run: WriteRun) -> N
 
 
 def test_without_a_capture_ingress_counts_messages_and_says_so(write_run: WriteRun) -> None:
-    run = Run.load(write_run("asgd"))
+    run = RecordedRun.load(write_run("asgd"))
     ingress = ingress_of(curves_of([run])[0])
     assert list(ingress.rates) == ["message_bytes"]
     assert "not captured" in ingress.remarks[0]
@@ -156,7 +156,7 @@ def test_without_a_capture_ingress_counts_messages_and_says_so(write_run: WriteR
 
 
 def test_the_bars_of_staleness_add_up_to_100_percent(three: Path) -> None:
-    runs = [Run.load(path) for path in sorted(three.iterdir()) if path.is_dir()]
+    runs = [RecordedRun.load(path) for path in sorted(three.iterdir()) if path.is_dir()]
     bars = histograms(curves_of(runs))
     for shares in bars.shares:
         assert shares.sum() == pytest.approx(100)
@@ -174,7 +174,9 @@ def test_the_verdict_says_whether_the_ledgers_agree(write_run: WriteRun) -> None
         "untold": traffic(reconciled=False, differences=[untold, untold]),
         "worse": traffic(reconciled=False, differences=[untold, difference]),
     }
-    found = {name: verdict(Run.load(write_run(name, traffic=t))) for name, t in states.items()}
+    found = {
+        name: verdict(RecordedRun.load(write_run(name, traffic=t))) for name, t in states.items()
+    }
     assert [v.state for v in found.values()] == [
         *("unknown", "unknown", "unknown", "good", "bad", "unknown", "bad")
     ]
@@ -182,13 +184,13 @@ def test_the_verdict_says_whether_the_ledgers_agree(write_run: WriteRun) -> None
     assert "1 difference" in found["bad"].text
     assert "but for 2 streams (14.0 kB) of a server that was killed" in found["untold"].text
     assert "2 difference" in found["worse"].text
-    runs = [Run.load(write_run(f"again-{name}", traffic=t)) for name, t in states.items()]
+    runs = [RecordedRun.load(write_run(f"again-{name}", traffic=t)) for name, t in states.items()]
     warnings = compare(runs).remarks
     assert [one.split(" rec")[0] for one in warnings] == ["again-bad: NOT", "again-worse: NOT"]
 
 
 def test_a_run_without_evaluations_has_no_best_accuracy(write_run: WriteRun) -> None:
-    run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
+    run = RecordedRun.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
     (row,) = reaching(curves_of([run]), 97).rows
     assert row.best is None and row.reached == 0
 
@@ -199,7 +201,7 @@ def test_a_step_is_where_every_easier_goal_is_reached(
 ) -> None:
     """The report's page has only the steps, and its reader asks for any goal."""
     runs = [
-        Run.load(
+        RecordedRun.load(
             write_run("asgd", f"quickstart/20261121-07450{seed}-{seed}", seed=seed, speed=speed)
         )
         for seed, speed in ((1, 40), (2, 55))

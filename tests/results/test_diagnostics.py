@@ -11,10 +11,10 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from testbed.cli import app
-from testbed.quantities import UNKNOWN
-from testbed.results.figures.diagnostics import POINTS, exact_beside, thinned
-from testbed.results.figures.figures import write_figures
-from testbed.results.reading.run import Run
+from testbed.number_text import UNKNOWN
+from testbed.results.figures.chart_files import write_figures
+from testbed.results.figures.diagnostics_chart import POINTS, exact_beside, thinned
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
 from testbed.results.tables.diagnostics import HEADINGS, diagnostic_rows
 
@@ -37,7 +37,7 @@ def directory(write_run: Any) -> Path:
 
 
 def test_the_table_has_the_last_and_mean_of_the_known_values(directory: Path) -> None:
-    gap, gain = diagnostic_rows(Run.load(directory))
+    gap, gain = diagnostic_rows(RecordedRun.load(directory))
     assert (gap.last, gap.mean, gap.least, gap.greatest) == (3.0, 2.5, 1.0, 4.0)
     assert (gain.last, gain.mean, gain.least, gain.greatest) == (0.25,) * 4
     assert gap.cells == ("gap", "3", "2.5", "1", "4", DECLARED[0]["meaning"])
@@ -46,7 +46,7 @@ def test_the_table_has_the_last_and_mean_of_the_known_values(directory: Path) ->
 
 def test_a_run_without_any_update_yet_has_unknown_values(directory: Path) -> None:
     (directory / "diagnostics.parquet").unlink()
-    gap, _ = diagnostic_rows(Run.load(directory))
+    gap, _ = diagnostic_rows(RecordedRun.load(directory))
     assert (gap.last, gap.mean) == (None, None)
     assert gap.cells[1:5] == (UNKNOWN,) * 4
 
@@ -63,7 +63,7 @@ def test_show_and_the_report_have_the_table(directory: Path, tmp_path: Path) -> 
         "greatest": 4.0,
         "meaning": DECLARED[0]["meaning"],
     }
-    page = write_report([Run.load(directory)], tmp_path / "report.html").read_text()
+    page = write_report([RecordedRun.load(directory)], tmp_path / "report.html").read_text()
     assert '<h2 id="diagnostics">Diagnostics</h2>' in page
     assert "&lt;1 at least&gt;" in page
 
@@ -71,7 +71,7 @@ def test_show_and_the_report_have_the_table(directory: Path, tmp_path: Path) -> 
 def test_runs_of_algorithms_without_diagnostics_have_no_table(
     write_run: Any, tmp_path: Path
 ) -> None:
-    run = Run.load(write_run())
+    run = RecordedRun.load(write_run())
     assert diagnostic_rows(run) == ()
     assert "Diagnostics" not in write_report([run], tmp_path / "report.html").read_text()
 
@@ -93,7 +93,7 @@ def test_figure_and_report_draw_diagnostics_beside_exact_values(
     )
     estimates = {"iteration": np.arange(1, 5), "norm": np.array([np.nan, 4.0, 8.0, np.nan])}
     parquet.write_table(pa.table(estimates), folder / "diagnostics.parquet")
-    run = Run.load(folder)
+    run = RecordedRun.load(folder)
     # The version of iteration 4 has no update after it.
     at, exact = exact_beside(run, run.manifest.diagnostics[0])
     assert (at.tolist(), exact.tolist()) == ([1, 3], [5.0, 6.0])

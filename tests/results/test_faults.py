@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from testbed.faults import fault as faults
-from testbed.results.figures import quality as quality_figure
+from testbed.results.figures import quality_chart as quality_figure
 from testbed.results.figures.chart import Chart
-from testbed.results.figures.faults import KIND_COLOURS, living, marks
-from testbed.results.figures.figures import write_figures
+from testbed.results.figures.chart_files import write_figures
+from testbed.results.figures.fault_strip import KIND_COLOURS, living, marks
 from testbed.results.figures.paper import figure
 from testbed.results.reading.curves import curves_of
-from testbed.results.reading.faults import KINDS, alive, crashed, struck, went_down
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_faults import KINDS, alive, crashed, struck, went_down
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
 from testbed.results.tables.comparison import compare
-from testbed.results.tables.faults import in_a_line, in_words, never_struck, rows
+from testbed.results.tables.fault_table import in_a_line, in_words, never_struck, rows
 from testbed.results.tables.reaching import reaching
 from testbed.results.tables.verdict import no_update
 from tests.results.conftest import WORKERS, WriteRun, evaluations_table, fault
@@ -50,7 +50,7 @@ def test_a_fault_ends_with_its_own_rule_at_its_own_device(write_run: WriteRun) -
         fault("freeze", "worker-1", iteration=30, rule=1, end=True),
         fault("slow", "worker-2", iteration=40, rule=2, end=True),  # which never began
     ]
-    occurrences = Run.load(write_run(faults=written)).faults
+    occurrences = RecordedRun.load(write_run(faults=written)).faults
     found = [
         (s.device, s.rule, s.began.iteration, s.ended and s.ended.iteration) for s in occurrences
     ]
@@ -69,10 +69,10 @@ def test_a_line_that_is_cut_off_is_ignored(write_run: WriteRun) -> None:
     kept = len(whole) - len(whole.splitlines()[-1]) - 1
     for length in (*range(kept, len(whole) - 1, 7), kept):
         path.write_bytes(whole[:length])
-        occurrences = Run.load(directory).faults
+        occurrences = RecordedRun.load(directory).faults
         assert [s.ended is None for s in occurrences] == [True, False, True]
     path.unlink()
-    assert Run.load(directory).faults == ()
+    assert RecordedRun.load(directory).faults == ()
 
 
 def test_a_worker_that_is_neither_frozen_nor_killed_is_alive(write_run: WriteRun) -> None:
@@ -84,7 +84,7 @@ def test_a_worker_that_is_neither_frozen_nor_killed_is_alive(write_run: WriteRun
         fault("kill", "server", iteration=60, rule=3),
         fault("freeze", "worker-1", iteration=70, end=True),
     ]
-    occurrences = Run.load(write_run(faults=written)).faults
+    occurrences = RecordedRun.load(write_run(faults=written)).faults
     iterations, counts = alive(occurrences, WORKERS)
     steps = dict(zip(iterations.tolist(), counts.tolist(), strict=True))
     assert steps == {0: 20, 10: 18, 30: 18, 50: 19, 70: 20}
@@ -127,7 +127,7 @@ def test_a_rule_is_described_in_words(rule: object, words: str) -> None:
 
 
 def test_the_table_has_a_row_for_each_rule_that_struck(write_run: WriteRun) -> None:
-    run = Run.load(write_run(faults=FEW, rules=RULES))
+    run = RecordedRun.load(write_run(faults=FEW, rules=RULES))
     assert rows(["asgd"], [run]) == (
         (
             "asgd",
@@ -153,7 +153,7 @@ def test_rules_of_device_classes_come_after_those_of_the_list(write_run: WriteRu
         "[{who: each, when: {time: 1s}, how: freeze}]\n"
         "devices: {classes: [{name: old, faults: [{when: {time: 2s}, how: kill}]}]}"
     ))  # fmt: skip
-    [[_, words, *_]] = rows(["asgd"], [Run.load(directory)])
+    [[_, words, *_]] = rows(["asgd"], [RecordedRun.load(directory)])
     assert words == "class old, at 2s: kill for good"
 
 
@@ -166,27 +166,29 @@ def test_payload_of_pushes_that_are_no_update_is_reported(write_run: WriteRun) -
     directory = write_run()
     path = directory / "summary.json"
     summary = json.loads(path.read_bytes())
-    journalled = int(Run.load(directory).pushes["payload_bytes"].to_numpy().sum())
+    journalled = int(RecordedRun.load(directory).pushes["payload_bytes"].to_numpy().sum())
     summary["ingress"]["payload_bytes"] = journalled
     path.write_text(json.dumps(summary))
-    assert no_update(Run.load(directory)) == {}
+    assert no_update(RecordedRun.load(directory)) == {}
     summary["ingress"]["payload_bytes"] += 2_000_000
     path.write_text(json.dumps(summary))
-    assert no_update(Run.load(directory))["no update"].startswith("2.00 MB of the payload, ")
+    assert no_update(RecordedRun.load(directory))["no update"].startswith(
+        "2.00 MB of the payload, "
+    )
 
 
 def test_compare_has_a_column_of_crashes_only_if_there_are_any(write_run: WriteRun) -> None:
     without = write_run("asgd", faults=FEW[1:3])
     crashing = write_run("adacomp-0.01", faults=crashes(7))
-    assert "crashed" not in compare([Run.load(without)]).headings
-    both = compare([Run.load(without), Run.load(crashing)])
+    assert "crashed" not in compare([RecordedRun.load(without)]).headings
+    both = compare([RecordedRun.load(without), RecordedRun.load(crashing)])
     place = both.headings.index("crashed")
     assert [cells[place] for cells in both.cells] == ["0", "7"]
     assert both.headings[-1] == "wire to 97 %"
 
 
 def test_a_mark_is_under_its_point_of_the_curve(write_run: WriteRun) -> None:
-    [curve] = curves_of([Run.load(write_run(faults=FEW))])
+    [curve] = curves_of([RecordedRun.load(write_run(faults=FEW))])
     freeze, stop, kill = marks(curve)
     mean = curve.mean
     assert freeze.at["iteration"] == 40
@@ -202,7 +204,7 @@ def test_a_mark_is_under_its_point_of_the_curve(write_run: WriteRun) -> None:
 def test_several_seeds_share_a_curve_and_its_marks(write_run: WriteRun) -> None:
     one = write_run("asgd", faults=crashes(8))
     other = write_run("asgd", "quickstart/20261121-074902-2", seed=2, faults=crashes(4))
-    [curve] = curves_of([Run.load(one), Run.load(other)])
+    [curve] = curves_of([RecordedRun.load(one), RecordedRun.load(other)])
     assert len(marks(curve)) == 12
     assert sum("(seed 2)" in mark.text for mark in marks(curve)) == 4
     found = living(curve)
@@ -217,7 +219,7 @@ def test_there_are_no_more_marks_than_a_figure_can_show(write_run: WriteRun) -> 
         for i in range(20_000)
     ]
     long = write_run(count=2000, faults=many, evaluations=evaluations_table(2000, 1000))
-    [curve] = curves_of([Run.load(long)])
+    [curve] = curves_of([RecordedRun.load(long)])
     found = marks(curve)
     assert 100 < len(found) <= 400
     assert found[100].text == "freeze of worker-0, worker-2, worker-4 at iteration 500 to 504"
@@ -232,7 +234,7 @@ def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
     many = write_run("adacomp-0.01", payload=17_000, faults=crashes(15))
 
     def chart(*directories: Path) -> Chart:
-        curves = curves_of([Run.load(one) for one in directories])
+        curves = curves_of([RecordedRun.load(one) for one in directories])
         return quality_figure.chart(curves, against, False, reaching(curves, 97))
 
     charts = chart(plain), chart(plain, few), chart(plain, few, many)
@@ -260,9 +262,11 @@ def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
 
 def test_figures_and_report_show_the_faults_of_runs(write_run: WriteRun, tmp_path: Path) -> None:
     runs = [
-        Run.load(write_run("asgd", faults=FEW, rules=RULES)),
-        Run.load(write_run("adacomp-0.01", faults=crashes(15))),
-        Run.load(write_run("no-point", faults=FEW, evaluations=evaluations_table(0, 1)[:0])),
+        RecordedRun.load(write_run("asgd", faults=FEW, rules=RULES)),
+        RecordedRun.load(write_run("adacomp-0.01", faults=crashes(15))),
+        RecordedRun.load(
+            write_run("no-point", faults=FEW, evaluations=evaluations_table(0, 1)[:0])
+        ),
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # matplotlib warns if something does not fit
@@ -284,7 +288,7 @@ def test_figures_and_report_show_the_faults_of_runs(write_run: WriteRun, tmp_pat
 
 def test_the_report_escapes_the_names_of_devices(write_run: WriteRun, tmp_path: Path) -> None:
     evil = "</script><img src=x onerror=alert(1)>"
-    run = Run.load(write_run(faults=[fault("freeze", evil, iteration=1)]))
+    run = RecordedRun.load(write_run(faults=[fault("freeze", evil, iteration=1)]))
     text = write_report([run], tmp_path / "report.html").read_text()
     assert evil not in text
     assert "<img" not in text.split('id="data">')[1].split("</script>")[0]
@@ -300,13 +304,13 @@ def test_faults_that_never_struck_are_named(write_run: WriteRun) -> None:
         "[{who: {share: 20%}, when: {time: 20s}, how: kill}, {when: {iteration: 9}, how: freeze}]"
     )
     directory = write_run(rules=rules)
-    assert never_struck(Run.load(directory)) == ""
+    assert never_struck(RecordedRun.load(directory)) == ""
     path = directory / "summary.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"never_struck": [0]}))
     told = "20% of the workers, at 20s: kill for good"
-    assert never_struck(Run.load(directory)) == (
+    assert never_struck(RecordedRun.load(directory)) == (
         f"this fault never struck, training ended at 2.0 s, update 200: {told}"
     )
-    assert compare([Run.load(directory)]).remarks == (
+    assert compare([RecordedRun.load(directory)]).remarks == (
         f"asgd: this fault never struck, training ended at 2.0 s, update 200: {told}",
     )

@@ -16,7 +16,7 @@ from testbed.cli import results
 from testbed.errors import SpecError
 from testbed.metrics.replay import replayed
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.followed_runs import FollowedRuns
 from tests.results.conftest import WriteRun
 
@@ -111,7 +111,7 @@ def test_aliases_that_unfold_without_end_are_not_read(root: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     (bad / "spec.yaml").write_text("\n".join(lines))
-    assert Run.load(bad).spec is None
+    assert RecordedRun.load(bad).spec is None
     assert "asgd" in said(lambda: results.show(str(bad.parent), root))[0]
 
 
@@ -150,7 +150,7 @@ def test_reports_and_resumptions_of_other_users_runs_are_refused(
     with pytest.raises(SpecError, match="belongs to user 65534: name another place"):
         results.report([str(good)], runs=root)
     with pytest.raises(SpecError, match="belongs to user 65534: resume it as that user"):
-        left([Run.load(good)], whole=False)
+        left([RecordedRun.load(good)], whole=False)
     assert target.read_text() == "root's"
 
 
@@ -169,4 +169,4 @@ def test_a_replay_of_files_of_other_types_is_refused_in_a_sentence(root: Path) -
     sections = ("devices", "dataset", "model", "training", "network", "algorithms")
     (bad / "spec.yaml").write_text("\n".join(f"{name}: [x]" for name in sections))
     with pytest.raises(SpecError, match="/bad cannot be read"):
-        replayed([Run.load(bad)])
+        replayed([RecordedRun.load(bad)])

@@ -10,18 +10,18 @@ from testbed.results.figures import image_labels, paper
 from testbed.results.figures.chart import Chart
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
 from testbed.telemetry import image_table
 from tests.results.conftest import WriteRun
 
 
-def recorded(directory: Path, counts: npt.NDArray[np.int64]) -> Run:
+def recorded(directory: Path, counts: npt.NDArray[np.int64]) -> RecordedRun:
     image_table.write(directory, [f"worker-{i}" for i in range(len(counts))], counts)
-    return Run.load(directory)
+    return RecordedRun.load(directory)
 
 
-def drawn(*runs: Run) -> Chart | None:
+def drawn(*runs: RecordedRun) -> Chart | None:
     return image_labels.chart(curves_of(runs))
 
 
@@ -77,7 +77,7 @@ def test_runs_of_one_partition_share_a_plot(write_run: WriteRun, tmp_path: Path)
     assert [plot.title for plot in chart.plots] == ["asgd, adacomp-0.1", "dbw"]
     page = write_report(runs, tmp_path / "report.html").read_text()
     assert 'id="chart-labels-per-device"' in page
-    without = Run.load(write_run("without"))
+    without = RecordedRun.load(write_run("without"))
     assert drawn(without) is None
     assert (
         'id="chart-labels-per-device"'
@@ -89,4 +89,4 @@ def test_a_damaged_table_is_refused(write_run: WriteRun) -> None:
     directory = write_run()
     (directory / "images.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(NoRunError, match=r"images.parquet"):
-        Run.load(directory).read_all()
+        RecordedRun.load(directory).read_all()

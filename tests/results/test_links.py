@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.cli import app
 from testbed.results.reading.curves import curves_of
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
-from testbed.results.tables.links import HEADINGS, in_a_sentence, link_rows
+from testbed.results.tables.probed_links_table import HEADINGS, in_a_sentence, link_rows
 from tests.results.conftest import WriteRun
 
 MBIT = 1_000_000
@@ -59,7 +59,7 @@ FAST = direction(4, measured=None, unmeasured="too fast", asked={"rate": 5000 * 
 
 
 def test_equal_links_share_a_row_and_each_wrong_link_has_its_own(write_run: WriteRun) -> None:
-    run = Run.load(write_run(links=ROUGH))
+    run = RecordedRun.load(write_run(links=ROUGH))
     good, absent, down = (row.cells for row in link_rows(run))
     assert good == (
         "uplink of 2 links",
@@ -81,13 +81,13 @@ def test_equal_links_share_a_row_and_each_wrong_link_has_its_own(write_run: Writ
 def test_a_rate_that_this_host_cannot_send_is_a_lower_bound(write_run: WriteRun) -> None:
     starved = direction(0, 8e6)
     starved["measured"]["at_least"] = True
-    (row,) = link_rows(Run.load(write_run(links=links(starved))))
+    (row,) = link_rows(RecordedRun.load(write_run(links=links(starved))))
     assert row.cells[2] == "at least 8 Mbit/s"
     assert row.cells[-1] == "as asked, as far as this host can send"
 
 
 def test_a_link_that_cannot_be_measured_is_not_wrong(write_run: WriteRun) -> None:
-    run = Run.load(write_run(links=links(direction(0), FAST)))
+    run = RecordedRun.load(write_run(links=links(direction(0), FAST)))
     (_, fast) = (row.cells for row in link_rows(run))
     assert fast[1] == "5 Gbit/s" and fast[-1] == "not measured: too fast"
     assert in_a_sentence(run) == {"links": "1 of 20 shaped links measured: as asked, within 10 %"}
@@ -97,7 +97,7 @@ def test_a_link_that_cannot_be_measured_is_not_wrong(write_run: WriteRun) -> Non
 def test_unshaped_and_older_runs_have_no_table_of_links(
     write_run: WriteRun, changed: dict[str, Any], tmp_path: Path
 ) -> None:
-    run = Run.load(write_run(**changed))
+    run = RecordedRun.load(write_run(**changed))
     assert (link_rows(run), in_a_sentence(run)) == ((), {})
     assert 'id="links"' not in write_report([run], tmp_path / "report.html").read_text()
 
@@ -113,7 +113,7 @@ def test_show_and_the_report_have_the_table_of_links(
         assert text in shown.stdout
     (told,) = json.loads(runner.invoke(app, ["show", "--runs", str(runs_root), "--json"]).stdout)
     assert told["manifest"]["links"]["directions"][2]["measured"]["rate"] == 3e8
-    text = write_report([Run.load(directory)], tmp_path / "report.html").read_text()
+    text = write_report([RecordedRun.load(directory)], tmp_path / "report.html").read_text()
     assert '<h2 id="links">Links</h2>' in text
     assert "at least 300 Mbit/s" in text and "rate and loss not as asked" in text
     assert "&lt;down&gt;" in text and "<down>" not in text
@@ -126,7 +126,7 @@ def test_a_probe_that_is_switched_off_is_reported(
     directory = write_run(links=links(unmeasured=why))
     shown = CliRunner().invoke(app, ["show", "--runs", str(runs_root)])
     assert f"not measured: {why}" in shown.stdout
-    assert why in write_report([Run.load(directory)], tmp_path / "report.html").read_text()
+    assert why in write_report([RecordedRun.load(directory)], tmp_path / "report.html").read_text()
 
 
 def test_runs_with_and_without_the_probe_are_one_curve(write_run: WriteRun) -> None:
@@ -135,7 +135,7 @@ def test_runs_with_and_without_the_probe_are_one_curve(write_run: WriteRun) -> N
         directory = write_run(execution=f"quickstart/20261121-074500-{seed}", seed=seed)
         with (directory / "spec.yaml").open("a") as file:
             file.write(f"network: {network}\n")
-        runs.append(Run.load(directory))
+        runs.append(RecordedRun.load(directory))
     assert len(curves_of(runs)) == 1
 
 

@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.quantities import Measure
-from testbed.results.figures.figures import write_figure, write_figures
+from testbed.number_text import Measure
+from testbed.results.figures.chart_files import write_figure, write_figures
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.finding import resolve
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
 from testbed.results.tables.comparison import compare
 from testbed.results.tables.reaching import reaching
@@ -35,7 +35,9 @@ def test_the_comparison_has_bytes_ratios_and_staleness(three: Path, runs_root: P
     # 10 + 88 (1 − e^(−i/40)) reaches 95 first at the evaluation of iteration 140.
     assert asgd.wire_bytes_to_goal == (GREETINGS + 140 * 1_000_016) * 105 // 100
     assert comp.wire_bytes_to_goal is None
-    assert asgd.staleness_mean == pytest.approx(float(Run.load(three / "asgd").staleness.mean()))
+    assert asgd.staleness_mean == pytest.approx(
+        float(RecordedRun.load(three / "asgd").staleness.mean())
+    )
 
 
 def test_plain_text_cuts_nothing_and_lines_up(three: Path, runs_root: Path) -> None:
@@ -66,7 +68,7 @@ def test_figures_have_the_same_bytes_every_time(
 def test_runs_without_evaluations_can_be_drawn(write_run: WriteRun, tmp_path: Path) -> None:
     from tests.results.conftest import evaluations_table
 
-    run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
+    run = RecordedRun.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
     write_figures([run], tmp_path / "figures")
     with pytest.raises(TestbedError, match="end in"):
         write_figure([run], tmp_path / "figure.jpeg")
@@ -90,14 +92,14 @@ def test_the_report_escapes_text_from_files(write_run: WriteRun, tmp_path: Path)
     evil = "</script><script>alert(1)</script>"
     directory = write_run("asgd", ended="failed", reason=evil)
     (directory / "spec.yaml").write_text(f"name: {evil}\n")
-    text = write_report([Run.load(directory)], tmp_path / "report.html").read_text()
+    text = write_report([RecordedRun.load(directory)], tmp_path / "report.html").read_text()
     assert evil not in text
     assert "&lt;script&gt;alert(1)" in text
     assert "failed" in text
 
 
 @pytest.fixture
-def seeds(write_run: WriteRun) -> list[Run]:
+def seeds(write_run: WriteRun) -> list[RecordedRun]:
     """Captured runs: ASGD, and AdaComp with three seeds."""
     accounting = accounting_table(30, 1_000_000)
     runs = [write_run("asgd", accounting=accounting, traffic=traffic())]
@@ -114,11 +116,11 @@ def seeds(write_run: WriteRun) -> list[Run]:
                 traffic=traffic(dropped=seed == 3),
             )
         )
-    return [Run.load(run) for run in runs]
+    return [RecordedRun.load(run) for run in runs]
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
-def test_the_page_shows_what_its_link_asks_for(seeds: list[Run], tmp_path: Path) -> None:
+def test_the_page_shows_what_its_link_asks_for(seeds: list[RecordedRun], tmp_path: Path) -> None:
     """In a real browser, the link sets the switches and the accuracy, and the table follows them."""
     path = write_report(seeds, tmp_path / "report.html")
 
@@ -162,7 +164,7 @@ def test_the_page_shows_what_its_link_asks_for(seeds: list[Run], tmp_path: Path)
 
 def test_the_report_of_a_long_run_stays_small(write_run: WriteRun, tmp_path: Path) -> None:
     accounting = accounting_table(600, 1_000_000, workers=200)
-    run = Run.load(write_run("asgd", accounting=accounting, traffic=traffic()))
+    run = RecordedRun.load(write_run("asgd", accounting=accounting, traffic=traffic()))
     assert write_report([run], tmp_path / "report.html").stat().st_size < 6_000_000
 
 

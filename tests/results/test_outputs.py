@@ -5,14 +5,14 @@ import tempfile
 from pathlib import Path
 
 from testbed.results.reading.outputs import LINES, last_lines, tail
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import content_of
 from tests.results.conftest import writer_of_runs
 
 
 def test_the_last_lines_are_text_without_colours(tmp_path: Path) -> None:
     directory = writer_of_runs(tmp_path)("asgd")
-    run = Run.load(directory)
+    run = RecordedRun.load(directory)
     run.manifest.programs.update(it=("server", "worker-0", "worker-1"))
     outputs = directory / "nodes"
     for device in ("server", "worker-0"):

@@ -10,12 +10,12 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.cli import app
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
-from testbed.results.tables.over_links import (
+from testbed.results.tables.link_traffic_table import (
     HEADINGS,
     MOST_ROUTERS,
     link_use_rows,
@@ -44,12 +44,12 @@ def link(node: str, number: int, router: str = "core", *, up: int = 0, **changes
     ]
 
 
-def write(directory: Path, *links: list[Any]) -> Run:
+def write(directory: Path, *links: list[Any]) -> RecordedRun:
     """Write the table of links into a run directory, and load the run."""
     (directory / "traffic").mkdir(exist_ok=True)
     table = pa.Table.from_pylist([row for one in links for row in one])
     parquet.write_table(table, directory / "traffic" / "links.parquet")
-    return Run.load(directory)
+    return RecordedRun.load(directory)
 
 
 SMALL = (
@@ -123,7 +123,7 @@ def test_modelled_bytes_and_the_virtual_clock_are_named(write_run: WriteRun) -> 
 def test_an_older_run_has_its_report_without_the_network(
     write_run: WriteRun, runs_root: Path, tmp_path: Path
 ) -> None:
-    run = Run.load(write_run())
+    run = RecordedRun.load(write_run())
     assert link_use_rows(run) == () and picture_of(run) is None
     assert 'id="network"' not in write_report([run], tmp_path / "report.html").read_text()
     assert CliRunner().invoke(app, ["show", "--runs", str(runs_root)]).exit_code == 0

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from testbed.library.comparing import compare as compare_in_library
-from testbed.results.figures import quality as quality_figure
-from testbed.results.figures.figures import write_figures
+from testbed.results.figures import quality_chart as quality_figure
+from testbed.results.figures.chart_files import write_figures
 from testbed.results.figures.paper import figure as drawn
 from testbed.results.reading.curves import curves_of, quality_of
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables import comparison as tables
 from testbed.results.tables.reaching import reaching
 from tests.results.conftest import WriteRun, evaluations_table
@@ -43,13 +43,16 @@ def without_classes(table: pa.Table) -> pa.Table:
 
 
 @pytest.fixture
-def two(write_run: WriteRun) -> list[Run]:
+def two(write_run: WriteRun) -> list[RecordedRun]:
     """Runs whose perplexity ends at about 13.5 and 4."""
     slow, fast = falling(40, 0.0), falling(10, 4.0)
-    return [Run.load(write_run("asgd", **slow)), Run.load(write_run("fast", **fast))]
+    return [
+        RecordedRun.load(write_run("asgd", **slow)),
+        RecordedRun.load(write_run("fast", **fast)),
+    ]
 
 
-def test_the_table_has_the_measure_in_place_of_the_accuracy(two: list[Run]) -> None:
+def test_the_table_has_the_measure_in_place_of_the_accuracy(two: list[RecordedRun]) -> None:
     table = tables.compare(two)
     assert table.headings[4:6] == ("best perplexity", "final perplexity")
     assert not any("%" in heading for heading in table.headings)
@@ -63,7 +66,7 @@ def test_the_table_has_the_measure_in_place_of_the_accuracy(two: list[Run]) -> N
     assert records["runs"][1]["wire_bytes_to_perplexity"] == fast
 
 
-def test_a_lower_value_reaches_a_goal(two: list[Run]) -> None:
+def test_a_lower_value_reaches_a_goal(two: list[RecordedRun]) -> None:
     rows = reaching(curves_of(two), 10).rows
     assert [row.reached for row in rows] == [0, 1]
     value = rows[1].value
@@ -72,7 +75,7 @@ def test_a_lower_value_reaches_a_goal(two: list[Run]) -> None:
     assert reaching(curves_of(two), 10).headings[0] == "to reach perplexity 10"
 
 
-def test_figures_draw_and_name_the_measure(two: list[Run], tmp_path: Path) -> None:
+def test_figures_draw_and_name_the_measure(two: list[RecordedRun], tmp_path: Path) -> None:
     names = {path.stem for path in write_figures(two, tmp_path)}
     assert {"perplexity-versus-ingress", "perplexity-versus-iteration"} < names
     assert not any(name.startswith("accuracy") for name in names)
@@ -90,10 +93,10 @@ def test_figures_draw_and_name_the_measure(two: list[Run], tmp_path: Path) -> No
 
 
 def test_runs_of_different_measures_are_compared_by_what_they_share(write_run: WriteRun) -> None:
-    one = Run.load(write_run("asgd", **falling(40, 4.0)))
-    plain = Run.load(write_run("plain"))
-    regression = Run.load(write_run("line", **falling(40, 4.0, accuracy=False)))
-    loss = Run.load(
+    one = RecordedRun.load(write_run("asgd", **falling(40, 4.0)))
+    plain = RecordedRun.load(write_run("plain"))
+    regression = RecordedRun.load(write_run("line", **falling(40, 4.0, accuracy=False)))
+    loss = RecordedRun.load(
         write_run("own-loss", evaluations=without_classes(evaluations_table(200, 1_000, 40)))
     )
     assert quality_of([one, regression]) == Quality("perplexity")
@@ -104,12 +107,12 @@ def test_runs_of_different_measures_are_compared_by_what_they_share(write_run: W
     assert table.headings[4:8] == ("best perplexity", "final perplexity", "best %", "final %")
     # What the figure draws is known of both.
     assert [cells[4:8].count("\N{EM DASH}") for cells in table.cells] == [0, 2]
-    both = tables.compare([one, Run.load(write_run("other", **of_another()))])
+    both = tables.compare([one, RecordedRun.load(write_run("other", **of_another()))])
     assert both.headings[4:10:2] == ("best perplexity", "best within (px)", "best %")
 
 
 def test_a_measure_of_which_more_is_better_has_its_unit(write_run: WriteRun) -> None:
-    run = Run.load(write_run("asgd", **of_another()))
+    run = RecordedRun.load(write_run("asgd", **of_another()))
     (row,) = reaching(curves_of([run]), 50).rows
     assert row.reached == 1
     figure = drawn(quality_figure.chart(curves_of([run]), "wire", False))
@@ -121,14 +124,14 @@ def test_a_run_that_goes_on_has_its_measure(
     write_run: WriteRun, this_process: dict[str, Any]
 ) -> None:
     """Also of the evaluations that only curve.csv has yet."""
-    run = Run.load(write_run("asgd", ended="running", **falling(40, 4.0), **this_process))
+    run = RecordedRun.load(write_run("asgd", ended="running", **falling(40, 4.0), **this_process))
     (run.directory / "evaluations.arrows").unlink()
     assert run.evaluations.measured is not None
     assert len(run.evaluations.measured) == len(run.evaluations) > 1
     assert run.score.final == run.evaluations.measured[-1]
 
 
-def test_a_goal_of_accuracy_is_refused_for_other_runs(two: list[Run]) -> None:
+def test_a_goal_of_accuracy_is_refused_for_other_runs(two: list[RecordedRun]) -> None:
     with pytest.raises(Exception, match="compared by perplexity, not accuracy"):
         compare_in_library(*(run.directory for run in two), accuracy=97)
     comparison = compare_in_library(*(run.directory for run in two), goal=5)

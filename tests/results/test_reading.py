@@ -12,12 +12,12 @@ import pytest
 
 from testbed.errors import TestbedError
 from testbed.results.reading.finding import distinct_names, find, resolve
-from testbed.results.reading.run import KILLED, Run
+from testbed.results.reading.recorded_run import KILLED, RecordedRun
 from tests.results.conftest import EVERY, WriteRun, evaluations_table, updates_table, write_stream
 
 
 def test_a_completed_run_is_read(write_run: WriteRun) -> None:
-    run = Run.load(write_run("asgd", count=200, payload=1000))
+    run = RecordedRun.load(write_run("asgd", count=200, payload=1000))
     assert run.id == "quickstart/20261121-074500-1/asgd"
     assert (run.ended, run.summary.reconstructed) == ("completed", False)
     assert run.pushes.num_rows == 200
@@ -31,8 +31,8 @@ def test_a_completed_run_is_read(write_run: WriteRun) -> None:
 def test_a_running_and_a_killed_run_differ_only_in_their_process(
     write_run: WriteRun, this_process: dict[str, Any], killed_process: dict[str, Any]
 ) -> None:
-    alive = Run.load(write_run("a", ended="running", **this_process))
-    killed = Run.load(write_run("b", ended="running", **killed_process))
+    alive = RecordedRun.load(write_run("a", ended="running", **this_process))
+    killed = RecordedRun.load(write_run("b", ended="running", **killed_process))
     assert (alive.ended, alive.summary.reason) == ("running", None)
     assert (killed.ended, killed.summary.reason) == ("interrupted", KILLED)
     for run in (alive, killed):
@@ -68,7 +68,7 @@ def test_the_curve_in_text_is_read_if_the_stream_has_less(
     (directory / "evaluations.arrows").write_bytes(b"")
     text = (directory / "curve.csv").read_text()
     (directory / "curve.csv").write_text(text.rstrip("\n")[:-3])  # the last line is cut off
-    assert Run.load(directory).evaluations.iteration.tolist() == list(range(0, 191, EVERY))
+    assert RecordedRun.load(directory).evaluations.iteration.tolist() == list(range(0, 191, EVERY))
 
 
 def test_a_diverged_run_has_a_best_accuracy_and_no_final_one(write_run: WriteRun) -> None:
@@ -79,14 +79,14 @@ def test_a_diverged_run_has_a_best_accuracy_and_no_final_one(write_run: WriteRun
     table = table.set_column(3, "loss", pa.array(loss)).set_column(
         2, "accuracy", pa.array(accuracy, from_pandas=False)
     )
-    run = Run.load(write_run("asgd", count=100, evaluations=table))
+    run = RecordedRun.load(write_run("asgd", count=100, evaluations=table))
     assert run.evaluations.diverged_at == 50
     assert run.summary.best_accuracy == pytest.approx(float(accuracy[7]))
     assert run.summary.final_accuracy is None
 
 
 def test_a_run_without_any_evaluation_is_read(write_run: WriteRun) -> None:
-    run = Run.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
+    run = RecordedRun.load(write_run("asgd", evaluations=evaluations_table(0, 1)[:0]))
     assert len(run.evaluations) == 0
     assert run.summary.best_accuracy is None
 
@@ -106,7 +106,7 @@ def test_a_folder_that_is_no_run_is_refused_with_the_reason(
     if manifest is not None:
         (tmp_path / "manifest.json").write_text(manifest)
     with pytest.raises(TestbedError, match=reason):
-        Run.load(tmp_path)
+        RecordedRun.load(tmp_path)
 
 
 def test_a_newer_format_is_refused(write_run: WriteRun) -> None:
@@ -114,7 +114,7 @@ def test_a_newer_format_is_refused(write_run: WriteRun) -> None:
     told = json.loads((directory / "manifest.json").read_text()) | {"format": 2}
     (directory / "manifest.json").write_text(json.dumps(told))
     with pytest.raises(TestbedError, match="reads format 1"):
-        Run.load(directory)
+        RecordedRun.load(directory)
 
 
 def test_runs_are_found_by_each_of_their_names(
@@ -144,9 +144,9 @@ def test_one_broken_run_does_not_hide_the_others(three: Path, runs_root: Path) -
 
 
 def test_runs_get_distinct_names(write_run: WriteRun) -> None:
-    one = Run.load(write_run("asgd"))
-    two = Run.load(write_run("asgd", "quickstart/20261121-080000-2", seed=2))
-    three = Run.load(write_run("asgd", "quickstart/20261121-090000-2", seed=2))
+    one = RecordedRun.load(write_run("asgd"))
+    two = RecordedRun.load(write_run("asgd", "quickstart/20261121-080000-2", seed=2))
+    three = RecordedRun.load(write_run("asgd", "quickstart/20261121-090000-2", seed=2))
     assert distinct_names([one]) == ("asgd",)
     assert distinct_names([one, two]) == ("asgd, seed 1", "asgd, seed 2")
     assert distinct_names([two, three]) == (two.id, three.id)

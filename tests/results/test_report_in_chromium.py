@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page
 
 from testbed.results.reading.curves import curves_of
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
 from testbed.results.tables.reaching import reaching
 from tests.chromium import chromium, chromium_needed, look, watched
@@ -60,7 +60,7 @@ def contrast(one: float, other: float) -> float:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RecordedRun]:
     """Captured runs: ASGD, Comp-ASGD, and AdaComp with two seeds."""
     write_run = writer_of_runs(tmp_path_factory.mktemp("runs"))
     both = {"accounting": accounting_table(30, 1_000_000), "traffic": traffic()}
@@ -71,7 +71,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
         write_run("adacomp-0.01", payload=17_000, speed=30, **both),
         write_run("adacomp-0.01", again, payload=17_000, speed=35, seed=2, **both),
     ]
-    return [Run.load(run) for run in written]
+    return [RecordedRun.load(run) for run in written]
 
 
 @dataclass
@@ -94,7 +94,7 @@ def page(watch: Watched) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def address(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(runs: list[RecordedRun], tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_report(runs, tmp_path_factory.mktemp("report") / "report.html").as_uri()
 
 
@@ -113,7 +113,7 @@ def charts(page: Page) -> dict[str, dict[str, Any]]:
     return {chart["id"]: chart for chart in page.evaluate(CHARTS)}
 
 
-def expected(runs: list[Run], accuracy: float, measure: str) -> list[list[str]]:
+def expected(runs: list[RecordedRun], accuracy: float, measure: str) -> list[list[str]]:
     table = reaching(curves_of(runs), accuracy, measure=measure)  # type: ignore[arg-type]
     return [list(table.headings), *map(list, table.cells)]
 
@@ -158,7 +158,7 @@ def test_the_report_requests_nothing_but_itself(report: Page, watch: Watched) ->
 
 
 def test_the_switches_change_the_chart_and_the_table(
-    report: Page, runs: list[Run], watch: Watched
+    report: Page, runs: list[RecordedRun], watch: Watched
 ) -> None:
     def shown() -> dict[str, Any]:
         return charts(report)["chart-ingress"]
@@ -261,7 +261,7 @@ def test_faults_are_drawn_below_the_curves(
         write_run("asgd", workers=200),
         write_run("adacomp-0.01", workers=200, faults=few if crashes == 3 else many),
     ]
-    runs = [Run.load(run) for run in written]
+    runs = [RecordedRun.load(run) for run in written]
     look(page)
     page.goto("about:blank")
     page.goto(write_report(runs, tmp_path / "report.html").as_uri())
@@ -291,8 +291,8 @@ def test_another_measure_is_drawn_named_and_turned(
 ) -> None:
     write_run = writer_of_runs(tmp_path)
     runs = [
-        Run.load(write_run("asgd", **falling(40, 0.0))),
-        Run.load(write_run("fast", **falling(10, 4.0))),
+        RecordedRun.load(write_run("asgd", **falling(40, 0.0))),
+        RecordedRun.load(write_run("fast", **falling(10, 4.0))),
     ]
     page.goto(write_report(runs, tmp_path / "report.html").as_uri())
     words = page.evaluate("document.body.innerText")

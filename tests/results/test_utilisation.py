@@ -9,12 +9,12 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.cli import app
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
-from testbed.results.tables.utilisation import MOST_DEVICES, in_words, utilisation_rows
+from testbed.results.tables.device_use_table import MOST_DEVICES, in_words, utilisation_rows
 from tests.results.conftest import WriteRun
 
 
@@ -38,9 +38,9 @@ def device(name: str, cpu: float | None, up: float | None) -> dict[str, Any]:
     }
 
 
-def write(directory: Path, *devices: dict[str, Any]) -> Run:
+def write(directory: Path, *devices: dict[str, Any]) -> RecordedRun:
     parquet.write_table(pa.Table.from_pylist(list(devices)), directory / "utilisation.parquet")
-    return Run.load(directory)
+    return RecordedRun.load(directory)
 
 
 SOME = (device("worker-0", 0.5, 0.2), device("worker-1", 0.7, 0.6), device("server", None, None))
@@ -82,8 +82,8 @@ def test_show_and_the_report_have_the_table(
 def test_a_run_without_the_table_says_nothing_and_a_broken_one_names_the_file(
     write_run: WriteRun,
 ) -> None:
-    run = Run.load(write_run())
+    run = RecordedRun.load(write_run())
     assert utilisation_rows(run) == [] and in_words(run) == ""
     (run.directory / "utilisation.parquet").write_bytes(b"no table")
     with pytest.raises(NoRunError, match=r"utilisation\.parquet cannot be read"):
-        utilisation_rows(Run.load(run.directory))
+        utilisation_rows(RecordedRun.load(run.directory))

@@ -4,7 +4,7 @@ import numpy as np
 
 from testbed.messages.reports import EvaluationDue, RoleReport, UpdatesApplied
 from testbed.runs.deduplication import Deduplication
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 
 
 def updates(*iterations: int) -> UpdatesApplied:

@@ -7,7 +7,7 @@ import pytest
 
 from testbed.device_names import EVALUATOR_NAME
 from testbed.planning.plan import Plan
-from testbed.results.reading.over_links import read_over_links
+from testbed.results.reading.link_traffic import read_over_links
 from testbed.runs.link_bytes import LinkCounts, over_routes, rows, unasked_drops
 from testbed.telemetry import link_table
 from tests.planning.test_bottlenecks import CLUSTERS, planned

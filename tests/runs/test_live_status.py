@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.results.reading.run import Run
-from testbed.runs import running
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.runs import runs_on_host
 from testbed.runs.live_status import LiveStatus
 from testbed.telemetry.entries import FaultChanged, Noted, Updates
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
+from testbed.telemetry.update_rows import UPDATE
 
 MANIFEST: dict[str, Any] = {
     "experiment": "small",
@@ -53,7 +53,7 @@ def fault(phase: str, kind: str, device: str) -> dict[str, Any]:
 
 
 def test_a_run_is_followed_as_it_writes(log: RunLog) -> None:
-    live = LiveStatus(Run.load(log.directory))
+    live = LiveStatus(RecordedRun.load(log.directory))
     status = live.look(running=True)
     assert (status.phase, status.updates, status.update_rate) == ("making nodes", 0, None)
     log.take(Noted("info", "training begins", kind=EventKind.TRAINING_BEGAN))
@@ -76,12 +76,12 @@ def test_rates_fall_while_nothing_is_written(log: RunLog) -> None:
     log.take(Updates(rows(1, 10, 0.1), 0))
     past = time.time() - 99
     os.utime(log.directory / "updates.arrows", (past, past))
-    status = LiveStatus(Run.load(log.directory)).look(running=True)
+    status = LiveStatus(RecordedRun.load(log.directory)).look(running=True)
     assert status.update_rate == pytest.approx(0.1, rel=0.05)
 
 
 def test_a_run_that_goes_back_is_read_anew(log: RunLog) -> None:
-    live = LiveStatus(Run.load(log.directory))
+    live = LiveStatus(RecordedRun.load(log.directory))
     log.take(Updates(rows(1, 20, 0.1), 0))
     assert live.look(running=True).updates == 20
     log.go_back(12, 12)
@@ -91,7 +91,7 @@ def test_a_run_that_goes_back_is_read_anew(log: RunLog) -> None:
 
 
 def test_faults_are_counted_while_they_last(log: RunLog) -> None:
-    live = LiveStatus(Run.load(log.directory))
+    live = LiveStatus(RecordedRun.load(log.directory))
     log.take(FaultChanged(fault("begin", "kill", "worker-1"), ["worker-1"], 1.0))
     log.take(FaultChanged(fault("begin", "slow", "worker-2"), ["worker-2"], 1.0))
     status = live.look(running=True)
@@ -103,12 +103,12 @@ def test_faults_are_counted_while_they_last(log: RunLog) -> None:
 
 def test_a_run_is_running_while_its_process_holds_its_events(log: RunLog) -> None:
     def found() -> list[Path]:
-        return [run.directory for run in running.running_runs()]
+        return [run.directory for run in runs_on_host.running_runs()]
 
     assert log.directory in found()
-    (own,) = running.named(running.running_runs(), str(log.directory))
+    (own,) = runs_on_host.named(runs_on_host.running_runs(), str(log.directory))
     for text in ("small", "small/now-1", "small/now-1/asgd", "asgd", str(os.getpid())):
-        assert own.directory in [one.directory for one in running.named([own], text)]
-    assert running.named([own], "smal") == []
+        assert own.directory in [one.directory for one in runs_on_host.named([own], text)]
+    assert runs_on_host.named([own], "smal") == []
     log.close("completed", None, {"updates": 0})
     assert log.directory not in found()

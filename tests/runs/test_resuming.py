@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.checkpoints.checkpoint_marks import NAME, Mark, Marks
 from testbed.checkpoints.files import CheckpointFiles
-from testbed.checkpoints.marks import NAME, Mark, Marks
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.results.reading.finding import find, resolve, without_runs
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.resuming import FOLDER, Resumption, clear, never_begun, prepare
 from testbed.telemetry.entries import Diagnoses, EvaluationMade
 from testbed.telemetry.evaluation_log import CURVE_COLUMNS, MEASURED
@@ -48,7 +48,7 @@ def test_damaged_marks_are_reported_and_the_lock_is_released(tmp_path: Path) -> 
     folder = directory / FOLDER
     with CheckpointFiles.open(folder, ()):
         Marks(folder).note(Mark(0, 0.0, 0, 0, 0, 0, 0, [{}], [0]))
-    run = Run.load(directory)
+    run = RecordedRun.load(directory)
     whole = (folder / NAME).read_bytes()
     (folder / NAME).write_bytes(b"")
     with pytest.raises(SpecError, match=r"marks.json is damaged, .* remove .*, and it begins anew"):
@@ -71,7 +71,7 @@ def test_a_checkpoint_is_not_used_if_diagnostics_before_it_are_lost(tmp_path: Pa
     with CheckpointFiles.open(directory / FOLDER, ()) as files:
         for version in (2, 4):
             files.write(version, {"version": version, "counts": counts})
-    with closing(prepare(Run.load(directory), ())) as found:
+    with closing(prepare(RecordedRun.load(directory), ())) as found:
         assert found.state is not None
         assert found.state["version"] == 2
         assert found.kept.tables["diagnostics"]["iteration"].to_pylist() == [1, 2]
@@ -119,7 +119,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_told_of(tmp_path: Path) -> None
         files.write(1, {"version": 1, "counts": nothing})
     newer = directory / FOLDER / "odd"
     newer.write_bytes(newer.read_bytes()[:-1])
-    with closing(prepare(Run.load(directory), ())) as found:
+    with closing(prepare(RecordedRun.load(directory), ())) as found:
         assert found.told.endswith("the checkpoint of update 0; 1 other checkpoint cannot be read")
 
 

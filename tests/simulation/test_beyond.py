@@ -10,7 +10,7 @@ from testbed import execution
 from testbed.clock.event_clock import LATEST
 from testbed.experiment.spec import Spec
 from testbed.planning.linked_plan import LinkedPlan
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.watching import Unwatched
 
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 2, "protocol": "push-and-wait"}
@@ -52,7 +52,7 @@ def test_a_run_that_is_slowed_down_without_end_fails_with_a_reason(
         json.loads((directory / name).read_text(), parse_constant=refuse)
     for line in (directory / "faults.jsonl").read_text().splitlines():
         assert json.loads(line, parse_constant=refuse)["time"] <= LATEST
-    took = Run.load(directory).summary.training_seconds
+    took = RecordedRun.load(directory).summary.training_seconds
     assert took is not None
     assert took <= LATEST
     assert done.report is not None

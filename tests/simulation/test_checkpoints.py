@@ -18,10 +18,10 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
+from testbed.random_streams import stream
 from testbed.simulation.simulated_devices import STORED
 from testbed.simulation.systems import system
-from testbed.streams import stream
-from testbed.telemetry.records import UPDATE, UpdateRow
+from testbed.telemetry.update_rows import UPDATE, UpdateRow
 from testbed.training.service_entries import Diagnosed, Entry, UpdateEntry
 from testbed.training.settings import Settings
 

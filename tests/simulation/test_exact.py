@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from testbed.learning.exact import LOSS, NORM, VARIANCE
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from tests.metrics.running import planned, simulated
 
 
-def run(folder: Path, **simulation: Any) -> Run:
+def run(folder: Path, **simulation: Any) -> RecordedRun:
     one = planned(
         engine="simulation",
         clock="virtual",
@@ -22,7 +22,7 @@ def run(folder: Path, **simulation: Any) -> Run:
         evaluation={"every": 4},
         simulation=simulation,
     )
-    return Run.load(simulated(one, folder)[0])
+    return RecordedRun.load(simulated(one, folder)[0])
 
 
 def test_exact_values_change_no_bit_and_have_a_row_for_each_evaluation(tmp_path: Path) -> None:

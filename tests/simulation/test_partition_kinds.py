@@ -11,7 +11,7 @@ from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.planning.images import share_out
 from testbed.planning.plan import plan
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.watching import Unwatched
 from testbed.simulation.simulated_run import SimulatedRun
 from testbed.training import computation
@@ -59,7 +59,7 @@ def test_a_run_learns_from_its_partition_and_records_it(
     (one,) = plan(Spec.model_validate(spec, strict=True))
     summary = SimulatedRun(one, tmp_path / "run", Unwatched(), time.monotonic()).execute()
     assert summary["ended"] == "completed"
-    counts = Run.load(tmp_path / "run").image_counts
+    counts = RecordedRun.load(tmp_path / "run").image_counts
     parts = computation.parts(one.settings, labels)
     expected = [np.bincount(labels[part], minlength=10).tolist() for part in parts]
     assert counts.tolist() == expected

@@ -20,6 +20,7 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
+from testbed.random_streams import stream
 from testbed.simulation.batching import Begun
 from testbed.simulation.sent_versions import Part
 from testbed.simulation.served_system import ServedSystem
@@ -27,8 +28,7 @@ from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.system import System
 from testbed.simulation.systems import MeshSystem, system
 from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
-from testbed.streams import stream
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from testbed.training import computation
 from testbed.training.service_entries import Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings

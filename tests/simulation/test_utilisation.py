@@ -8,8 +8,8 @@ import pytest
 from testbed import execution
 from testbed.experiment.spec import Spec
 from testbed.network.segments import wire_bytes
-from testbed.results.reading.run import Run
-from testbed.results.reading.utilisation import Utilisation
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.recorded_utilisation import Utilisation
 from testbed.wire.frames import HEADER
 from tests.simulation.test_beyond import watch
 
@@ -18,7 +18,7 @@ COMPUTE, WAITING = 0.1, 0.05
 ROUNDS = 10
 
 
-def simulated(out: Path, **changes: Any) -> Run:
+def simulated(out: Path, **changes: Any) -> RecordedRun:
     spec = {
         "name": "used",
         "dataset": "digits",
@@ -35,14 +35,14 @@ def simulated(out: Path, **changes: Any) -> Run:
     }
     done = execution.execute(Spec.model_validate(spec | changes), out, watch, report=False)
     (summary,) = done.summaries
-    return Run.load(done.directory / summary["algorithm"])
+    return RecordedRun.load(done.directory / summary["algorithm"])
 
 
-def by_name(run: Run) -> dict[str, Utilisation]:
+def by_name(run: RecordedRun) -> dict[str, Utilisation]:
     return {one.device: one for one in run.utilisation}
 
 
-def sizes(run: Run) -> tuple[int, int]:
+def sizes(run: RecordedRun) -> tuple[int, int]:
     """Return the bytes on the wire of a push, with which a worker asks, and of the parameters."""
     payload = int(run.pushes.column("payload_bytes").to_numpy()[0])
     return wire_bytes(payload + 2 * HEADER.size), wire_bytes(payload + HEADER.size)

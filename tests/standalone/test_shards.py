@@ -29,7 +29,7 @@ from testbed.messages.reports import (
 from testbed.standalone import messages
 from testbed.standalone.admission import Admission
 from testbed.standalone.shard_reports import LONGEST
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from tests.settings import SIMPLE, with_changes
 
 SECRET = b"the secret of these very tests"

@@ -19,7 +19,7 @@ import pytest
 
 import traffic
 from testbed.errors import HostError
-from testbed.sweeps.travelling import with_paths
+from testbed.sweeps.directory_transfer import with_paths
 from tests.end_to_end.conftest import REPOSITORY, CommandLine, until
 
 SWEEP = """

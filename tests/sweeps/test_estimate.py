@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.experiment.combinations import load_sweep
 from testbed.experiment.load import parse
-from testbed.experiment.sweep import load_sweep
 from testbed.sweeps import estimate
-from testbed.sweeps.carrying_out import Result
+from testbed.sweeps.one_run import Result
 
 
 def test_each_kind_is_measured_once_and_shortly(file: Path, tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from testbed.experiment.combinations import load_sweep
 from testbed.experiment.load import dump
-from testbed.experiment.sweep import load_sweep
-from testbed.results.reading.run import Run
-from testbed.sweeps import pool, worker
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.sweeps import pool, run_process
+from testbed.sweeps.needed_runs import wanted
 from testbed.sweeps.pool import TITLE, SweepJob, SweepPool
-from testbed.sweeps.wanted import wanted
 
 
 class Processes:
@@ -26,7 +26,7 @@ class Processes:
     def show(self, running: Sequence[SweepJob]) -> None:
         for one in psutil.Process().children():
             line = one.cmdline()
-            title = TITLE if line[:1] == [TITLE] else worker.__name__
+            title = TITLE if line[:1] == [TITLE] else run_process.__name__
             if title in line:
                 self.titles.add(title)
                 if self._number is not None and running:
@@ -55,11 +55,11 @@ def test_forked_and_new_interpreters_end_with_the_same_bits(
         with SweepPool(1) as processes:
             assert processes.carry_out(given, seen) is None
         assert [one.result and one.result.ended for one in given] == ["completed"] * 2
-        digests.append([Run.load(one.directory).summary.parameters_sha256 for one in given])
+        digests.append([RecordedRun.load(one.directory).summary.parameters_sha256 for one in given])
         titles.append(seen.titles)
     assert digests[0] == digests[1]
     assert titles[0] == {TITLE}
-    assert worker.__name__ in titles[1]  # it is forked, and then another program
+    assert run_process.__name__ in titles[1]  # it is forked, and then another program
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from testbed.faults.fault import Fault
-from testbed.results.reading.faults import read_faults
 from testbed.results.reading.journals import read_columns
+from testbed.results.reading.recorded_faults import read_faults
 from testbed.runs.outcome import RunOutcome
 from testbed.telemetry.entries import (
     Diagnoses,
@@ -25,8 +25,8 @@ from testbed.telemetry.entries import (
     Updates,
 )
 from testbed.telemetry.evaluation_log import CURVE_COLUMNS
-from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept, RunLog
+from testbed.telemetry.update_rows import UPDATE
 
 
 def rows(first: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:

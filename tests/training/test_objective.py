@@ -7,7 +7,7 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import load
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
-from testbed.streams import stream
+from testbed.random_streams import stream
 from testbed.training.objective import PLAIN, Objective
 from testbed.updates import FloatVector
 

@@ -13,7 +13,7 @@ from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
+from testbed.messages.agent_reports import LibrariesLoaded, ProcessExited, RunFailed
 from testbed.messages.codec import encode
-from testbed.messages.events import LibrariesLoaded, ProcessExited, RunFailed
 from testbed.messages.processes import CONTAINER_EVENTS
 
 TOKENS = (

@@ -20,7 +20,7 @@ from testbed.results.reading.journals import (
     read_evaluations,
     read_updates,
 )
-from testbed.telemetry.journal import Journal
+from testbed.telemetry.table_journal import Journal
 
 _ROWS = 12
 _NAMES = ("updates.arrows", "updates.parquet", "evaluations.arrows", "evaluations.parquet")

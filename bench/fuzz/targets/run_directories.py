@@ -13,7 +13,7 @@ from pathlib import Path
 
 from testbed import simulate
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 
 _EXPERIMENT = """
 name: read
@@ -60,7 +60,7 @@ def _directory() -> Path:
 def corpus() -> Sequence[bytes]:
     """Return each file of a run."""
     directory = _directory()
-    Run.load(directory).read_all()  # which loads the libraries, before memory is limited
+    RecordedRun.load(directory).read_all()  # which loads the libraries, before memory is limited
     return [name.encode() + b"\n" + (directory / name).read_bytes() for name in _NAMES]
 
 
@@ -73,7 +73,7 @@ def check(data: bytes) -> bool:
     whole = path.read_bytes()
     path.write_bytes(content)
     try:
-        Run.load(path.parent).read_all()
+        RecordedRun.load(path.parent).read_all()
     except NoRunError:
         return False
     finally:

@@ -17,7 +17,7 @@ from reproduction.measures import Line, Lines, Target, common
 from reproduction.papers.ako.scales import MODEL, as_rate, mean_time
 from reproduction.races import mean_seconds
 from testbed.experiment.spec import Spec
-from testbed.quantities import as_number
+from testbed.number_text import as_number
 
 Measure: TypeAlias = Callable[[Line], dict[int, float]]
 _TRAINING = ("worker", "peer")

@@ -10,7 +10,7 @@ from reproduction.papers.ako.scales import MNIST_SECONDS, WALL_SECONDS
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.series import Series
 from reproduction.tables import Column, Grid, LineTable, of_reaching, reached, seconds_to, spent
-from testbed.quantities import UNKNOWN
+from testbed.number_text import UNKNOWN
 
 MNIST = Target(95.0)
 """The test accuracy to reach on MNIST; the paper's is 99 %."""

@@ -38,7 +38,7 @@ from reproduction.papers.ako.panels import Usage
 from reproduction.papers.ako.scales import HOUR, LENGTH, MIDDLE
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.tables import Cell, Column, Grid, LineTable, of_reaching, seconds_to
-from testbed.quantities import UNKNOWN
+from testbed.number_text import UNKNOWN
 
 _GOALS = (Target(20.0), Target(30.0), Target(40.0))
 """The accuracies of Fig. 10b; the paper's are 5, 10 and 20 %."""

@@ -6,7 +6,7 @@ from reproduction.measures import Lines
 from reproduction.papers.dbw import knee
 from reproduction.papers.dbw.lines import KNEES
 from reproduction.tables import markdown
-from testbed.quantities import UNKNOWN
+from testbed.number_text import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from reproduction.papers.gap_aware.claims import (
 from reproduction.papers.gap_aware.published import SEVEN, WORKERS
 from reproduction.series import Series
 from reproduction.tables import Column, Grid, LineTable, Table, as_deviation, average
-from testbed.quantities import UNKNOWN
+from testbed.number_text import UNKNOWN
 
 CHANCE_OF_TEN = 10.0
 """Percent: the accuracy of a guess among ten classes."""

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from testbed.errors import SpecError
 from testbed.experiment.sections.section import Section
 from testbed.experiment.sections.timing import TRACES, file_beside
-from testbed.foreign import open_file
 from testbed.plugins.source_files import PluginSource, install
+from testbed.untrusted_text import open_file
 
 _LARGEST = 1 << 20
 """The largest source file in bytes: its text is in every run's spec, and is sent to every device."""

@@ -17,7 +17,7 @@ from testbed.errors import SpecError
 from testbed.learning.data.augmentation import NONE, Augmentation
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.data.raw import Array
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 
 @dataclass(slots=True)

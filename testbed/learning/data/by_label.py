@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Assignment: TypeAlias = Literal["random", "deterministic", "first-deterministic"]

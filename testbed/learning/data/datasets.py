@@ -19,7 +19,7 @@ from testbed.learning.data.catalogue import DIGITS, inputs_of
 from testbed.learning.data.choice import Named, as_choice
 from testbed.learning.data.raw import Array
 from testbed.learning.inputs import GREY_28, Inputs
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 Scaling: TypeAlias = Literal["standardised", "unit", "per-channel"]
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
-from testbed.foreign import LARGEST_TEXT, open_file
-from testbed.streams import stream
+from testbed.random_streams import stream
+from testbed.untrusted_text import LARGEST_TEXT, open_file
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 

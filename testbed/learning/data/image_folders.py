@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from testbed.errors import DataError
 from testbed.learning.data import image_files
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _COMMON = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")

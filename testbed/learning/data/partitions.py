@@ -20,7 +20,7 @@ from testbed.durations.shares import apportion
 from testbed.errors import SpecError
 from testbed.learning.data import given
 from testbed.learning.data.by_label import inner_dirichlet, pathological
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 

@@ -28,8 +28,7 @@ from typing import Any, get_args
 from testbed.channel import Channel, ReceivedMessage
 from testbed.errors import HostError, TestbedError
 from testbed.json_dataclasses import of_plain
-from testbed.messages.codec import send
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     CountersSampled,
     DeviceFrozen,
     DeviceThawed,
@@ -50,6 +49,7 @@ from testbed.messages.events import (
     UplinksSampled,
     WarningRaised,
 )
+from testbed.messages.codec import send
 from testbed.messages.requests import (
     REQUESTS,
     BuildNetwork,
@@ -223,8 +223,8 @@ class Agent:
     def _build_network(self, plan: dict[str, Any]) -> None:
         # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
         from testbed.network import building
-        from testbed.network.graph import Network
         from testbed.network.links import CORE, Link
+        from testbed.network.topology import Network
         from testbed.orchestrator.agent.background_traffic import Background
         from testbed.orchestrator.agent.device_faults import DeviceFaults
         from testbed.orchestrator.agent.link_counters import LinkCounters

@@ -16,7 +16,7 @@ from testbed.errors import HostError
 from testbed.json_dataclasses import of_plain
 from testbed.network import background
 from testbed.network.background import PORT, BackgroundFlow
-from testbed.network.graph import Network
+from testbed.network.topology import Network
 from testbed.nodes.forked_process import ForkedCommand
 from testbed.nodes.linux import inside_network
 from testbed.nodes.run_names import BACKGROUND

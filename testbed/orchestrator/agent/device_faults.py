@@ -23,10 +23,10 @@ from testbed.messages.requests import (
 from testbed.network import outages
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.fair_queues import FairEgress
-from testbed.network.graph import Direction, Network
 from testbed.network.links import Link, Shape
 from testbed.network.netlink import Requests
 from testbed.network.shaping import Egress
+from testbed.network.topology import Direction, Network
 from testbed.nodes.linux import inside_network
 from testbed.nodes.node_interface import Nodes
 

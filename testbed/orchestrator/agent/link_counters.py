@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.fair_queues import FIRST, splitters_of
-from testbed.network.graph import Direction, Network
 from testbed.network.shaping import COUNTED, FROM_ABOVE, SPLITTER
+from testbed.network.topology import Direction, Network
 from testbed.nodes.linux import inside_network
-from testbed.telemetry.records import LINK
+from testbed.telemetry.update_rows import LINK
 from traffic.queue_classes import read_classes, read_disciplines
 
 ROWS = 3000

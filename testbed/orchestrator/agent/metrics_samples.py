@@ -8,10 +8,10 @@ time of the processes are read.
 from collections.abc import Mapping
 
 from testbed.device_names import is_server
-from testbed.messages.events import ProcessesSampled
+from testbed.messages.agent_reports import ProcessesSampled
 from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
-from testbed.network.graph import Network
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.agent.observation import ROWS, Observation, ObservedDevices, together
 from testbed.orchestrator.agent.usage import Usage

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from testbed.messages.events import IngressRead, TrafficStopped
+from testbed.messages.agent_reports import IngressRead, TrafficStopped
 from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
-from testbed.network.graph import Direction, Network
+from testbed.network.topology import Direction, Network
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.agent.background_traffic import Background
 from testbed.orchestrator.agent.capturing import CaptureProcess, summed

@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from testbed.channel import Channel
 from testbed.containers import leftovers
+from testbed.messages.agent_reports import EVENTS, RemainsFound
 from testbed.messages.codec import send
-from testbed.messages.events import EVENTS, RemainsFound
 from testbed.messages.requests import Request, StartRole
 from testbed.nodes import control_group, forked_process, run_names
 from testbed.orchestrator.agent import agent

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from testbed.messages.events import SocketsCounted
+from testbed.messages.agent_reports import SocketsCounted
 from testbed.nodes.linux import inside_network
 from traffic.sockets import Socket, SocketLedger
 

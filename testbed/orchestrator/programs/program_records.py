@@ -11,12 +11,12 @@ import numpy as np
 from testbed.code_digest import package_digest
 from testbed.device_names import SERVER_NAME
 from testbed.experiment.load import dump
-from testbed.messages.events import IngressRead, SocketsCounted, TrafficStopped
+from testbed.messages.agent_reports import IngressRead, SocketsCounted, TrafficStopped
 from testbed.messages.keeper_messages import ProgramMeasured
 from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
-from testbed.network.graph import Direction
 from testbed.network.sysctls import OF_ALL
+from testbed.network.topology import Direction
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning.program_plan import ProgramPlan
@@ -31,8 +31,8 @@ from testbed.runs.watching import ProgramProgress, Watcher
 from testbed.telemetry import link_table
 from testbed.telemetry.entries import EvaluationMade
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.records import LINK
 from testbed.telemetry.run_log import RunLog
+from testbed.telemetry.update_rows import LINK
 from traffic.counters import COUNTS
 from traffic.sockets import Forgotten, Socket
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from testbed.channel import InvalidMessageError
 from testbed.errors import RunError
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     CountersSampled,
     Event,
     IngressRead,

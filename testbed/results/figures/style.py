@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.quantities import as_bytes
+from testbed.number_text import as_bytes
 from testbed.results.figures.chart import Look
 
 if TYPE_CHECKING:

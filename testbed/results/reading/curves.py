@@ -17,11 +17,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from testbed.ended import is_complete
-from testbed.quantities import Measure
+from testbed.number_text import Measure
 from testbed.results.reading.finding import distinct, names_of
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.run_endings import is_complete
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 MEASURES: tuple[Measure, ...] = ("payload", "message", "wire")
@@ -65,7 +65,7 @@ class Curve:
     """
 
     name: str
-    runs: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
     quality: Quality
 
     @property
@@ -126,9 +126,9 @@ class Curve:
         return Mean(grid, mean, low, high, **means)
 
 
-def curves_of(runs: Sequence[Run]) -> tuple[Curve, ...]:
+def curves_of(runs: Sequence[RecordedRun]) -> tuple[Curve, ...]:
     """Return the curves of some runs, in the order of each curve's first run."""
-    groups: dict[Hashable, list[Run]] = defaultdict(list)
+    groups: dict[Hashable, list[RecordedRun]] = defaultdict(list)
     earlier: dict[Hashable, int] = defaultdict(int)
     for run in runs:
         key: Hashable = _all_but_seed(run)
@@ -145,7 +145,7 @@ def curves_of(runs: Sequence[Run]) -> tuple[Curve, ...]:
     )
 
 
-def quality_of(runs: Sequence[Run]) -> Quality:
+def quality_of(runs: Sequence[RecordedRun]) -> Quality:
     """Return the quality by which runs are compared.
 
     It is that of each of them, if it is the same; otherwise the accuracy, or the loss if not all have
@@ -159,7 +159,7 @@ def quality_of(runs: Sequence[Run]) -> Quality:
     return ACCURACY if classes or not own else LOSS
 
 
-def _all_but_seed(run: Run) -> tuple[str, str, str] | None:
+def _all_but_seed(run: RecordedRun) -> tuple[str, str, str] | None:
     """Return what the runs of one curve have in common; None if the run's spec cannot be read."""
     spec = run.spec
     if not isinstance(spec, dict):

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from testbed.foreign import printable
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.untrusted_text import printable
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Execution:
     """
 
     directory: Path
-    runs: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
     unreadable: tuple[NoRunError, ...] = ()
 
     @property
@@ -77,7 +77,7 @@ def _never_begun(directory: Path) -> str:
 
 def resolve(
     text: str, runs_root: Path, left_out: list[NoRunError] | None = None
-) -> tuple[Run, ...]:
+) -> tuple[RecordedRun, ...]:
     """Return the runs that ``text`` names: one run, or all of an execution.
 
     Args:
@@ -96,7 +96,7 @@ def resolve(
         return _readable(executions[-1], left_out)
     for directory in (Path(text), runs_root / text):
         if os.path.lexists(directory / "manifest.json"):
-            return (Run.load(directory),)
+            return (RecordedRun.load(directory),)
         # An execution directory has runs one level down, an experiment's two.
         for pattern in ("*/manifest.json", "*/*/manifest.json"):
             executions = _executions(directory, pattern)
@@ -119,8 +119,8 @@ def with_ends(execution: Execution) -> Execution:
 
 
 def divided(
-    runs: Sequence[Run], read: Callable[[Run], object]
-) -> tuple[tuple[Run, ...], tuple[NoRunError, ...]]:
+    runs: Sequence[RecordedRun], read: Callable[[RecordedRun], object]
+) -> tuple[tuple[RecordedRun, ...], tuple[NoRunError, ...]]:
     """Return the runs that can be read, and for each other one, why not."""
     kept, unreadable = [], []
     for run in runs:
@@ -132,12 +132,12 @@ def divided(
     return tuple(kept), tuple(unreadable)
 
 
-def distinct_names(runs: Sequence[Run]) -> tuple[str, ...]:
+def distinct_names(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
     """Return a short name for each run: the label, with experiment and seed where they are needed."""
     return distinct([names_of([run]) for run in runs])
 
 
-def names_of(runs: Sequence[Run]) -> tuple[str, ...]:
+def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
     """Return possible names for some runs of one experiment and label together, the shortest first.
 
     The last name, the first run's id, is unique.
@@ -182,7 +182,7 @@ def _execution(directory: Path) -> Execution:
     runs, unreadable = [], []
     for path in sorted(directory.glob("*/manifest.json")):
         try:
-            runs.append(Run.load(path.parent))
+            runs.append(RecordedRun.load(path.parent))
         except NoRunError as error:
             unreadable.append(error)
     runs.sort(key=lambda run: (run.manifest.started, run.algorithm))
@@ -194,7 +194,7 @@ def _age(execution: Execution) -> tuple[float, str]:
     return (started.timestamp() if started else 0.0, execution.directory.name)
 
 
-def _readable(execution: Execution, left_out: list[NoRunError] | None) -> tuple[Run, ...]:
+def _readable(execution: Execution, left_out: list[NoRunError] | None) -> tuple[RecordedRun, ...]:
     if not execution.runs:
         raise execution.unreadable[0]
     if left_out is not None:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from testbed.foreign import LARGEST_TABLE, read_file
 from testbed.results.reading.journals import whole
+from testbed.untrusted_text import LARGEST_TABLE, read_file
 
 
 class GrowingJournal:

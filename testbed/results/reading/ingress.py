@@ -15,7 +15,7 @@ import numpy.typing as npt
 from testbed.device_names import BACKGROUND_NAME, EVALUATOR_NAME
 from testbed.results.reading.curves import Curve, Floats
 from testbed.results.reading.journals import NoRunError, read_accounting
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 
 KINDS = {
     "stream_bytes": "messages (TCP streams)",
@@ -33,7 +33,7 @@ _BINS = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Ingress:
+class IngressOverTime:
     """The bytes that entered the parameter server from the workers of a curve's runs.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Counted:
     captured: bool
 
 
-def ingress_of(curve: Curve) -> Ingress:
+def ingress_of(curve: Curve) -> IngressOverTime:
     """Return the ingress of a curve over time and by worker.
 
     With several runs, the rates are the mean over the runs of the same second since training began,
@@ -102,7 +102,7 @@ def ingress_of(curve: Curve) -> Ingress:
         )
     start, width, rates = _mean_rates(counted)
     names, sent, shares = _by_worker(curve.runs, counted)
-    return Ingress(
+    return IngressOverTime(
         start=start,
         width=width,
         rates={kind: rate for kind, rate in rates.items() if rate.any()},
@@ -113,7 +113,7 @@ def ingress_of(curve: Curve) -> Ingress:
     )
 
 
-def capture_remarks(run: Run) -> tuple[str, ...]:
+def capture_remarks(run: RecordedRun) -> tuple[str, ...]:
     """Return the caveats to show with numbers from this run's capture; none if all is well."""
     if run.summary.traffic is None:
         return ("whether its capture lost packets is not known: the run left no account of it",)
@@ -131,7 +131,7 @@ def capture_remarks(run: Run) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def merged_remarks(titles: Sequence[str], ingress: Sequence[Ingress]) -> tuple[str, ...]:
+def merged_remarks(titles: Sequence[str], ingress: Sequence[IngressOverTime]) -> tuple[str, ...]:
     """Return the curves' remarks, each once, with the curves that it is about."""
     about: dict[str, list[str]] = {}
     for title, own in zip(titles, ingress, strict=True):
@@ -140,7 +140,7 @@ def merged_remarks(titles: Sequence[str], ingress: Sequence[Ingress]) -> tuple[s
     return tuple(f"{', '.join(names)}: {remark}." for remark, names in about.items())
 
 
-def _captured(run: Run) -> _Counted:
+def _captured(run: RecordedRun) -> _Counted:
     table = read_accounting(run.directory)
     devices = table.column("device").combine_chunks().dictionary_encode()
     known = np.asarray(devices.dictionary.to_pylist(), dtype=object)
@@ -162,7 +162,7 @@ def _captured(run: Run) -> _Counted:
     return _Counted(*sums, workers, captured=True)
 
 
-def _applied(run: Run) -> _Counted:
+def _applied(run: RecordedRun) -> _Counted:
     updates = run.pushes
     worker = updates.column("worker").to_numpy()
     size = updates.column("message_bytes").to_numpy()
@@ -210,7 +210,7 @@ def _mean_rates(counted: Sequence[_Counted]) -> tuple[int, int, dict[str, Floats
 
 
 def _by_worker(
-    runs: Sequence[Run], counted: Sequence[_Counted]
+    runs: Sequence[RecordedRun], counted: Sequence[_Counted]
 ) -> tuple[tuple[str, ...], Floats, Floats]:
     names: list[str] = []
     sent: list[float] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import SpecError
-from testbed.foreign import LARGEST_TABLE, printable, read_file
+from testbed.untrusted_text import LARGEST_TABLE, printable, read_file
 
 UPDATES = {
     "iteration": "int64",

@@ -4,8 +4,8 @@ import os
 import re
 from pathlib import Path
 
-from testbed.foreign import open_file, printable
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.untrusted_text import open_file, printable
 
 LINES = 20
 """Lines of each program."""
@@ -16,7 +16,7 @@ _TAIL = 16_384
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-def output_file(run: Run, device: str, program: str) -> Path:
+def output_file(run: RecordedRun, device: str, program: str) -> Path:
     """Return the file of what a program in a device writes."""
     return run.directory / "nodes" / device / f"{program}.log"
 
@@ -26,7 +26,7 @@ def without_colours(line: str) -> str:
     return printable(_COLOUR.sub("", line).expandtabs())
 
 
-def last_lines(run: Run) -> dict[str, str]:
+def last_lines(run: RecordedRun) -> dict[str, str]:
     """Return the last lines of the run's first programs, by device and program."""
     files = [
         (f"{device} {program}", output_file(run, device, program))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from testbed import quantities as q
+from testbed import number_text as q
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from testbed.results.figures import quality
+from testbed.results.figures import quality_chart
 from testbed.results.figures.chart import Chart
-from testbed.results.figures.figures import charts_of
+from testbed.results.figures.chart_files import charts_of
 from testbed.results.figures.style import COLOURS
 from testbed.results.reading.curves import MEASURES, Curve
 from testbed.results.tables.reaching import Point, Reaching, steps_of
@@ -41,10 +41,10 @@ def page_charts(curves: Sequence[Curve]) -> dict[str, Chart]:
     """
     found = charts_of(curves)
     if any(len(run.evaluations) for curve in curves for run in curve.runs):
-        found["iteration"] = quality.chart(curves, "iteration", True)
+        found["iteration"] = quality_chart.chart(curves, "iteration", True)
         for measure in MEASURES:
-            found[f"ingress-{measure}-log"] = quality.chart(curves, measure, False)
-            found[f"ingress-{measure}-linear"] = quality.chart(curves, measure, True)
+            found[f"ingress-{measure}-log"] = quality_chart.chart(curves, measure, False)
+            found[f"ingress-{measure}-linear"] = quality_chart.chart(curves, measure, True)
     return found
 
 

@@ -15,22 +15,22 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.drawing.svg import svg
 from testbed.errors import TestbedError
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.outputs import last_lines
 from testbed.results.reading.quality import ACCURACY
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.charts import as_json, page_charts
-from testbed.results.tables import faults as fault_table
+from testbed.results.tables import fault_table
 from testbed.results.tables.comparison import compare
-from testbed.results.tables.links import in_a_sentence
+from testbed.results.tables.device_use_table import in_words
+from testbed.results.tables.link_traffic_table import picture_of
 from testbed.results.tables.of_run import tables_of
-from testbed.results.tables.over_links import picture_of
+from testbed.results.tables.probed_links_table import in_a_sentence
 from testbed.results.tables.reaching import reaching
 from testbed.results.tables.table import Table, of_words
-from testbed.results.tables.utilisation import in_words
 from testbed.results.tables.verdict import left_out, no_update, verdict
 
 REPORT = "testbed.results.report"
@@ -40,7 +40,7 @@ _EVENTS = 50
 
 
 def write_report(
-    runs: Sequence[Run], path: Path, goal: float | None = None, baseline: str | None = None
+    runs: Sequence[RecordedRun], path: Path, goal: float | None = None, baseline: str | None = None
 ) -> Path:
     """Write the report of some runs and return its path.
 
@@ -83,7 +83,7 @@ class Content:
 
 
 def content_of(
-    runs: Sequence[Run], goal: float | None = None, baseline: str | None = None
+    runs: Sequence[RecordedRun], goal: float | None = None, baseline: str | None = None
 ) -> Content:
     """Return what the report of some runs shows; arguments and errors are those of ``write_report``."""
     comparison = compare(runs, goal, baseline)
@@ -162,14 +162,14 @@ def render(package: str, template: str, **values: Any) -> str:
     return environment.get_template(template).render(values)
 
 
-def _details(name: str, run: Run) -> dict[str, Any]:
+def _details(name: str, run: RecordedRun) -> dict[str, Any]:
     """Return the template's values for one run, other than those of the table."""
     from markupsafe import Markup
 
     manifest, summary = run.manifest, run.summary
     host = manifest.host
     facts = {
-        "Run": run.id,
+        "RecordedRun": run.id,
         "Started": manifest.started.strftime("%Y-%m-%d %H:%M:%S UTC"),
         "Set-up": q.as_duration(summary.setup_seconds),
         "Engine": run.clock,

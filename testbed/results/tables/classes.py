@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from testbed import quantities as q
-from testbed.results.reading.run import Run
+from testbed import number_text as q
+from testbed.results.reading.recorded_run import RecordedRun
 
 HEADINGS = (
     "class",
@@ -64,7 +64,7 @@ class ClassRow:
         )
 
 
-def class_rows(run: Run) -> tuple[ClassRow, ...]:
+def class_rows(run: RecordedRun) -> tuple[ClassRow, ...]:
     """Return a row for each class of a run, in the order of its file.
 
     None if all devices are alike, or if they push to aggregators: those pushes are on no record.

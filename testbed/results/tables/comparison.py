@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.results.reading.curves import curves_of
-from testbed.results.reading.faults import crashed
 from testbed.results.reading.finding import distinct_names
 from testbed.results.reading.quality import ACCURACY, Quality
-from testbed.results.reading.records import State
-from testbed.results.reading.run import Run
-from testbed.results.tables.faults import never_struck
+from testbed.results.reading.recorded_faults import crashed
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.run_files import State
+from testbed.results.tables.fault_table import never_struck
 from testbed.results.tables.reaching import baseline_of, goal_of
 from testbed.results.tables.verdict import verdict
 
@@ -76,7 +76,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonTable:
     """Several runs to compare.
 
     Attributes:
@@ -163,8 +163,8 @@ def _best_or_final(quality: Quality, which: int, row: Row) -> str:
 
 
 def compare(
-    runs: Sequence[Run], goal: float | None = None, baseline: str | None = None
-) -> Comparison:
+    runs: Sequence[RecordedRun], goal: float | None = None, baseline: str | None = None
+) -> ComparisonTable:
     """Compute the table of some runs.
 
     Args:
@@ -190,11 +190,11 @@ def compare(
     warnings = tuple(f"{name}: {found.text}" for name, found in verdicts if found.doubtful)
     never = [(row.name, never_struck(run)) for row, run in zip(rows, runs, strict=True)]
     warnings += tuple(f"{name}: {sentence}" for name, sentence in never if sentence)
-    return Comparison(rows, base.name, base.quality, goal, warnings)
+    return ComparisonTable(rows, base.name, base.quality, goal, warnings)
 
 
 def _row(
-    name: str, run: Run, baseline_wire_bytes: float, quality: Quality, goal: float | None
+    name: str, run: RecordedRun, baseline_wire_bytes: float, quality: Quality, goal: float | None
 ) -> Row:
     summary = run.summary
     ingress = summary.ingress
@@ -222,7 +222,7 @@ def _row(
     )
 
 
-def lines(comparison: Comparison) -> list[dict[str, Any]]:
+def lines(comparison: ComparisonTable) -> list[dict[str, Any]]:
     """Return the runs of ``records`` as rows of a CSV file: a measure has a column for each value."""
     found = []
     for record in records(comparison)["runs"]:
@@ -231,7 +231,7 @@ def lines(comparison: Comparison) -> list[dict[str, Any]]:
     return found
 
 
-def records(comparison: Comparison) -> dict[str, Any]:
+def records(comparison: ComparisonTable) -> dict[str, Any]:
     """Return the comparison for ``json.dumps``: exact numbers, null for unknown values.
 
     The goal is called by the quality's name: ``accuracy`` and ``wire_bytes_to_accuracy``, or

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from testbed import quantities as q
-from testbed.results.reading.run import Run
+from testbed import number_text as q
+from testbed.results.reading.recorded_run import RecordedRun
 
 HEADINGS = ("diagnostic", "last", "mean", "least", "greatest", "meaning")
 
@@ -34,7 +34,7 @@ class DiagnosticRow:
         return (self.name, *texts, self.meaning)
 
 
-def diagnostic_rows(run: Run) -> tuple[DiagnosticRow, ...]:
+def diagnostic_rows(run: RecordedRun) -> tuple[DiagnosticRow, ...]:
     """Return a row for each diagnostic of a run's algorithm; none if it reports none."""
     rows = []
     for one in run.manifest.diagnostics:
@@ -54,6 +54,6 @@ def diagnostic_rows(run: Run) -> tuple[DiagnosticRow, ...]:
     return tuple(rows)
 
 
-def records(run: Run) -> list[dict[str, Any]]:
+def records(run: RecordedRun) -> list[dict[str, Any]]:
     """Return the rows for ``json.dumps``: exact numbers, null for unknown values."""
     return [asdict(row) for row in diagnostic_rows(run)]

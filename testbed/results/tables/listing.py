@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.results.reading.quality import ACCURACY
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.table import Table
 
 _DIGITS = 16
 """Digits of a digest that tell runs with equal parameters from others, as `make agree` prints them."""
 
 
-def listing(runs: Sequence[Run]) -> Table:
+def listing(runs: Sequence[RecordedRun]) -> Table:
     """Return the table of some runs.
 
     Raises:
@@ -31,7 +31,7 @@ def listing(runs: Sequence[Run]) -> Table:
     return Table(headings, [_cells(run, by_accuracy) for run in runs])
 
 
-def _cells(run: Run, by_accuracy: bool) -> Sequence[str]:
+def _cells(run: RecordedRun, by_accuracy: bool) -> Sequence[str]:
     summary, score = run.summary, run.score
     best = score.quality.text if by_accuracy else score.quality.words
     return (

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from testbed import quantities as q
+from testbed import number_text as q
 from testbed.errors import SpecError
-from testbed.quantities import Measure
+from testbed.number_text import Measure
 from testbed.results.reading import quality as qualities
 from testbed.results.reading.curves import MEASURES, Curve
 from testbed.results.reading.journals import NoRunError

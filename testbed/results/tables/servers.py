@@ -3,14 +3,14 @@
 Payload and messages that a co-located server got from the worker on its machine are named apart.
 """
 
-from testbed import quantities as q
-from testbed.results.reading.records import Ingress
-from testbed.results.reading.run import Run
+from testbed import number_text as q
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.run_files import Ingress
 
 HEADINGS = ("server", "payload", "message", "wire")
 
 
-def server_rows(run: Run) -> list[tuple[str, ...]]:
+def server_rows(run: RecordedRun) -> list[tuple[str, ...]]:
     """Return the cells of a row for each server of a run, and of one for all; none if it has one."""
     summary = run.summary
     if not summary.servers:

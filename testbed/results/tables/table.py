@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from testbed.foreign import printable
-from testbed.results.reading.records import State
+from testbed.results.reading.run_files import State
+from testbed.untrusted_text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from testbed import quantities as q
-from testbed.results.reading.records import SERVER_KILLED, Difference, Traffic
-from testbed.results.reading.run import Run
+from testbed import number_text as q
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.run_files import SERVER_KILLED, Difference, Traffic
 
 
 class Verdict(NamedTuple):
@@ -20,7 +20,7 @@ class Verdict(NamedTuple):
         return self.state == "bad" or "dropped" in self.text
 
 
-def verdict(run: Run) -> Verdict:
+def verdict(run: RecordedRun) -> Verdict:
     """Return the verdict on a run's ledgers, with the number of packets that the capture dropped."""
     traffic = run.summary.traffic
     if traffic is None:
@@ -40,7 +40,7 @@ def verdict(run: Run) -> Verdict:
     return _of_differences(traffic.differences, lost)
 
 
-def _why_unchecked(run: Run, traffic: Traffic) -> str:
+def _why_unchecked(run: RecordedRun, traffic: Traffic) -> str:
     if traffic.capture is None:
         return "capture was off"
     if traffic.reconciled is None:
@@ -51,14 +51,14 @@ def _why_unchecked(run: Run, traffic: Traffic) -> str:
     return f"{what} came in" if nothing else ""
 
 
-def no_update(run: Run) -> dict[str, str]:
+def no_update(run: RecordedRun) -> dict[str, str]:
     """Return the payload of pushes that are no update of the run, under its heading; empty if none."""
     count = run.payload_of_no_update
     why = "of devices that a fault ended meanwhile, or repeated after a checkpoint"
     return {"no update": f"{q.as_bytes(count)} of the payload, {why}"} if count else {}
 
 
-def left_out(run: Run) -> dict[str, str]:
+def left_out(run: RecordedRun) -> dict[str, str]:
     """Return the evaluations that were left out, under their heading; empty if none was."""
     found = run.summary.evaluations_left_out
     if found is None:

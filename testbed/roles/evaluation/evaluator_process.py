@@ -21,7 +21,7 @@ from testbed.roles.sockets.loop import Loop
 from testbed.roles.sockets.server_links import Arriving, ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.transport.greeting import Greeted, Identity, connect
-from testbed.telemetry.board import DeviceLine
+from testbed.telemetry.state_board import DeviceLine
 from testbed.training.settings import Settings
 from testbed.training.slices import Slice
 from testbed.updates import as_bytes

@@ -16,7 +16,7 @@ from testbed.clock.mesh import MeshClock
 from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.faults.schedule import Schedule
-from testbed.messages.counted import no_reports
+from testbed.messages.deduplicated_reports import no_reports
 from testbed.messages.reports import (
     DevicesConnected,
     FaultReported,
@@ -33,7 +33,7 @@ from testbed.roles.peer.driven_peer import DrivenPeer
 from testbed.roles.peer.peer_reports import ConnectionLost, FromPeer, Met, Parted
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
-from testbed.telemetry.board import DeviceLine
+from testbed.telemetry.state_board import DeviceLine
 from testbed.training.exchange import ExchangeService, Told
 from testbed.training.service_entries import Entry, EvaluationPoint
 from testbed.training.settings import Settings

@@ -19,7 +19,7 @@ from testbed.roles.orders import Order, OrderChannel, OrderKind
 from testbed.roles.peer.peer_connections import PeerConnections
 from testbed.roles.peer.peer_reports import ConnectionLost, Met, OrderDone, Parted
 from testbed.roles.turn_taking import TurnTaking
-from testbed.telemetry.board import DeviceLine
+from testbed.telemetry.state_board import DeviceLine
 from testbed.training.exchange import Answered
 from testbed.training.peer_computation import LocalPeer, PeerComputation, Sending
 from testbed.training.settings import Settings

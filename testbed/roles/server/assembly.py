@@ -11,7 +11,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.engine.aggregator import Aggregator
 from testbed.engine.server import Server
 from testbed.faults.schedule import Schedule
-from testbed.messages.counted import no_reports
+from testbed.messages.deduplicated_reports import no_reports
 from testbed.messages.reports import CheckpointBegun
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.recorder import Recorder
@@ -21,7 +21,7 @@ from testbed.roles.server.role_host import RoleHost
 from testbed.roles.server.server_connections import ServerConnections, ServerDriver, TrainingPhase
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.timed_apply import measured
-from testbed.telemetry.board import (
+from testbed.telemetry.state_board import (
     Board,
     DeviceLine,
     ServerLine,

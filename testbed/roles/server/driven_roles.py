@@ -9,7 +9,7 @@ import numpy as np
 from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.channel import Channel
 from testbed.messages import clock_requests
-from testbed.messages.counted import no_reports
+from testbed.messages.deduplicated_reports import no_reports
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.remote_servers import DrivenHalf

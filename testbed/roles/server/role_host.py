@@ -30,7 +30,7 @@ from testbed.engine.server import Server
 from testbed.roles.recorder import Recorder
 from testbed.roles.server.server_connections import REPORT_PERIOD, ServerConnections, TrainingPhase
 from testbed.roles.transport.connection import Connection
-from testbed.telemetry.board import DeviceLine, ServerLine
+from testbed.telemetry.state_board import DeviceLine, ServerLine
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import TrainingBegan
 from testbed.updates import as_bytes

@@ -9,7 +9,7 @@ from testbed.messages.reports import ServerListening
 from testbed.roles import connections
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
-from testbed.telemetry.board import ServerLine
+from testbed.telemetry.state_board import ServerLine
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER, Kind
 

@@ -6,7 +6,7 @@ from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.roles.server.restart import Restart
-from testbed.telemetry.board import Board
+from testbed.telemetry.state_board import Board
 from testbed.training.settings import Settings
 from testbed.updates import Layout
 

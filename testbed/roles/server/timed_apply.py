@@ -3,7 +3,7 @@
 from time import monotonic_ns
 
 from testbed.algorithms.server_half import ServerHalf
-from testbed.telemetry.board import ServerLine
+from testbed.telemetry.state_board import ServerLine
 from testbed.training.parameter_service import Apply, Pushed, apply_update
 
 

@@ -9,7 +9,7 @@ from testbed.engine.events import Message, Pull, Push, Report
 from testbed.roles.sockets.parameters import ReceivedParameters, Take
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.turn_taking import TurnTaking
-from testbed.telemetry.board import DeviceLine
+from testbed.telemetry.state_board import DeviceLine
 from testbed.training.computation import Computation
 from testbed.training.parameter_service import as_loss
 from testbed.training.pushed_parts import Encoded

@@ -16,7 +16,7 @@ from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.hands import Hands
 from testbed.roles.worker.ordered_worker import AskingWorker, ListeningWorker
 from testbed.roles.worker.wall_worker import WallWorker
-from testbed.telemetry.board import DeviceLine
+from testbed.telemetry.state_board import DeviceLine
 from testbed.training import computation
 from testbed.training.computation import Computation
 from testbed.training.objective import objective

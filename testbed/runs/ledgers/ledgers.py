@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from testbed.device_names import serving_place
-from testbed.foreign import parse_json, read_file
 from testbed.json_dataclasses import of_plain
 from testbed.network.background import PORT as BACKGROUND_PORT
 from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.settings import PORT
+from testbed.untrusted_text import parse_json, read_file
 from traffic import TrafficError
 from traffic.sockets import Forgotten, Socket
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from testbed.dissection.captured_messages import CapturedMessage, read_messages
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.ledgers.traffic_account import capture_files, captured_ledgers
 from testbed.wire.frames import Kind
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def captured_messages(run: Run) -> tuple[pa.Table, list[str]]:
+def captured_messages(run: RecordedRun) -> tuple[pa.Table, list[str]]:
     """Return one row for each message in a run's capture, and what is damaged in the files.
 
     Columns: time (seconds since training began; since the first message if it did not begin), seconds

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers, SocketCounts
 from traffic.accounting import Account
 from traffic.socket_comparison import RECEIVED, compare_sockets
@@ -29,7 +29,7 @@ Flow: TypeAlias = npt.NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class LedgerDifference:
     """A difference between two ledgers that should be equal.
 
     Attributes:
@@ -47,7 +47,7 @@ class Difference:
     reason: str
 
 
-def reconcile(ledgers: Ledgers, found: Account) -> list[Difference]:
+def reconcile(ledgers: Ledgers, found: Account) -> list[LedgerDifference]:
     """Compare ledgers, which must be ``final``, with the account of the capture's files.
 
     Returns:
@@ -56,10 +56,10 @@ def reconcile(ledgers: Ledgers, found: Account) -> list[Difference]:
     assert ledgers.capture is not None
     flaw = _flaw(ledgers.capture, found)
     reported, read = int(ledgers.capture.get("records", 0)), found.totals["records"]
-    differences: list[Difference] = []
+    differences: list[LedgerDifference] = []
     if read != reported:
         reason = flaw or "the files were changed, or are not all there"
-        differences.append(Difference(FILES, None, reported, read, reason))
+        differences.append(LedgerDifference(FILES, None, reported, read, reason))
     differences += _counter_differences(ledgers, found, flaw)
     differences += _background_differences(ledgers, found, flaw)
     # A capture that is known to lack packets may differ in every connection, for that same reason.
@@ -73,7 +73,7 @@ def reconcile(ledgers: Ledgers, found: Account) -> list[Difference]:
 
 def _socket_differences(
     ledgers: Ledgers, counts: SocketCounts, found: Account
-) -> Iterator[Difference]:
+) -> Iterator[LedgerDifference]:
     """Compare the kernel's counts of each connection with its flows."""
     for one in compare_sockets(
         counts.sockets,
@@ -85,7 +85,9 @@ def _socket_differences(
         way = "to" if one.direction == RECEIVED else "from"
         device = ledgers.devices.get(one.ends.remote, one.ends.remote)
         name = f"{device} port {one.ends.remote_port}, port {one.ends.local_port} of the server"
-        yield Difference(f"{SOCKETS}, {way} the server", name, one.expected, one.found, one.reason)
+        yield LedgerDifference(
+            f"{SOCKETS}, {way} the server", name, one.expected, one.found, one.reason
+        )
 
 
 def _flaw(capture: dict[str, Any], found: Account) -> str | None:
@@ -106,7 +108,7 @@ def _flaw(capture: dict[str, Any], found: Account) -> str | None:
 
 def _counter_differences(
     ledgers: Ledgers, found: Account, flaw: str | None
-) -> Iterator[Difference]:
+) -> Iterator[LedgerDifference]:
     """Compare the class counter with the captured frames that went to the server."""
     assert ledgers.counter is not None
     to_server = [i for i, (_, to) in enumerate(found.pairs) if to == ledgers.server]
@@ -124,12 +126,12 @@ def _counter_differences(
     ):
         expected, seen = int(ledgers.counter[counted]), int(rows[column].sum())
         if expected != seen:
-            yield Difference(name, None, expected, seen, reason)
+            yield LedgerDifference(name, None, expected, seen, reason)
 
 
 def _background_differences(
     ledgers: Ledgers, found: Account, flaw: str | None
-) -> Iterator[Difference]:
+) -> Iterator[LedgerDifference]:
     """Compare the background traffic that the server's device has counted with the captured."""
     captured = dict.fromkeys(ledgers.background or {}, 0)
     for row in found.datagrams:
@@ -143,7 +145,7 @@ def _background_differences(
             reason = flaw or (
                 "datagrams of something else went to that port, or frames were damaged on their way"
             )
-            yield Difference(BACKGROUND, device, expected, seen, reason)
+            yield LedgerDifference(BACKGROUND, device, expected, seen, reason)
 
 
 class _FlowKey(NamedTuple):
@@ -184,7 +186,9 @@ class _Flows:
                 yield direction, left
 
 
-def _stream_differences(ledgers: Ledgers, found: Account, flaw: str | None) -> Iterator[Difference]:
+def _stream_differences(
+    ledgers: Ledgers, found: Account, flaw: str | None
+) -> Iterator[LedgerDifference]:
     """Compare each connection with its flows, and report the flows of no known connection."""
     flows, server = _Flows(found), ledgers.server
     for connection in ledgers.over_links:
@@ -196,11 +200,11 @@ def _stream_differences(ledgers: Ledgers, found: Account, flaw: str | None) -> I
         if not arrived(inward):
             expected, seen = connection.received_bytes, _stream_bytes(inward)
             reason = flaw or _why_not_received(connection, inward)
-            yield Difference(f"{MESSAGES}, to the server", name, expected, seen, reason)
+            yield LedgerDifference(f"{MESSAGES}, to the server", name, expected, seen, reason)
         if not left(outward):
             expected, seen = connection.sent_bytes, _stream_bytes(outward)
             reason = flaw or _gap(outward) or "the connection was cut before it could be sent"
-            yield Difference(f"{MESSAGES}, from the server", name, expected, seen, reason)
+            yield LedgerDifference(f"{MESSAGES}, from the server", name, expected, seen, reason)
     reason = flaw or (
         SERVER_KILLED if ledgers.server_kills else "the server told of no such connection"
     )
@@ -209,7 +213,7 @@ def _stream_differences(ledgers: Ledgers, found: Account, flaw: str | None) -> I
         if direction.destination == server:
             way, address, port = "to", direction.source, direction.source_port
         name = f"{ledgers.devices.get(address, address)} port {port}"
-        yield Difference(f"{MESSAGES}, {way} the server", name, 0, seen, reason)
+        yield LedgerDifference(f"{MESSAGES}, {way} the server", name, 0, seen, reason)
 
 
 def _stream_bytes(flow: Flow | None) -> int:

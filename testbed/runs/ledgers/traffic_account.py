@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.ledgers.ports import by_port
-from testbed.runs.ledgers.reconciliation import FILES, Difference, reconcile
+from testbed.runs.ledgers.reconciliation import FILES, LedgerDifference, reconcile
 from testbed.runs.ledgers.tables import by_device
 from testbed.telemetry.traffic_files import capture_file
 from traffic import TrafficError
@@ -49,7 +49,7 @@ def settle(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
         try:
             found = read_capture(directory, ledgers.of, ledgers.ports_apart)
         except TrafficError as error:
-            unread = asdict(Difference(FILES, None, 0, 0, str(error)))
+            unread = asdict(LedgerDifference(FILES, None, 0, 0, str(error)))
             capture = ledgers.capture
             entries.append({"capture": capture, "reconciled": False, "differences": [unread]})
             continue
@@ -131,7 +131,7 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     }
 
 
-def captured_ledgers(run: Run) -> list[Ledgers]:
+def captured_ledgers(run: RecordedRun) -> list[Ledgers]:
     """Return the ledgers of each server of a run that was captured, or of its observed peer.
 
     Raises:

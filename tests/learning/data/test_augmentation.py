@@ -6,7 +6,7 @@ import torch
 from testbed.learning.data.augmentation import NONE, Augmentation
 from testbed.learning.data.batches import Batches
 from testbed.learning.data.datasets import load
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 
 def test_each_move_is_the_cut_of_the_padded_image() -> None:

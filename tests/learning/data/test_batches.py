@@ -9,7 +9,7 @@ import pytest
 from testbed.errors import SpecError
 from testbed.learning.data.batches import Batches, dealt
 from testbed.learning.data.datasets import load
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 
 def test_batches_hold_distinct_images_of_the_shard() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import SpecError
 from testbed.learning.data.partitions import dirichlet, equal, parts, shards, sizes
-from testbed.streams import stream
+from testbed.random_streams import stream
 
 Labels = npt.NDArray[np.int64]
 

@@ -17,8 +17,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from testbed.channel import Channel, ReceivedMessage
-from testbed.messages.codec import send
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     EVENTS,
     CountersSampled,
     DeviceFrozen,
@@ -33,6 +32,7 @@ from testbed.messages.events import (
     RunFailed,
     TrafficStopped,
 )
+from testbed.messages.codec import send
 from testbed.messages.requests import (
     BuildNetwork,
     FreezeDevice,

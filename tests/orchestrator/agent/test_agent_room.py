@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.channel import Channel
-from testbed.messages.codec import send
-from testbed.messages.events import (
+from testbed.messages.agent_reports import (
     EVENTS,
     NODE_EVENTS,
     NodeEvent,
     ProcessExited,
     ProcessStarted,
 )
+from testbed.messages.codec import send
 from testbed.messages.processes import FORK_REQUESTS, ForkRole
 from testbed.messages.requests import StartRole
 from testbed.nodes.node_interface import Device, Nodes

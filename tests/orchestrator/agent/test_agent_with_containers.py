@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.messages.events import ProcessExited
+from testbed.messages.agent_reports import ProcessExited
 from testbed.messages.requests import FreezeDevice, KillDevice, LimitProcessors
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.orchestrator.agent.test_agent import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.doctor.attempts import missing_disciplines
-from testbed.messages.events import ProcessExited, RunFailed
+from testbed.messages.agent_reports import ProcessExited, RunFailed
 from testbed.messages.requests import (
     FreezeDevice,
     KillDevice,

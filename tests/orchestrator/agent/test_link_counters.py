@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.network import building
-from testbed.network.graph import Network
 from testbed.network.links import Link, Shape
 from testbed.network.segments import HEADERS, wire_bytes
+from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network, own_network
 from testbed.orchestrator.agent.link_counters import LinkCounters
-from testbed.telemetry.records import LINK
+from testbed.telemetry.update_rows import LINK
 from tests.traffic.isolation import isolated, real
 
 NETWORK = Network(

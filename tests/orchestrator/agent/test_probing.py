@@ -10,7 +10,12 @@ import pytest
 import yaml
 
 from testbed.experiment.spec import Spec
-from testbed.messages.events import CountersSampled, LinksProbed, NetworkBuilt, TrafficStopped
+from testbed.messages.agent_reports import (
+    CountersSampled,
+    LinksProbed,
+    NetworkBuilt,
+    TrafficStopped,
+)
 from testbed.messages.requests import BuildNetwork, StopTraffic
 from testbed.network.links import Link, Shape
 from testbed.orchestrator.agent import probing

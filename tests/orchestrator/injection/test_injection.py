@@ -26,8 +26,8 @@ from testbed.orchestrator.injection.killable_workers import CLOSING_TIMEOUT
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError
-from testbed.telemetry.records import UPDATE
 from testbed.telemetry.run_log import RunLog
+from testbed.telemetry.update_rows import UPDATE
 from tests.roles.server.test_server import settings
 
 Make = Callable[..., tuple[Injection, list[Request]]]

@@ -38,7 +38,7 @@ from reproduction.series import Series
 from reproduction.tables import of_reaching
 from testbed.algorithms.ako import partitions
 from testbed.experiment.spec import Spec
-from testbed.results.reading.records import PartUse, Spread
+from testbed.results.reading.run_files import PartUse, Spread
 
 HALF = Target(50.0)
 RESULT = Result(

@@ -38,7 +38,7 @@ from testbed.errors import SpecError
 from testbed.execution import execute
 from testbed.experiment.sections.learning import TransformerSpec
 from testbed.experiment.spec import Spec
-from testbed.results.reading.run import Run
+from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.watching import Unwatched
 
 WORKERS, TASKS = 16, 40
@@ -229,4 +229,4 @@ def test_the_papers_scale_runs(tmp_path: Path) -> None:
     assert needed.run.spec.model.name == "wide-resnet-16-4"
     done = execute(needed.run.spec, tmp_path, lambda *_: Unwatched(), report=False)
     (run,) = done.directory.glob("*/diagnostics.parquet")
-    assert len(Run.load(run.parent).diagnostics["gap"]) == 3
+    assert len(RecordedRun.load(run.parent).diagnostics["gap"]) == 3

@@ -12,7 +12,7 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
 from testbed.roles.peer.coordinator import PARTING_TIMEOUT, Coordinator
 from testbed.roles.peer.peer_reports import Met, Parted
-from testbed.telemetry.board import Board, hub_line, lines_of
+from testbed.telemetry.state_board import Board, hub_line, lines_of
 from testbed.training.exchange import Step
 from testbed.training.times import Times
 from tests.settings import SIMPLE, with_changes

@@ -22,7 +22,7 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.transport.greeting import Identity
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from testbed.wire.frames import Kind, header
 from tests.roles.server import test_server
 from tests.roles.server.test_server import Running, dense, pull, receive

@@ -23,7 +23,7 @@ from testbed.messages.reports import (
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.server_with_clock import ServerWithClock
 from testbed.roles.transport.greeting import Identity
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.update_rows import UPDATE
 from testbed.training.times import Times
 from testbed.wire.frames import HEADER, Kind, header
 from tests.roles.server import test_server

@@ -20,6 +20,7 @@ from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
 from testbed.messages.reports import REPORTS, EventReported, ServerListening, UpdatesApplied
 from testbed.nodes.computing_turns import ComputingTurns
+from testbed.random_streams import stream
 from testbed.roles import connections
 from testbed.roles.evaluation.evaluator_process import evaluate
 from testbed.roles.server.server_inputs import ServerInputs
@@ -28,9 +29,8 @@ from testbed.roles.transport import greeting
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.worker_process import work
-from testbed.streams import stream
-from testbed.telemetry.board import DeviceLine
-from testbed.telemetry.records import UPDATE
+from testbed.telemetry.state_board import DeviceLine
+from testbed.telemetry.update_rows import UPDATE
 from testbed.training import computation
 from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings

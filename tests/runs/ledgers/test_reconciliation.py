@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.results.reading.records import SERVER_KILLED
+from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
 from testbed.runs.ledgers.reconciliation import BACKGROUND, reconcile
 from traffic.accounting import FLOW_COLUMNS, Account

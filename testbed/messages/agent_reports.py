@@ -1,0 +1,263 @@
+"""Events that the agent reports to the orchestrator, some of them for the fork server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, get_args
+
+from testbed.messages.codec import MessageCodec
+
+
+@dataclass(frozen=True, slots=True)
+class LibrariesLoaded:
+    """Libraries and data are loaded: roles can be started once their nodes are made."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    """The run cannot go on.
+
+    Attributes:
+        reason: why, in words.
+        host: True if the host cannot do what was asked, which needs no traceback.
+    """
+
+    reason: str
+    host: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStarted:
+    """A role's process was started.
+
+    Attributes:
+        process: its id as the fork server sees it, or as the agent does without a fork server.
+    """
+
+    device: str
+    process: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExited:
+    """A role's process has ended.
+
+    Attributes:
+        status: its exit status; −n for a signal n.
+        memory_limit: the bytes of memory that it was killed for exceeding; None if it was not.
+    """
+
+    device: str
+    status: int
+    memory_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WarningRaised:
+    """Something went wrong that does not end the run."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesCounted:
+    """Some nodes are made; ``count`` nodes are by now."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodesMade:
+    """All nodes are made."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinksCounted:
+    """Some links are made; ``count`` links are by now."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinksProbed:
+    """The sample of links was probed; see ``agent.probing.probe_links`` for the result."""
+
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkBuilt:
+    """All links are made, and their traffic is counted from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngressRead:
+    """The counters of ingress were read.
+
+    Background traffic is in none of them but ``egress``.
+
+    Attributes:
+        ingress: the sum over the counted devices: ``time``, ``bytes``, ``frames`` and ``dropped``.
+        egress: the same for the servers' egress; None without metrics, or without a server.
+        of_each: the bytes of each server; None if there are not several.
+        background: the bytes of each flow of background traffic that have arrived by then; None without
+            such flows.
+    """
+
+    ingress: Mapping[str, float]
+    egress: Mapping[str, float] | None = None
+    of_each: Mapping[str, int] | None = None
+    background: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CountersSampled:
+    """The counters of links were read; ``raw`` holds their rows of ``traffic.counters.COUNTS``.
+
+    A sample of many links takes several messages.
+    """
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LinkBytesRead:
+    """The bytes of the whole run over links; ``raw`` holds rows of ``telemetry.update_rows.LINK``.
+
+    Those of many links take several messages.
+    """
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SocketsCounted:
+    """The kernel's counts of a device's TCP connections at the run's end; many take several messages.
+
+    Attributes:
+        rows: the fields of ``traffic.sockets.Socket``, of each.
+        lost: the number of ended connections whose counts the kernel dropped.
+        forgotten: the fields of ``traffic.sockets.Forgotten``, of each.
+    """
+
+    device: str
+    rows: Sequence[Sequence[Any]]
+    lost: int
+    forgotten: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class UplinksSampled:
+    """The counters of peers' uplinks were read, in ``raw`` as in ``CountersSampled``."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorTimesRead:
+    """The processor time of each device since it was made.
+
+    Attributes:
+        host_time: when it was read, in seconds of CLOCK_MONOTONIC.
+        source: ``control group``, or ``process`` where there is none.
+        seconds: by device; one that is not known is missing.
+    """
+
+    host_time: float
+    source: str
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesSampled:
+    """The use of memory and processors, and the capture's progress, if metrics are exported.
+
+    Attributes:
+        capture: the capture's latest report; None before the first.
+        memory: private bytes by role.
+        processor: seconds of processor time of each process that is not a device.
+    """
+
+    capture: Mapping[str, Any] | None
+    memory: Mapping[str, int]
+    processor: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFrozen:
+    """A device is frozen; reported if metrics are exported."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceThawed:
+    """A device goes on; reported if metrics are exported."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficStopped:
+    """The link has become quiet, and the capture has ended.
+
+    Attributes:
+        capture: the last report of the observed device's capture; None without a capture.
+        counter: the counter of the observed device, background traffic included; the keys are those of
+            ``IngressRead.ingress``.
+        ingress, egress, background: as in ``IngressRead``.
+        ingress_of_each: the bytes that entered each counted device.
+        others: ``capture`` and ``counter`` of each further server.
+        background_sent: the bytes of each flow that were sent; None without such flows, or if it is not
+            known.
+    """
+
+    capture: dict[str, Any] | None
+    counter: dict[str, float]
+    ingress: Mapping[str, float]
+    ingress_of_each: Mapping[str, int]
+    egress: Mapping[str, float] | None = None
+    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    background: Sequence[int] | None = None
+    background_sent: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastSampleTaken:
+    """No sample of the counters follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemainsFound:
+    """Something could not be removed at the end; ``text`` names it."""
+
+    text: str
+
+
+Event: TypeAlias = (
+    LibrariesLoaded
+    | RunFailed
+    | ProcessStarted
+    | ProcessExited
+    | WarningRaised
+    | NodesCounted
+    | NodesMade
+    | LinksCounted
+    | LinksProbed
+    | NetworkBuilt
+    | IngressRead
+    | CountersSampled
+    | LinkBytesRead
+    | SocketsCounted
+    | UplinksSampled
+    | ProcessesSampled
+    | ProcessorTimesRead
+    | DeviceFrozen
+    | DeviceThawed
+    | TrafficStopped
+    | LastSampleTaken
+    | RemainsFound
+)
+NodeEvent: TypeAlias = LibrariesLoaded | RunFailed | ProcessStarted | ProcessExited | WarningRaised
+"""An event of the nodes; the agent passes it on."""
+EVENTS: MessageCodec[Event] = MessageCodec(get_args(Event))
+NODE_EVENTS: MessageCodec[NodeEvent] = MessageCodec(get_args(NodeEvent))

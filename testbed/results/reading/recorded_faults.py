@@ -1,0 +1,169 @@
+"""The faults of a run: which devices they struck, when, and for how long.
+
+``faults.jsonl`` has a line for a fault's beginning and another for its end. They are paired here, one
+``FaultOccurrence`` for each device struck. A line that is cut off or not understood is left out, and so
+is an end without a beginning. An occurrence without an end lasted for good, or still lasts.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from testbed.device_names import is_server
+from testbed.results.reading.journals import whole
+from testbed.results.reading.run_files import FaultRecord
+from testbed.untrusted_text import read_file
+
+KINDS = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
+"""The kinds of faults in the order of tables and legends; others come after them."""
+AWAY = "away"
+"""The kind of a device that has not arrived yet or has left, which is no fault."""
+CRASHES = ("freeze", "kill")
+"""The kinds that take a device out of the run until they are over."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """A point in time of a run.
+
+    Attributes:
+        iteration: the version at that time.
+        time: seconds of the run's clock since training began; ``host_time`` those of the host's.
+    """
+
+    iteration: int
+    time: float
+    host_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class FaultOccurrence:
+    """A fault that struck one device.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        rule: the place of its rule in the experiment file's list, from 0.
+        device: ``worker-3``, ``server`` or, of several, ``server-1``.
+        began: its beginning.
+        ended: its end; None if none is recorded.
+    """
+
+    kind: str
+    rule: int
+    device: str
+    began: RunTime
+    ended: RunTime | None = None
+
+
+def read_faults(directory: Path) -> tuple[FaultOccurrence, ...]:
+    """Return the occurrences of a run in the order in which they began; none without the file.
+
+    Raises:
+        NoRunError: the file cannot be read.
+    """
+    return paired(read_records(directory))
+
+
+def read_records(directory: Path) -> tuple[FaultRecord, ...]:
+    """Return the beginnings and ends of a run's faults, in order; none without the file.
+
+    Raises:
+        NoRunError: the file cannot be read.
+    """
+    path = directory / "faults.jsonl"
+    try:
+        with whole(path):
+            lines = read_file(path).splitlines()
+    except FileNotFoundError:
+        return ()
+    return tuple(_records(lines))
+
+
+def paired(records: Iterable[FaultRecord]) -> tuple[FaultOccurrence, ...]:
+    """Return an occurrence for each device of each beginning, with the end that belongs to it.
+
+    If a rule struck a device several times, the first to begin is the first to end; a kill ends a
+    freeze.
+    """
+    occurrences: list[FaultOccurrence] = []
+    pending: dict[str, dict[tuple[str, int], list[int]]] = {}
+    for record in records:
+        moment = RunTime(record.iteration, record.time, record.host_time)
+        key = (AWAY if record.away else record.fault, record.rule)
+        for device in record.devices:
+            own = pending.setdefault(device, {})
+            ended: list[int] = []
+            if record.phase == "begin":
+                if record.fault == "kill":
+                    frozen = [open_key for open_key in own if open_key[0] == "freeze"]
+                    ended = [i for open_key in frozen for i in own.pop(open_key)]
+                own.setdefault(key, []).append(len(occurrences))
+                occurrences.append(FaultOccurrence(*key, device, moment))
+            elif own.get(key):
+                ended = [own[key].pop(0)]
+            for i in ended:
+                occurrences[i] = replace(occurrences[i], ended=moment)
+    return tuple(occurrences)
+
+
+def in_order(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return kinds in the order of ``KINDS``."""
+    places = {kind: i for i, kind in enumerate(KINDS)}
+    return tuple(sorted(kinds, key=lambda kind: (places.get(kind, len(KINDS)), kind)))
+
+
+def struck(occurrences: Iterable[FaultOccurrence]) -> dict[str, int]:
+    """Count the different devices that each kind struck."""
+    devices: dict[str, set[str]] = {}
+    for occurrence in occurrences:
+        devices.setdefault(occurrence.kind, set()).add(occurrence.device)
+    return {kind: len(devices[kind]) for kind in in_order(devices)}
+
+
+def went_down(occurrences: Iterable[FaultOccurrence]) -> int:
+    """Count the workers that were frozen or killed, for any length of time."""
+    return len({occurrence.device for occurrence in _of_workers(occurrences)})
+
+
+def crashed(occurrences: Iterable[FaultOccurrence]) -> int:
+    """Count the workers that were frozen or killed and did not come back."""
+    return len(
+        {occurrence.device for occurrence in _of_workers(occurrences) if occurrence.ended is None}
+    )
+
+
+def alive(
+    occurrences: Sequence[FaultOccurrence], workers: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the iterations at which the number of workers alive changed, and the number from then on.
+
+    A worker is alive if it is there, and neither frozen nor killed. The first entry is iteration 0 with
+    all workers, unless some were struck there; both arrays have the shape (changes + 1,), int64.
+    """
+    down_or_away = [*_of_workers(occurrences), *(s for s in occurrences if s.kind == AWAY)]
+    turns = [(s.began.iteration, 0, s.device) for s in down_or_away]
+    turns += [(s.ended.iteration, 1, s.device) for s in down_or_away if s.ended is not None]
+    down: dict[str, int] = {}
+    counts = {0: workers}
+    for iteration, over, device in sorted(turns):
+        down[device] = down.get(device, 0) + (-1 if over else 1)
+        if not down[device]:
+            del down[device]
+        counts[iteration] = workers - len(down)
+    return np.array(list(counts)), np.array(list(counts.values()))
+
+
+def _of_workers(occurrences: Iterable[FaultOccurrence]) -> list[FaultOccurrence]:
+    return [s for s in occurrences if s.kind in CRASHES and not is_server(s.device)]
+
+
+def _records(lines: Iterable[bytes]) -> Iterable[FaultRecord]:
+    for line in lines:
+        try:
+            yield FaultRecord.model_validate_json(line)
+        except ValidationError:
+            continue

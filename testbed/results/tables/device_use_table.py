@@ -1,0 +1,85 @@
+"""The table of how busy a run's devices were: a row for each part, and for each of a few devices."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from testbed import number_text as q
+from testbed.drawing import link_labels
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.recorded_utilisation import Utilisation
+
+HEADINGS = ("devices", "processor in use", "sent", "uplink in use", "received", "downlink in use")
+MOST_DEVICES = 20
+"""The most devices of one part that have a row each."""
+
+
+def utilisation_rows(run: RecordedRun) -> list[tuple[str, ...]]:
+    """Return the cells of each row: a part, and its devices below it; none without a table."""
+    found = []
+    for part in dict.fromkeys(one.part for one in run.utilisation):
+        devices = [one for one in run.utilisation if one.part == part]
+        found.append(_cells(link_labels.several([one.device for one in devices]), devices))
+        if 1 < len(devices) <= MOST_DEVICES:
+            found += [_cells(one.device, [one]) for one in devices]
+    return found
+
+
+def in_words(run: RecordedRun) -> str:
+    """Return what the numbers are, in sentences; empty without a table."""
+    if not run.utilisation:
+        return ""
+    if run.manifest.clock == "virtual":
+        text = (
+            "Processor: the time for which a device computed gradients ÷ the time of training, by the "
+            "virtual clock."
+        )
+    else:
+        text = (
+            "Processor: the processor time of a device's processes ÷ (the time of training × the "
+            "processors that it may use, or 1)."
+        )
+    entry = run.summary.utilisation
+    remarks = entry.remarks if entry else ()
+    sentences = (remark[0].upper() + remark[1:] + "." for remark in remarks)
+    return " ".join(
+        [text, "Links: bits ÷ (rate × time of training), means with extremes.", *sentences]
+    )
+
+
+def records(run: RecordedRun) -> list[dict[str, Any]]:
+    """Return the whole table as JSON values."""
+    return [asdict(one) for one in run.utilisation]
+
+
+def _cells(name: str, devices: Sequence[Utilisation]) -> tuple[str, ...]:
+    each = " each" if len(devices) > 1 else ""
+
+    def share(column: str) -> str:
+        return _spread([getattr(one, column) for one in devices], link_labels.as_percent)
+
+    def size(column: str) -> str:
+        text = _mean([getattr(one, column) for one in devices], q.as_bytes)
+        return text if text == q.UNKNOWN else text + each
+
+    return (
+        name,
+        share("cpu_utilisation"),
+        size("sent_bytes"),
+        share("uplink_utilisation"),
+        size("received_bytes"),
+        share("downlink_utilisation"),
+    )
+
+
+def _mean(values: Sequence[float | None], text: Callable[[float], str]) -> str:
+    known = [one for one in values if one is not None]
+    return text(sum(known) / len(known)) if known else q.UNKNOWN
+
+
+def _spread(values: Sequence[float | None], text: Callable[[float], str]) -> str:
+    """Return the mean as text, with the least and the greatest value if there are several."""
+    known = [one for one in values if one is not None]
+    mean = _mean(known, text)
+    extremes = link_labels.span(known, text) if known else mean
+    return mean if extremes == mean else f"{mean} ({extremes})"

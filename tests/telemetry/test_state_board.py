@@ -1,0 +1,123 @@
+"""The board: one process reads what others write, each on its own line."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+
+from testbed.channel import Channel
+from testbed.errors import RunError
+from testbed.telemetry.state_board import (
+    Board,
+    DeviceLine,
+    DeviceState,
+    ServerLine,
+    hub_line,
+    lines_of,
+)
+
+
+def in_child(body: Callable[[], None]) -> None:
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            body()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_the_board_shows_what_forked_processes_write() -> None:
+    board = Board.create(lines_of(3))
+    assert board.states().tolist() == [DeviceState.STARTING] * 5
+
+    def one(number: int) -> None:
+        line = board.device(number)
+        sum(i * i for i in range(200_000))
+        line.training()
+        if number:
+            line.waiting()
+        if number == 2:
+            line.done()
+
+    for number in range(3):
+        in_child(partial(one, number))
+    in_child(lambda: board.device(hub_line(3)).look())
+    expected = [
+        DeviceState.TRAINING,
+        DeviceState.WAITING,
+        DeviceState.DONE,
+        DeviceState.STARTING,
+        DeviceState.STARTING,
+    ]
+    assert board.states().tolist() == expected
+    seconds = board.processor_seconds()
+    assert seconds[0] == 0  # its processor time is not due to be written yet
+    assert np.all(seconds[[1, 2, 4]] > 0) and seconds[3] == 0
+    board.close()
+
+
+def test_the_servers_line_adds_up_times_and_bytes() -> None:
+    board = Board.create(2)
+    line = board.server()
+    line.queued(1_500)
+    line.queued(-7)  # the host's clock was set back
+    line.applied(20)
+    line.sent(100, 80)
+    line.sent(24)
+    assert board.of_server() == {
+        "queue": 1_500,
+        "queued": 2,
+        "apply": 20,
+        "applied": 1,
+        "sent_message_bytes": 124,
+        "sent_payload_bytes": 80,
+    }
+    assert board.states().tolist() == [0, 0]
+    board.close()
+
+
+def test_a_process_that_is_not_forked_is_given_the_descriptor() -> None:
+    board = Board.create(lines_of(4))
+    ours, theirs = Channel.pair()
+    code = (
+        "import sys\n"
+        "from testbed.channel import Channel\n"
+        "from testbed.telemetry.state_board import Board\n"
+        "message = Channel.from_descriptor(int(sys.argv[1])).receive()\n"
+        "board = Board.open(message.descriptors[0])\n"
+        "assert board.devices == 6 and board.shared\n"
+        "board.device(message.fields['device']).waiting()\n"
+    )
+    ours.send({"device": 3}, descriptors=[board.descriptor or 0])
+    subprocess.run(
+        [sys.executable, "-c", code, str(theirs.fileno())], pass_fds=[theirs.fileno()], check=True
+    )
+    assert board.states().tolist() == [0, 0, 0, DeviceState.WAITING, 0, 0]
+    board.close()
+
+
+def test_a_private_board_and_unread_lines_can_be_written() -> None:
+    board = Board.private(2)
+    assert not board.shared
+    board.device(1).training()
+    assert board.states().tolist() == [0, DeviceState.TRAINING]
+    DeviceLine.unread().done()
+    ServerLine.unread().sent(1, 1)
+    with pytest.raises(IndexError):
+        board.device(2)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(64), b"testbed1" + bytes(100)])
+def test_a_file_that_is_no_board_is_refused(content: bytes) -> None:
+    descriptor = os.memfd_create("something")
+    os.write(descriptor, content)
+    with pytest.raises(RunError, match="is no board of this version"):
+        Board.open(descriptor)
+    os.close(descriptor)
