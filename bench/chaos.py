@@ -27,7 +27,7 @@ import yaml
 
 from bench.agree import Pair
 from bench.command import execute
-from bench.networks import KINDS, network_kinds, with_network, write_graph
+from bench.networks import KINDS, network_kinds, round_seconds, with_network, write_graph
 from bench.peer_chaos import PEER_ALGORITHMS, experiment_of_peers, violations_among_peers
 from bench.presence import with_presence
 from testbed.device_names import is_server
@@ -42,8 +42,10 @@ UPDATES = 300
 PEERS = 8
 """Peers are fewer than workers: each sends to all others."""
 PEER_UPDATES = 150
-HORIZON = 3.0
-"""Seconds of the run's clock after which devices have arrived and left for the first time."""
+ROUNDS = 3.0
+"""Rounds of all workers, of a second or more, after which devices have arrived and left once."""
+MESSAGE = 437_672
+"""Bytes of the model's parameters (``mlp`` on ``digits``)."""
 TIMEOUT = 300.0
 """Seconds after which a run counts as hung and gets SIGTERM, on a host with nothing else to do."""
 _ASYNCHRONOUS = ("asgd", "comp-asgd", "adacomp")
@@ -100,7 +102,9 @@ def experiment(
         made["devices"]["suspect_after"] = "700ms"
     # Some of those that stay are struck or suspected.
     needed = algorithm["wait_for"] + workers // 5 if "wait_for" in algorithm else 1
-    return with_presence(made, seed, HORIZON, needed=needed)
+    # Over narrow links devices that leave before a round ends would come and go thousands of times.
+    horizon = ROUNDS * max(1.0, round_seconds(made, MESSAGE))
+    return with_presence(made, seed, horizon, needed=needed)
 
 
 def _of_server(draw: np.random.Generator, updates: int) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from testbed.experiment.units import parse_rate
+
 Experiment: TypeAlias = dict[str, Any]
 """The keys of an experiment file."""
 GRAPH_FILE = "{name}.json"
@@ -45,6 +47,23 @@ def write_graph(made: Experiment, folder: Path) -> Experiment:
     path = folder / graph["file"]
     path.write_text(json.dumps(_graph(draw, made["clock"])), encoding="utf-8")
     return made | {"network": made["network"] | {"graph": graph | {"file": str(path)}}}
+
+
+def round_seconds(made: Experiment, size: int) -> float:
+    """Return the least seconds in which all workers pull and push once over the links that they share.
+
+    Args:
+        size: the bytes of a message.
+    """
+    network = made["network"]
+    shared = [(network.get("server", {}), made["devices"]["workers"])]
+    shared += [(cluster, cluster["number"]) for cluster in network.get("clusters", ())]
+    rates = (
+        [number / parse_rate(link[way]) for way in ("uplink", "downlink") if way in link]
+        for link, number in shared
+    )
+    longest: float = max(map(sum, rates))
+    return 8 * size * longest
 
 
 def _star(made: Experiment, _draw: np.random.Generator) -> Experiment:
