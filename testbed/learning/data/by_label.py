@@ -113,23 +113,26 @@ def inner_dirichlet(
     chances = generator.random(len(turns)).tolist()
     found: list[list[int]] = [[] for _ in sizes]
     upto = _cumulative(mixtures)
+    rows: dict[int, list[float]] = {}  # few devices draw between the ends of two labels
     for device, chance in zip(turns, chances, strict=True):
-        label = bisect(upto[device], chance)
+        if device not in rows:
+            rows[device] = upto[device].tolist()
+        label = bisect(rows[device], chance)
         found[device].append(left[label].pop())
         if not left[label]:
             mixtures[:, label] = -np.inf
             upto = _cumulative(mixtures)
+            rows.clear()
     return [np.array(one, np.int64) for one in found]
 
 
-def _cumulative(mixtures: npt.NDArray[np.float64]) -> list[list[float]]:
+def _cumulative(mixtures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return each device's chances, summed up over the labels; infinite from the last one on."""
     highest = mixtures.max(axis=1, keepdims=True)
     if not np.isfinite(highest).all():
-        return []  # no label is left, and no image is wanted
+        return highest  # no label is left, and no image is wanted
     sums = np.cumsum(np.exp(mixtures - highest), axis=1)
     sums /= sums[:, -1:]
     last = int(np.flatnonzero(np.isfinite(mixtures[0]))[-1])
     sums[:, last:] = np.inf
-    found: list[list[float]] = sums.tolist()
-    return found
+    return sums
