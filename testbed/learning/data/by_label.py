@@ -128,10 +128,10 @@ def inner_dirichlet(
 
 def _cumulative(mixtures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return each device's chances, summed up over the labels; infinite from the last one on."""
-    highest = mixtures.max(axis=1, keepdims=True)
+    highest: npt.NDArray[np.float64] = mixtures.max(axis=1, keepdims=True)
     if not np.isfinite(highest).all():
         return highest  # no label is left, and no image is wanted
-    sums = np.cumsum(np.exp(mixtures - highest), axis=1)
+    sums: npt.NDArray[np.float64] = np.cumsum(np.exp(mixtures - highest), axis=1)
     sums /= sums[:, -1:]
     last = int(np.flatnonzero(np.isfinite(mixtures[0]))[-1])
     sums[:, last:] = np.inf

@@ -170,11 +170,14 @@ def exponential(
         while high - low > 1e-4:
             middle = (low + high) / 2
             low, high = (middle, high) if first(middle) >= least else (low, middle)
-        # Down to digits that can be written.
-        works = [
-            step for digits in (2, 4) if (step := math.floor(low * 10**digits) / 10**digits) > 1
-        ]
-        remedy = f"ratio {works[0]:g} or less, or fewer workers" if works else "fewer workers"
+        remedy = "fewer workers"
+        for unit in (100, 10_000):  # digits that can be written
+            step = math.floor(low * unit)
+            while step > unit and first(step / unit) < least:  # as sizes are rounded
+                step -= 1
+            if step > unit:
+                remedy = f"ratio {step / unit:g} or fewer workers"
+                break
         raise SpecError(
             f"partition: exponential sizes, {used:.4g} times from one of {devices:,} workers to the "
             f"next, give worker 0 {fewest} of {images:,} training images, and a mini-batch needs "

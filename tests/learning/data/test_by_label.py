@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from testbed.errors import SpecError
@@ -134,6 +134,7 @@ def test_linear_sizes_grow_by_equal_steps(devices: int, more: int, seed: int) ->
 
 
 @given(st.integers(1, 30), st.floats(1.01, 3), st.integers(0, 9))
+@example(13, 2.0, 0)  # the largest ratio that works, rounded down, does not
 def test_exponential_sizes_grow_by_a_ratio(devices: int, ratio: float, seed: int) -> None:
     images = 60_000
     partition: dict[str, Any] = {"kind": "exponential", "ratio": ratio}
