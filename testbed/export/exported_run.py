@@ -98,6 +98,11 @@ class ExportedRun:
         return self.recorded.id
 
     @property
+    def folder(self) -> str:
+        """The id as a path below another folder."""
+        return self.id.strip("/")
+
+    @property
     def title(self) -> str:
         """A name for people: the label and the seed."""
         return f"{self.recorded.algorithm}, seed {self.recorded.manifest.seed}"

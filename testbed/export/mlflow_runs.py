@@ -26,9 +26,10 @@ POINTS = 1000
 _METRICS, _PARAMS = 1000, 100
 """The most that a request takes."""
 _IDENTITY, _DIGEST = "testbed.run_identity", "testbed.export"
-_ENDS: Mapping[str, str] = {"completed": "FINISHED", "running": "RUNNING", "interrupted": "KILLED"}
+_ENDS: Mapping[str, str] = {"completed": "FINISHED", "interrupted": "KILLED"}
 """MLflow's words for how a run ended; for all others it is FAILED."""
 _NO_KEY = re.compile(r"[^\w./: -]", re.ASCII)
+_NO_FOLDER = re.compile(r"[^\w-]", re.ASCII)
 
 
 class MlflowRuns:
@@ -93,8 +94,9 @@ class MlflowRuns:
                 client.log_artifacts(made, folder, "tables")
             if recorded.specification:
                 client.log_text(made, recorded.specification, "spec.yaml")
-            ended = began + round(1000 * (recorded.summary.host_seconds or 0))
-            client.set_terminated(made, _ENDS.get(recorded.ended, "FAILED"), ended)
+            if recorded.ended != "running":
+                ended = began + round(1000 * (recorded.summary.host_seconds or 0))
+                client.set_terminated(made, _ENDS.get(recorded.ended, "FAILED"), ended)
             client.set_tag(made, _DIGEST, run.digest)
         longest = max(map(len, run.tables), default=0)
         return f"{self._uri}, run {made}" + (
@@ -115,7 +117,11 @@ class MlflowRuns:
         found = self._client.get_experiment_by_name(name)
         if found is not None:
             return str(found.experiment_id)
-        place = None if self._artifacts is None else (self._artifacts / name).as_uri()
+        place = (
+            None
+            if self._artifacts is None
+            else (self._artifacts / _NO_FOLDER.sub("_", name)).as_uri()
+        )
         return str(self._client.create_experiment(name, artifact_location=place))
 
     @contextlib.contextmanager

@@ -31,11 +31,11 @@ class TensorBoardFiles:
 
     def digest_of(self, run: ExportedRun) -> str | None:
         """Return the digest with which a run was exported."""
-        return digest_in(self._folder / run.id)
+        return digest_in(self._folder / run.folder)
 
     def write(self, run: ExportedRun, figures: Sequence[Path]) -> str:
         """Write a run's event file."""
-        with renewed(self._folder / run.id, run) as folder:
+        with renewed(self._folder / run.folder, run) as folder:
             # TensorBoard takes a file with this part in its name, and reads such files by their time.
             with (folder / f"events.out.tfevents.{int(run.began)}.testbed").open("wb") as file:
                 writer = RecordWriter(file)
