@@ -7,7 +7,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -68,13 +68,18 @@ def server(command: Sequence[str | Path], health: str, **more: str) -> Iterator[
     words = [*map(str, command), "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL) as process:
         try:
-            deadline = time.monotonic() + 120
-            while not _answers(address + health):
-                assert process.poll() is None and time.monotonic() < deadline
-                time.sleep(0.2)
+            until(lambda: process.poll() is not None or _answers(address + health))
+            assert process.poll() is None
             yield address
         finally:
             process.terminate()
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def _answers(address: str) -> bool:

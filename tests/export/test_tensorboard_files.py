@@ -1,7 +1,9 @@
 """Event files, read by TensorBoard's own reader, and by a real server in a real Chromium."""
 
+import json
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -13,7 +15,7 @@ from testbed.errors import TestbedError
 from testbed.export.tensorboard_files import TensorBoardFiles
 from testbed.results.reading.recorded_run import RecordedRun
 from tests.chromium import chromium, chromium_needed, watched
-from tests.export.conftest import columns, grown, server, what
+from tests.export.conftest import columns, grown, server, until, what
 
 
 def test_curves_are_read_back_by_update_and_by_byte(
@@ -56,6 +58,10 @@ def test_tensorboard_shows_curves_options_and_figures(
     what(runs, TensorBoardFiles(tmp_path), figures=True)
     command: list[str | Path] = [sys.executable, "-m", "tensorboard.main", "--logdir", tmp_path]
     with server(command, "/data/runs") as address, chromium() as browser:
+        # The page shows what the server has loaded when it is opened: of each run, images come last.
+        until(lambda: {run.id for run in runs} <= _loaded(address, "images").keys())
+        scalars = _loaded(address, "scalars")
+        assert {"accuracy/by_iteration", "accuracy/by_wire_bytes"} <= scalars[runs[0].id].keys()
         failures: list[str] = []
         page = watched(browser.new_context(), [], [])
         page.on("pageerror", lambda error: failures.append(str(error)))
@@ -67,7 +73,13 @@ def test_tensorboard_shows_curves_options_and_figures(
         page.wait_for_selector("text=algorithms.0.momentum")
         page.goto(f"{address}/#images")
         page.wait_for_selector("text=figures/accuracy-versus-ingress")
-        image = page.wait_for_selector("tf-image-loader img")
-        assert image is not None
-        page.wait_for_function("one => one.naturalWidth > 500", arg=image)
+        image = page.locator("tf-image-loader img").first
+        until(lambda: image.evaluate("one => one.naturalWidth") > 500)
         assert failures == []
+
+
+def _loaded(address: str, plugin: str) -> dict[str, dict[str, object]]:
+    """Return the tags that the server has for each run."""
+    with urlopen(f"{address}/data/plugin/{plugin}/tags") as answer:
+        found: dict[str, dict[str, object]] = json.load(answer)
+    return found
