@@ -127,8 +127,19 @@ dashboards: install ## generate the Grafana dashboards, and print how to open th
 	@echo 'to open them:  docker compose -f compose/observability.yml up -d   and open http://127.0.0.1:3000'
 	@echo 'with a run:    $(BIN)/testbed run $(SPEC) --metrics-port 9464'
 
+# MLflow's server, to which tests export (97 MB). Its package wants an older pyarrow than constraints.txt has, which
+# the server does not need: a folder that is added to the path of the environment, where its client is.
+MLFLOW := build/mlflow/.installed
+$(MLFLOW): $(VENV)/.installed
+	rm -rf build/mlflow
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt --target build/mlflow \
+		'aiohttp<4' 'flask<4' 'flask-cors<7' 'graphene<4' 'huey<4'
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) --upgrade --no-deps --target build/mlflow \
+		"mlflow==$$($(BIN)/python -c 'import importlib.metadata as m; print(m.version("mlflow-skinny"))')"
+	@touch $@
+
 # Some tests measure times, on a host that others may share: what fails beside other tests runs once more, alone.
-test: install lint ## run the linters and the whole test suite
+test: install lint $(MLFLOW) ## run the linters and the whole test suite
 	$(BIN)/pytest -n 3 --dist loadscope || { [ $$? = 1 ] && echo "these tests failed; each runs once more, alone:" && \
 		$(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none; }
 

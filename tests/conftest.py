@@ -41,6 +41,8 @@ EXERCISED = (
     "compose",
     "Prometheus",
     "Chromium",
+    "TensorBoard",
+    "MLflow",
     "Debian's kernel in QEMU",
 )
 """Things that tests bring up for real, marked by ``exercises`` and listed in pytest's summary."""

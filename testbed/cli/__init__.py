@@ -14,6 +14,7 @@ import typer
 from testbed.cli import (
     data,
     exec_command,
+    export,
     host,
     logs,
     metrics,
@@ -68,6 +69,7 @@ app.command()(results.ls)
 app.command()(results.show)
 app.command()(results.compare)
 app.command()(results.report)
+app.command()(export.export)
 app.command()(top.top)
 app.command()(serve.serve)
 app.command()(logs.logs)

@@ -8,6 +8,14 @@
     ...[...root.querySelectorAll(".chart[id]")].filter((one) => !one.closest("[data-label]")).map((one) => one.id),
     ...[...root.querySelectorAll("[data-label]")].map((one) => one.id)].join("\n");
 
+  // Shows that a run has been asked to end, until it has.
+  function asked(form) {
+    form.dataset.asked = "";
+    const button = form.querySelector("button");
+    button.disabled = true;
+    button.textContent = button.textContent.replace(/^Stop /, "Stopping ");
+  }
+
   // Has the newer part opened, ticked and typed as the older one is.
   function keep(older, newer) {
     const named = (root) => new Map([...root.querySelectorAll("details")]
@@ -23,6 +31,8 @@
       if (/radio|checkbox/.test(one.type)) one.checked = other.checked;
       else if (other.value !== (other.defaultValue ?? "")) one.value = other.value;
     }
+    const ending = new Set([...older.querySelectorAll("form.stop[data-asked] input")].map((one) => one.value));
+    for (const one of newer.querySelectorAll("form.stop input")) if (ending.has(one.value)) asked(one.form);
   }
 
   function take({ title, html, data }) {
@@ -60,6 +70,23 @@
   notice.hidden = true;
   document.body.prepend(notice);
   const say = (words) => { notice.textContent = words; notice.hidden = !words; };
+  // Without this a form that stops a run would load the page anew.
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (!form.matches("form.stop")) return;
+    event.preventDefault();
+    const body = new URLSearchParams(new FormData(form));
+    asked(form);
+    try {
+      const answer = await fetch(form.action, { method: "POST", body, redirect: "manual" });
+      if (answer.type === "opaqueredirect") return;
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      say(page.querySelector("main")?.textContent.trim() || `The server answers with status ${answer.status}.`);
+    } catch {
+      say("The server of this page does not answer: the run was not stopped.");
+    }
+  });
+
   source.onmessage = (event) => { say(""); take(JSON.parse(event.data)); };
   source.addEventListener("unreadable", (event) => say(JSON.parse(event.data)));
   source.onerror = () => say("The server of this page does not answer: what is shown here is the last that it sent.");

@@ -23,7 +23,7 @@ _HEADINGS = (
     "engine",
     "process",
     "updates",
-    "updates/s",
+    "host updates/s",
     "evaluation",
     "ingress/s",
     "alive",

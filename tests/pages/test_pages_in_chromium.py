@@ -92,9 +92,11 @@ def test_a_run_is_started_watched_and_stopped(page: Page, site: Site) -> None:
     assert seen == sorted(seen)
     assert page.is_checked("input[value=payload]")
     assert cell(page, "state") == "running"
+    page.evaluate("window.loaded = 'once'")
     page.click("text=/Stop paced/")
     page.wait_for_selector("[data-live=Results] .state.interrupted")
     page.wait_for_selector("[data-live=stop]:not(:has(button))", state="attached")
+    assert page.evaluate("window.loaded") == "once"
     # It shows what the report shows that the run has written.
     until(lambda: any((site.folder / "runs").glob("paced/*-7/report.html")))
     [written] = (site.folder / "runs").glob("paced/*-7/report.html")

@@ -1,0 +1,46 @@
+"""CSV tables: pandas reads them, and a run is in them once."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from testbed.errors import TestbedError
+from testbed.export.csv_tables import CsvTables
+from testbed.results.reading.recorded_run import RecordedRun
+from tests.export.conftest import columns, grown, what
+
+
+def test_pandas_reads_the_tables_of_all_runs(runs: list[RecordedRun], tmp_path: Path) -> None:
+    assert what(runs, CsvTables(tmp_path)) == ["written"] * 2
+    for name in ("evaluations", "updates"):
+        table = pd.read_csv(tmp_path / f"{name}.csv")
+        for run in runs:
+            own = table[table.run == run.id].drop(columns="run").reset_index(drop=True)
+            expected = pd.DataFrame(columns(run, name))[own.columns]
+            pd.testing.assert_frame_equal(own, expected, check_like=True, check_dtype=False)
+    options = pd.read_csv(tmp_path / "options.csv").pivot(
+        index="run", columns="key", values="value"
+    )
+    assert options.loc[runs[1].id, "algorithms.0.momentum"] == "0.5"
+    results = pd.read_csv(tmp_path / "runs.csv").set_index("run")
+    assert list(results.ended) == ["completed"] * 2
+    assert results.loc[runs[0].id, "best_accuracy"] == runs[0].summary.best_accuracy
+
+
+def test_a_run_that_has_grown_replaces_its_rows_and_no_others(
+    runs: list[RecordedRun], tmp_path: Path
+) -> None:
+    out = CsvTables(tmp_path / "out")
+    assert what([grown(runs[1], tmp_path), runs[0]], out) == ["written"] * 2
+    assert what(runs, out) == ["unchanged", "replaced"]
+    table = pd.read_csv(tmp_path / "out" / "evaluations.csv")
+    assert table.run.value_counts().to_dict() == {run.id: len(run.evaluations) for run in runs}
+    assert what(runs, out) == ["unchanged"] * 2
+
+
+def test_a_file_of_somebody_else_is_not_replaced(runs: list[RecordedRun], tmp_path: Path) -> None:
+    (tmp_path / "updates.csv").write_text("mine\n1\n")
+    with pytest.raises(TestbedError, match=r"updates\.csv is no table of an export"):
+        what(runs, CsvTables(tmp_path))
+    assert (tmp_path / "updates.csv").read_text() == "mine\n1\n"
