@@ -13,6 +13,7 @@ import typer
 
 from testbed.cli import (
     data,
+    dilate,
     exec_command,
     host,
     logs,
@@ -61,6 +62,7 @@ def options(
 app.command()(run.run)
 app.command()(run.simulate)
 app.command()(sweep.sweep)
+app.command()(dilate.dilate)
 app.command()(resume.resume)
 app.command()(run.plan)
 app.command()(run.schema)
