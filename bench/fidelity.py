@@ -19,7 +19,6 @@ from testbed.experiment.spec import Spec
 from testbed.fidelity.section import Fidelity
 from testbed.json_dataclasses import of_plain
 from testbed.results.tables.table import Table, plain_text
-from testbed.runs.versions import host
 
 LONGEST = 300.0
 """Seconds after which a busy process ends, whatever becomes of this one."""
@@ -77,12 +76,12 @@ def measured(beside: int, workers: int, updates: int) -> tuple[Fidelity, float]:
 
 def row(beside: int, found: Fidelity, seconds: float) -> Sequence[str]:
     """Return the row of one run."""
-    host_, timers, links = found.host, found.timers, found.links
+    host, timers, links = found.host, found.timers, found.links
     return (
         str(beside),
         f"{seconds:.1f} s",
-        f"{100 * host_.first_percentile:.0f} %" if host_ else "",
-        f"{100 * host_.pressure.get('cpu', 0.0):.0f} %" if host_ and host_.pressure else "",
+        f"{100 * host.first_percentile:.0f} %" if host else "",
+        f"{100 * host.pressure.get('cpu', 0.0):.0f} %" if host and host.pressure else "",
         f"{1000 * timers.median:.2f} ms" if timers else "",
         f"{1000 * timers.p99:.2f} ms" if timers else "",
         f"{100 * links.rate:.2f} %" if links and links.rate is not None else "",
@@ -103,7 +102,6 @@ def main() -> None:
         "--busy", type=int, nargs="+", default=[0, processors, 4 * processors], metavar="N"
     )
     chosen = parser.parse_args()
-    print(f"{processors} processors, kernel {host()['kernel']}", flush=True)
     runs = [(n, *measured(n, chosen.workers, chosen.updates)) for n in chosen.busy]
     print(plain_text(Table(HEADINGS, [row(*one) for one in runs])))
     for beside, found, _ in runs:

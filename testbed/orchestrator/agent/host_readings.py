@@ -9,7 +9,7 @@ from testbed.messages.agent_reports import HostRead
 from testbed.nodes.control_group import own_groups
 
 PERIOD = 1.0
-"""Seconds between two readings, each of which takes some 0.1 ms."""
+"""Seconds between two readings, each of which takes some 0.3 ms of a processor."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _IDLE, _IO_WAIT, _STEAL = 3, 4, 7
 _COUNTED = 8
