@@ -22,9 +22,9 @@ RATE_TOLERANCE = 0.02
 LATE = 0.1
 """The greatest lateness of 99 in 100 wake-ups, as a share of the shortest mean time asked for."""
 ROUND_TRIP_TOLERANCE = 0.05
-"""By how much the shortest round trip may differ from the delays asked for."""
+"""By how much a round trip may be shorter than the delays asked for; queues make it longer."""
 ROUND_TRIP_LEAST = 0.001
-"""Seconds by which it may differ in any case: a packet takes some time on its rates, too."""
+"""Seconds by which it may be shorter in any case."""
 FEWEST = 100
 """The fewest wake-ups, or gaps between frames, that are judged."""
 
@@ -102,19 +102,21 @@ class RoundTrips:
 
     Attributes:
         connections: the number of devices with a known round trip.
-        asked, measured: of the device where they differ most, in seconds; asked is the sum of all
-            delays on the way there and back.
+        asked, measured: of the device with the least of both's difference, in seconds; asked is the
+            sum of all delays on the way there and back.
+        most: the greatest difference of a device, in seconds.
     """
 
     connections: int
     asked: Finite
     measured: Finite
+    most: Finite
 
     @property
-    def is_off(self) -> bool:
-        """True if they differ by more than is tolerated."""
+    def is_too_short(self) -> bool:
+        """True if a delay cannot have been as asked."""
         tolerated = max(ROUND_TRIP_LEAST, ROUND_TRIP_TOLERANCE * self.asked)
-        return abs(self.measured - self.asked) > tolerated
+        return self.asked - self.measured > tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ def _of_trips(trips: RoundTrips | None) -> _Found:
     if trips is None:
         return []
     measured, asked = q.as_milliseconds(trips.measured), q.as_milliseconds(trips.asked)
-    return [(not trips.is_off, f"the shortest round trip took {measured} (asked: {asked})")]
+    return [(not trips.is_too_short, f"the shortest round trip took {measured} (asked: {asked})")]
 
 
 def percent(share: float) -> str:

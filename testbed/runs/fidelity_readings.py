@@ -18,6 +18,8 @@ from testbed.runs.link_bytes import LinkCounts, with_unasked_drops
 from testbed.telemetry.state_board import FIRST_BIN, WakeUps
 from traffic.frame_gaps import FrameGaps
 
+_CHANGES = {"slow", "corrupt", "stop-network", "partition"}
+"""The kinds of faults that change links."""
 _BURST = 0.005
 """Seconds' worth that a class lets pass at once after a pause."""
 _AT_ONCE = 2**16
@@ -123,7 +125,7 @@ class TrainingFidelity:
         self._kinds = {
             fault.kind for rule in plan.settings.faults.rules for _, fault in rule.faults()
         }
-        steady = not ({"slow", "corrupt"} & self._kinds or plan.settings.followed_traces)
+        steady = not (_CHANGES & self._kinds or plan.settings.followed_traces)
         self.host = HostShares()
         self.links = LinkSamples(plan, [*plan.counted, *plan.aggregators]) if steady else None
         self.gaps = FrameGaps(_only_limits(plan) if steady else {}, _BURST)
@@ -196,13 +198,13 @@ class TrainingFidelity:
                 found.append((sum(one.delay for one in shapes), measured))
         if not found:
             return None
-        asked, measured = max(found, key=lambda one: abs(one[1] - one[0]))
-        return RoundTrips(len(found), asked, measured)
+        asked, measured = min(found, key=lambda one: one[1] - one[0])
+        most = max(measured - asked for asked, measured in found)
+        return RoundTrips(len(found), asked, measured, most)
 
 
 _WHEN_GAPS = (
-    "measured where a captured, only server is reached over uplinks with a rate and neither loss nor "
-    "jitter, and where no other limit is on the way"
+    "they are of uplinks to an only server that is captured, without loss, jitter or another limit"
 )
 
 

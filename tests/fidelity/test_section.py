@@ -18,7 +18,7 @@ from testbed.json_dataclasses import of_plain
 HOST = HostSeconds(60, 0.3, 0.36, 0.8, pressure={"cpu": 0.1})
 TIMERS = WakingUp(1000, 0.001, 0.004, 0.9, asked=0.05)
 LINKS = BusyLinks(fastest_second=0.9, gaps=1000, gap_median=1.0, gap_p99=1.4, rate=0.985)
-TRIPS = RoundTrips(20, asked=0.04, measured=0.0415)
+TRIPS = RoundTrips(20, asked=0.04, measured=0.0415, most=0.3)
 
 
 def test_a_host_that_does_what_is_asked_has_kept_up() -> None:

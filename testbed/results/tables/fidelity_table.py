@@ -102,12 +102,15 @@ def _of_links(links: BusyLinks) -> list[tuple[str, ...]]:
 
 
 def _of_trips(trips: RoundTrips) -> list[tuple[str, ...]]:
-    of = f"the most different of {q.as_number(trips.connections, 'device')}"
+    most = q.as_milliseconds(trips.most)
+    of = (
+        f"of {q.as_number(trips.connections, 'device')}, whose longest takes {most} more than asked"
+    )
     return [
         (
             "shortest round trip",
             q.as_milliseconds(trips.measured),
-            q.as_milliseconds(trips.asked),
+            f"at least {q.as_milliseconds(trips.asked)}",
             of,
         )
     ]
