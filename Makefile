@@ -198,6 +198,10 @@ bench-sweep: install ## measure the throughput of 400 short simulations on one c
 bench-processors: install ## measure simulations on one processor and on two: PROCESSORS=2 PAIRS=5
 	$(BIN)/python -m bench.processors --processors $(or $(PROCESSORS),2) --pairs $(or $(PAIRS),5)
 
+.PHONY: bench-fidelity
+bench-fidelity: install ## run one experiment on the host as it is, and beside busy processes: does its verdict change?
+	$(BIN)/python -m bench.fidelity
+
 .PHONY: bench-rules
 bench-rules: install ## measure what each asynchronous rule costs the server beside ASGD, 32 and 200 workers
 	$(BIN)/python -m bench.rules

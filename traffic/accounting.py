@@ -18,6 +18,7 @@ import numpy.typing as npt
 from traffic.capture_files import CaptureFile
 from traffic.datagrams import DATAGRAM_COLUMNS, DatagramSums
 from traffic.flow_table import Address, FlowTable, Key
+from traffic.frame_gaps import FrameGaps
 from traffic.growth import enlarged
 from traffic.headers import (
     ACK,
@@ -96,16 +97,19 @@ never saw; whole_bytes: bytes before the first gap; acknowledged_bytes: bytes of
 other side has acknowledged."""
 
 
-def account(paths: Iterable[Path], apart: Sequence[int] = ()) -> Account:
+def account(
+    paths: Iterable[Path], apart: Sequence[int] = (), gaps: FrameGaps | None = None
+) -> Account:
     """Count the packets of capture files, which are read in the order given.
 
     Args:
         apart: ports of UDP; the datagrams to them are pairs of their own.
+        gaps: gets the gaps between back-to-back packets, too.
 
     Raises:
         TrafficError: a file cannot be opened, or is no capture.
     """
-    ledger = Ledger(apart)
+    ledger = Ledger(apart, gaps)
     damage: list[str] = []
     dropped: list[int] = []
     for path in paths:
@@ -126,6 +130,7 @@ class Ledger:
     """The running totals of batches of packets; see ``account``."""
 
     apart: Sequence[int] = ()
+    gaps: FrameGaps | None = None
     _flows: FlowTable = field(default_factory=FlowTable)
     _positions: Positions = field(default_factory=Positions)
     _seconds: Seconds = field(default_factory=Seconds)
@@ -148,6 +153,8 @@ class Ledger:
         flow = self._flows.number(records, headers)
         self._grow()
         quantities = self._count(headers, flow)
+        if self.gaps is not None:
+            self.gaps.add(records.time, headers, flow, self._flows.segment[flow])
         used, place = occupied(flow, self._known)
         sums = add_up(place, quantities, len(used))
         for name in QUANTITIES:
@@ -181,6 +188,8 @@ class Ledger:
         if not new:
             return
         count = len(self._flows.all)
+        if self.gaps is not None:
+            self.gaps.begin([flow.key.source.text for flow in new])
         self._pair = enlarged(self._pair, count)
         self._pair[self._known : count] = [
             self._pairs.setdefault((flow.key.source, flow.key.destination, False), len(self._pairs))

@@ -13,6 +13,7 @@ import typer
 
 from testbed.cli import (
     data,
+    dilate,
     exec_command,
     export,
     host,
@@ -62,6 +63,7 @@ def options(
 app.command()(run.run)
 app.command()(run.simulate)
 app.command()(sweep.sweep)
+app.command()(dilate.dilate)
 app.command()(resume.resume)
 app.command()(run.plan)
 app.command()(run.schema)

@@ -31,6 +31,7 @@ from testbed.results.tables.device_use_table import in_words
 from testbed.results.tables.device_use_table import records as utilisation_records
 from testbed.results.tables.diagnostics import records as diagnostic_records
 from testbed.results.tables.fault_table import in_a_line, never_struck
+from testbed.results.tables.fidelity_table import fidelity_in_words
 from testbed.results.tables.link_traffic_table import records as link_use_records
 from testbed.results.tables.listing import listing
 from testbed.results.tables.of_run import tables_of
@@ -344,6 +345,8 @@ def _facts(run: RecordedRun) -> dict[str, str]:
         "directory": str(run.directory),
     }
     facts["traffic"] = verdict(run).text
+    if host := fidelity_in_words(run):
+        facts["fidelity"] = host
     differences = summary.traffic.differences if summary.traffic else ()
     for difference in differences[:_DIFFERENCES]:
         whose = f", {difference.device}" if difference.device else ""

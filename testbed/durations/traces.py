@@ -80,6 +80,16 @@ class Replayed:
         return self._seconds.item(at)
 
 
+def is_parquet(path: Path) -> bool:
+    """Return True if a file is Parquet.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with os.fdopen(open_file(path, follow=True), "rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DurationTrace:
     """The content of a trace file.
@@ -114,9 +124,7 @@ def load_trace(path: Path) -> DurationTrace:
         SpecError: the file cannot be read, has no such column or no row, or a row is not a duration.
     """
     try:
-        with os.fdopen(open_file(path, follow=True), "rb") as file:
-            parquet = file.read(len(_PARQUET)) == _PARQUET
-        seconds, names = _read_parquet(path) if parquet else _read_csv(path)
+        seconds, names = _read_parquet(path) if is_parquet(path) else _read_csv(path)
     except OSError as error:
         reason = error.strerror or error
         raise SpecError(f"the trace {path} cannot be read: {reason}") from None

@@ -168,6 +168,26 @@ class ProcessorTimesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class HostRead:
+    """What the host's kernel has counted of its processors; all in seconds.
+
+    Attributes:
+        host_time: when it was read, in seconds of CLOCK_MONOTONIC.
+        total: of all processors that the run may use.
+        idle, stolen: the parts of it in which nothing ran, and that other guests took.
+        throttled: that a quota withheld from this run's control groups; None if no group counts it.
+        pressure: by resource, how long some process has waited; empty if the kernel does not count.
+    """
+
+    host_time: float
+    total: float
+    idle: float
+    stolen: float
+    throttled: float | None
+    pressure: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessesSampled:
     """The use of memory and processors, and the capture's progress, if metrics are exported.
 
@@ -251,6 +271,7 @@ Event: TypeAlias = (
     | UplinksSampled
     | ProcessesSampled
     | ProcessorTimesRead
+    | HostRead
     | DeviceFrozen
     | DeviceThawed
     | TrafficStopped

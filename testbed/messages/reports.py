@@ -177,6 +177,7 @@ class ConnectionClosed:
         unsent_bytes: bytes of these that were never put on the wire.
         reason: why this end closed it; None if the other end did, at the end of the run.
         pushes: the number of pushes received.
+        round_trip: the shortest one that the kernel has measured, in seconds; None if it has not.
     """
 
     worker: int | None
@@ -191,6 +192,7 @@ class ConnectionClosed:
     reason: str | None
     server: int = 0
     pushes: int = 0
+    round_trip: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

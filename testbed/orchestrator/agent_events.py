@@ -12,6 +12,7 @@ from testbed.messages.agent_reports import (
     DeviceFrozen,
     DeviceThawed,
     Event,
+    HostRead,
     IngressRead,
     LastSampleTaken,
     LibrariesLoaded,
@@ -55,6 +56,7 @@ _NO_PROGRESS = (
     UplinksSampled,
     ProcessesSampled,
     ProcessorTimesRead,
+    HostRead,
 )
 """Events that come at regular intervals, and are no progress of the set-up."""
 _FOR_OTHERS = (
@@ -128,6 +130,7 @@ class AgentEvents:
             TrafficStopped: self._traffic_stopped,
             LinkBytesRead: self._link_bytes_read,
             ProcessorTimesRead: self._processor_times_read,
+            HostRead: self._host_read,
             LastSampleTaken: self._last_sample_taken,
             **dict.fromkeys(_FOR_OTHERS, lambda _: None),
         }
@@ -242,6 +245,13 @@ class AgentEvents:
         self._records.log.counters(self._links[part], self._interfaces[part], rows)
         for name, row in zip(self._links[part], rows, strict=True):
             self._sample(name, row)
+        records = self._records
+        if records.fidelity and records.fidelity.links:
+            records.fidelity.links.take(part.start, rows, training=records.training_now)
+
+    def _host_read(self, event: HostRead) -> None:
+        if self._records.fidelity:
+            self._records.fidelity.host.take(event, training=self._records.training_now)
 
     def _sample(self, device: str, row: np.void) -> None:
         """Keep a device's bytes so far: those of frames where a class counts them."""

@@ -40,6 +40,7 @@ from testbed.runs.ending import EndError, explain, signals
 from testbed.runs.left_out_evaluations import ranges
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
+from testbed.telemetry.state_board import Board, lines_of
 
 
 class EmulatedRun:
@@ -102,13 +103,26 @@ class EmulatedRun:
         # From here until the end is written, a signal only asks the run to end.
         self._make_parts()
         with contextlib.ExitStack() as opened:
-            self._carry_out(opened)
+            board = self._board(opened)
+            self._carry_out(opened, board)
             summary = write_end(
-                self._plan, self._directory, self._records, self._evaluations, self._store
+                *(self._plan, self._directory, self._records, self._evaluations, self._store),
+                wake_ups=board.wake_ups() if board else (),
             )
         if self._metrics:
             self._metrics.ended(summary)
         return summary
+
+    def _board(self, opened: contextlib.ExitStack) -> Board | None:
+        """Return the memory to which devices write; None where nothing reads it."""
+        if self._metrics:
+            return self._metrics.board
+        if self._plan.spec.clock == "virtual":
+            return None
+        settings = self._plan.settings
+        board = Board.create(lines_of(settings.workers, settings.serving), stamped=False)
+        opened.callback(board.close)
+        return board
 
     def _make_parts(self) -> None:
         """Make what handles the run's messages."""
@@ -160,11 +174,12 @@ class EmulatedRun:
             read_reports=self._read_reports,
         )
 
-    def _carry_out(self, opened: contextlib.ExitStack) -> None:
+    def _carry_out(self, opened: contextlib.ExitStack, board: Board | None) -> None:
         """Carry the run out; every error is noted in the outcome, and none is raised.
 
         Args:
             opened: closes what must stay open until the end is written.
+            board: the memory to which devices write.
         """
         records = self._records
         outcome = records.outcome
@@ -175,7 +190,7 @@ class EmulatedRun:
                 opened.enter_context(tempfile.TemporaryFile(dir=self._directory)).fileno()  # noqa: SIM115 - closed by `opened`
                 for _ in range(self._plan.settings.servers)
             ]
-            shared = self._shared()
+            shared = self._shared(board)
             models = self._models(opened)
             wake_up = opened.enter_context(signals())
             records.save_ledgers()  # for a run that is killed
@@ -194,9 +209,8 @@ class EmulatedRun:
         except Exception as error:
             records.fail(error)
 
-    def _shared(self) -> dict[str, int]:
+    def _shared(self, board: Board | None) -> dict[str, int]:
         """Return descriptors of what roles share with this process, by the keys of their arguments."""
-        board = self._metrics.board if self._metrics else None
         shared = {BOARD: board, PACES: self._injection.paces}
         return {
             key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None

@@ -1,5 +1,6 @@
 """Write how a run ended: its summary, the account of its traffic, and the last events."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.utilisation import Passed
 from testbed.telemetry import link_table, utilisation_table
 from testbed.telemetry.event_kinds import EventKind
+from testbed.telemetry.state_board import WakeUps
 from testbed.telemetry.utilisation_table import DeviceUtilisation
 
 
@@ -25,8 +27,13 @@ def write_end(
     records: TrainingRecords,
     evaluations: Evaluations,
     store: CheckpointStores,
+    *,
+    wake_ups: Iterable[WakeUps],
 ) -> dict[str, Any]:
     """Write the end of a run to its directory, and return the summary.
+
+    Args:
+        wake_ups: those of each device, under the wall clock.
 
     Raises:
         RunError: it cannot be written.
@@ -45,6 +52,8 @@ def write_end(
         summary = outcome.summary(plan, ingress, after_drain, servers)
         summary |= evaluations.left_out.summary()
         summary["traffic"] = _settle(records)
+        if records.fidelity and records.training is not None:
+            summary["fidelity"] = records.fidelity.section(wake_ups, records.over_links)
         summary |= records.background.summary()
         if plan.aggregators:
             summary["aggregators"] = _of_aggregators(plan, records)
@@ -106,7 +115,7 @@ def _settle(records: TrainingRecords) -> dict[str, Any]:
     """Account for the traffic; an error in this must not cost the run its summary."""
     ledgers, log = records.ledgers, records.log
     try:
-        return settle(ledgers, log.traffic)
+        return settle(ledgers, log.traffic, records.fidelity.gaps if records.fidelity else None)
     except Exception as error:
         log.give_back_reserve()
         reason = f"the traffic could not be accounted for: {error}"

@@ -207,12 +207,15 @@ class RoleReports:
     def _connection_closed(self, report: ConnectionClosed) -> None:
         ledger = asdict(report)
         server, pushes = ledger.pop("server"), ledger.pop("pushes")
+        round_trip = ledger.pop("round_trip")
         if server == self._devices.called(report.worker):
             # Rows tell how often a worker has pushed, but not those of an aggregator's devices.
             of_aggregator = server >= self._records.servers.count
             self._injection.closed(report.worker, pushes if of_aggregator else 0)
         number = ledger.pop("worker")
         device = None if number is None else self._devices.name(number)
+        if device and self._records.fidelity and server == 0:
+            self._records.fidelity.connected(device, round_trip)
         self._records.ledgers[server].connections.append(ConnectionLedger(device, **ledger))
 
     # -- the end

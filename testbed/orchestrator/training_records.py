@@ -20,6 +20,7 @@ from testbed.orchestrator.server_reports import Servers
 from testbed.planning.plan import Plan
 from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.deduplication import Deduplication
+from testbed.runs.fidelity_readings import TrainingFidelity
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import RunOutcome, manifest
@@ -94,6 +95,7 @@ class TrainingRecords(RunNotes[Progress]):
         over_links: what passed each direction of a link; empty until the end.
         used: how busy each device was, by the virtual clock; empty under the wall clock.
         processors: the devices' processor times during training.
+        fidelity: what tells if the host kept up; None under the virtual clock.
         sampled: of the last sample of counters, by device: its time, in seconds of CLOCK_MONOTONIC, and
             the bytes sent and received.
         earlier_seconds: the seconds of the run's clock that passed in earlier sessions.
@@ -159,11 +161,17 @@ class TrainingRecords(RunNotes[Progress]):
         self.over_links: dict[Direction, LinkCounts] = {}
         self.used: list[DeviceUtilisation] = []
         self.processors = ProcessorWindow()
+        self.fidelity = TrainingFidelity(plan) if plan.spec.clock == "wall" else None
         self.sampled: dict[str, tuple[float, int, int]] = {}
         self.earlier_seconds = 0.0
         self._just_restored: int | None = None
         if resumption is not None:
             self.event("info", resumption.told, None, EventKind.RESUMED)
+
+    @property
+    def training_now(self) -> bool:
+        """True from the begin of training until it has ended."""
+        return self.training is not None and not self.training_over
 
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""

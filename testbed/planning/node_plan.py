@@ -84,6 +84,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         "shared": [
             {"link": index, "up": up, "pairs": pairs} for (index, up), pairs in plan.shared.items()
         ],
+        "timed": plan.spec.clock == "wall",
         "measured": [*plan.workers, *plan.serving],
         **agent_network.links(plan, plan.background, directory),
     }

@@ -56,6 +56,7 @@ def network(plan: ProgramPlan, directory: Path) -> dict[str, Any]:
         "sockets": [SERVER_NAME],
         "sysctls": plan.sysctls,
         "shared": [],
+        "timed": True,
         "measured": [],
         **agent_network.links(plan, plan.background, directory),
     }

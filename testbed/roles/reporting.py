@@ -19,7 +19,7 @@ from testbed.messages.reports import (
     UpdatesApplied,
 )
 from testbed.roles.transport.connection import Connection
-from testbed.roles.transport.kernel_queues import unsent
+from testbed.roles.transport.kernel_queues import shortest_round_trip, unsent
 from testbed.telemetry.update_rows import UPDATE, UpdateRow
 
 ROWS = 1500
@@ -129,6 +129,7 @@ class RoleReporter:
                 reason=reason,
                 server=self.server,
                 pushes=connection.pushes,
+                round_trip=shortest_round_trip(connection.socket),
             )
         )
 

@@ -54,16 +54,23 @@ def rows(
             )
 
 
+def with_unasked_drops(
+    plan: LinkedPlan, counted: Mapping[Direction, LinkCounts]
+) -> dict[Direction, int]:
+    """Return the frames that directions of links dropped without a loss or a queue to do so."""
+    return {
+        direction: counts.dropped
+        for direction, counts in counted.items()
+        if counts.dropped and not plan.network.shape(direction).drops
+    }
+
+
 def unasked_drops(plan: LinkedPlan, counted: Mapping[Direction, LinkCounts]) -> str | None:
     """Return a sentence on frames that links dropped without a loss or a queue to do so; or None.
 
     They are counted as they were handed over, so that there are at least as many frames.
     """
-    found = {
-        direction: counts.dropped
-        for direction, counts in counted.items()
-        if counts.dropped and not plan.network.shape(direction).drops
-    }
+    found = with_unasked_drops(plan, counted)
     if not found:
         return None
     index, up = most = max(found, key=lambda direction: found[direction])

@@ -14,22 +14,29 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import RunError
 
-WORDS = 8
+WORDS = 32
 """Number of 8-byte words in a line."""
 _LINE = 8 * WORDS
-_MAGIC = struct.unpack("=Q", b"testbed1")[0]
+_MAGIC = struct.unpack("=Q", b"testbed2")[0]
 _HEADER, _OF_SERVER, _FIRST = 0, 1, 2
-"""Numbers of lines: the header (magic number, devices), the server's counters, the first device."""
+"""Numbers of lines: the header (magic number, devices, stamped), the server's, the first device's."""
 CPU_PERIOD = 500_000_000
 """Nanoseconds between two readings of a device's processor time; each costs a system call."""
+_ASKED, _WORST, _BINS = 2, 3, 4
+"""Words of a device's line: seconds asked for in all, the latest wake-up, and the first bin."""
+BINS = 24
+"""Bins of a device's wake-ups by lateness; each is twice as wide as the one before."""
+FIRST_BIN = 10_000
+"""Nanoseconds of lateness below which a wake-up is in the first bin; the last begins at 42 s."""
 
 
 class DeviceState(IntEnum):
@@ -74,6 +81,14 @@ class DeviceLine:
         self._next_look = 0
         self.look()
 
+    def woke(self, asked: float, late: float) -> None:
+        """Count a wake-up ``late`` seconds after the end of a time of ``asked`` seconds."""
+        nanoseconds = max(0, int(late * 1e9))
+        words = self._words
+        words[_ASKED] += int(asked * 1e9)
+        words[_WORST] = max(words[_WORST], nanoseconds)
+        words[_BINS + min((nanoseconds // FIRST_BIN).bit_length(), BINS - 1)] += 1
+
     def look(self) -> None:
         """Write the process's processor time, at most once per ``CPU_PERIOD``."""
         now = time.monotonic_ns()
@@ -114,28 +129,46 @@ class ServerLine:
         words[5] += payload_bytes
 
 
+class WakeUps(NamedTuple):
+    """How late a device woke at the ends of its computations and waits.
+
+    Attributes:
+        counts: the wake-ups in each bin.
+        asked: the sum of the times asked for, in seconds.
+        worst: the greatest lateness, in seconds.
+    """
+
+    counts: list[int]
+    asked: float
+    worst: float
+
+
 class Board:
     """The memory of one run.
 
     Attributes:
         devices: number of its lines for devices.
+        stamped: True if somebody reads the servers' counters, for which messages are stamped.
         descriptor: for the processes that are to map it; None of a private board.
     """
 
-    def __init__(self, memory: mmap.mmap, devices: int, descriptor: int | None) -> None:
+    def __init__(
+        self, memory: mmap.mmap, devices: int, descriptor: int | None, *, stamped: bool = False
+    ) -> None:
         self.devices = devices
+        self.stamped = stamped
         self.descriptor = descriptor
         self._memory = memory
 
     @classmethod
-    def create(cls, devices: int) -> "Board":
+    def create(cls, devices: int, *, stamped: bool = True) -> "Board":
         """Make a board that other processes can map; the caller must close its descriptor."""
         descriptor = os.memfd_create("testbed-board", os.MFD_CLOEXEC)
         size = _size(devices)
         os.ftruncate(descriptor, size)
         memory = mmap.mmap(descriptor, size)
-        memory[:16] = struct.pack("=QQ", _MAGIC, devices)
-        return cls(memory, devices, descriptor)
+        memory[:24] = struct.pack("=QQQ", _MAGIC, devices, stamped)
+        return cls(memory, devices, descriptor, stamped=stamped)
 
     @classmethod
     def open(cls, descriptor: int) -> "Board":
@@ -147,9 +180,9 @@ class Board:
         size = os.fstat(descriptor).st_size
         if size >= _LINE:
             memory = mmap.mmap(descriptor, size)
-            magic, devices = struct.unpack("=QQ", memory[:16])
+            magic, devices, stamped = struct.unpack("=QQQ", memory[:24])
             if magic == _MAGIC and size == _size(devices):
-                return cls(memory, devices, descriptor)
+                return cls(memory, devices, descriptor, stamped=bool(stamped))
         raise RunError(
             f"descriptor {descriptor} is no board of this version of the testbed: the processes of a "
             "run must be of one version"
@@ -192,6 +225,13 @@ class Board:
     def processor_seconds(self) -> npt.NDArray[np.float64]:
         """Return every device's processor time as it last wrote it, in seconds, shape (devices,)."""
         return self._words()[_FIRST:, 1] / 1e9
+
+    def wake_ups(self) -> Iterator[WakeUps]:
+        """Yield the wake-ups of each device that had any."""
+        for line in self._words()[_FIRST : _FIRST + self.devices]:
+            counts = line[_BINS : _BINS + BINS]
+            if counts.any():
+                yield WakeUps(counts.tolist(), int(line[_ASKED]) / 1e9, int(line[_WORST]) / 1e9)
 
     def of_server(self, further: Sequence[int] = ()) -> dict[str, int]:
         """Return the servers' counters: ``queue`` and ``apply`` in nanoseconds, pushes, bytes sent.

@@ -12,6 +12,7 @@ import pytest
 from testbed.channel import Channel
 from testbed.errors import RunError
 from testbed.telemetry.state_board import (
+    BINS,
     Board,
     DeviceLine,
     DeviceState,
@@ -121,3 +122,29 @@ def test_a_file_that_is_no_board_is_refused(content: bytes) -> None:
     with pytest.raises(RunError, match="is no board of this version"):
         Board.open(descriptor)
     os.close(descriptor)
+
+
+def test_wake_ups_are_counted_by_how_late_they_are() -> None:
+    board = Board.create(lines_of(3), stamped=False)
+
+    def one(number: int) -> None:
+        line = board.device(number)
+        for late in (-0.001, 0.000_009, 0.000_01, 0.000_039, 0.5, 100.0):
+            line.woke(0.25, late)
+
+    in_child(partial(one, 2))
+    (found,) = board.wake_ups()
+    assert sum(found.counts) == 6
+    places = {at: count for at, count in enumerate(found.counts) if count}
+    assert places == {0: 2, 1: 1, 2: 1, 16: 1, BINS - 1: 1}
+    assert (found.asked, found.worst) == (1.5, 100.0)
+    board.close()
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_whoever_maps_a_board_learns_if_messages_are_to_be_stamped(stamped: bool) -> None:
+    board = Board.create(lines_of(3), stamped=stamped)
+    assert board.descriptor is not None
+    assert Board.open(board.descriptor).stamped is stamped
+    assert not Board.private(lines_of(3)).stamped
+    board.close()

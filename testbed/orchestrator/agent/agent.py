@@ -93,6 +93,7 @@ class Agent:
         self._metrics: Any = None
         self._usage: Any = None
         self._processor_times: Any = None
+        self._host: Any = None
         self._device_faults: Any = None
         self._background: Any = None
         self._selector = selectors.DefaultSelector()
@@ -133,6 +134,8 @@ class Agent:
             if self._observation and time.monotonic() >= next_reading:
                 self._read_counter()
                 self._socket_counts.take()
+                if self._host and self._host.is_due:
+                    self._report(self._host.read())
                 next_reading = time.monotonic() + COUNTER_PERIOD
             if self._observation and time.monotonic() >= next_sample:
                 self._sample_counters()
@@ -284,9 +287,11 @@ class Agent:
         self._link_counters = LinkCounters(
             network, counted.apart, networks, counted.above, queues.fair
         )
+        from testbed.orchestrator.agent.host_readings import HostReadings
         from testbed.orchestrator.agent.processor_readings import ProcessorTimes
         from testbed.orchestrator.agent.usage import Usage
 
+        self._host = HostReadings() if plan.get("timed") else None
         self._usage = Usage(self._nodes.fork_server)
         if self._background:
             self._usage.helper(self._background.process, "background traffic")

@@ -22,6 +22,7 @@ from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
 from testbed.runs.background_bytes import BackgroundBytes
+from testbed.runs.fidelity_readings import HostShares, of_programs
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
 from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.link_bytes import LinkCounts
@@ -74,6 +75,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         self.progress = ProgramProgress("loading", len(plan.devices))
         self.began: float | None = None
         self.over: float | None = None
+        self.host = HostShares()
         self.programs: dict[str, dict[str, Any]] = {}
         self._background = BackgroundBytes(plan.background)
         self.ledgers = Ledgers(
@@ -100,6 +102,11 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         self._watcher.progress(self.progress)
         if self._metrics:
             self._metrics.progress(self.progress)
+
+    @property
+    def running_now(self) -> bool:
+        """True from the start of the programs until they are over."""
+        return self.began is not None and self.over is None
 
     def begin(self, when: float) -> None:
         """Record the moment of CLOCK_MONOTONIC at which the programs start."""
@@ -259,6 +266,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             "versions": versions(),
             "traffic": settle([self.ledgers], log.traffic),
             **self._background.summary(),
+            **({"fidelity": of_programs(plan, self.host, self.over_links)} if seconds else {}),
         }
         if self.over_links:
             link_table.write(log.traffic, link_bytes.rows(plan, self.over_links, seconds))

@@ -16,6 +16,7 @@ from testbed.errors import RunError
 from testbed.messages.agent_reports import (
     CountersSampled,
     Event,
+    HostRead,
     IngressRead,
     LastSampleTaken,
     LibrariesLoaded,
@@ -117,6 +118,9 @@ class ProgramRun:
             TrafficStopped: lambda event: self._records.traffic_stopped(event),  # noqa: PLW0108 - made later
             LinkBytesRead: lambda event: self._records.link_bytes(event.raw),
             SocketsCounted: lambda event: self._records.sockets_counted(event),  # noqa: PLW0108 - made later
+            HostRead: lambda event: self._records.host.take(
+                event, training=self._records.running_now
+            ),
             LastSampleTaken: self._last_sample_taken,
         }
 

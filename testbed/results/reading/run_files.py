@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from testbed.fidelity.section import Fidelity
 from testbed.results.reading.quality import Quality
 from testbed.run_endings import Ended
 from testbed.untrusted_text import printable
@@ -190,7 +191,8 @@ class Manifest(_Record):
     ``classes`` are the experiment's device classes, or else those that the factors of its times make;
     empty if all devices are alike. ``links`` is None if no link is shaped, or if there was no probe.
     ``network`` is None without a graph of routers. ``exact`` has the evaluations' columns of exact
-    values. ``programs`` has the devices of each program of a user's; empty in other runs.
+    values. ``programs`` has the devices of each program of a user's; empty in other runs. ``sysctls``
+    are the settings of emulated devices that are not the kernel's own.
     """
 
     format: Whole
@@ -212,6 +214,7 @@ class Manifest(_Record):
     measure: MeasureSummary | None = None
     exact: tuple[Text, ...] = ()
     programs: dict[Text, tuple[Text, ...]] = {}
+    sysctls: dict[Text, Text] = {}
     pid: Whole
     pid_started: float
     versions: dict[Text, Text] = {}
@@ -355,6 +358,7 @@ class Summary(_Record):
     closed. ``faults`` has the number of devices that each kind of fault struck, and ``never_struck``
     the places of the rules that struck nothing, in the file's list, from 0.
     ``programs`` says how each program of a user's ended, by its name and device.
+    ``fidelity`` says if the host kept up, under the wall clock; older runs have none.
     ``evaluations_left_out`` are those for which there was no room while the evaluator was too slow.
 
     If ``reconstructed``, the run left no summary and the numbers are those of its journals: bytes are a
@@ -380,6 +384,7 @@ class Summary(_Record):
     parameters_sha256: Text | None = None
     peers: dict[Text, PeerIngress] = {}
     utilisation: UtilisationSummary | None = None
+    fidelity: Fidelity | None = None
     programs: dict[Text, dict[Text, ProgramEnd]] = {}
     traffic: Traffic | None = None
     ended: State

@@ -26,6 +26,7 @@ from testbed.results.report.charts import as_json, page_charts
 from testbed.results.tables import fault_table
 from testbed.results.tables.comparison import compare
 from testbed.results.tables.device_use_table import in_words
+from testbed.results.tables.fidelity_table import fidelity_in_words
 from testbed.results.tables.link_traffic_table import picture_of
 from testbed.results.tables.of_run import tables_of
 from testbed.results.tables.probed_links_table import in_a_sentence
@@ -191,6 +192,7 @@ def _details(name: str, run: RecordedRun) -> dict[str, Any]:
         "name": name,
         "tables": tables_of(run),
         "use": in_words(run),
+        "fidelity": fidelity_in_words(run),
         "links": in_a_sentence(run).get("links"),
         "network": Markup(svg(drawn, alone=False)) if (drawn := picture_of(run)) else "",
         "ended": summary.ended,

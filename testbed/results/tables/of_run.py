@@ -5,6 +5,7 @@ from testbed.results.tables import (
     classes,
     device_use_table,
     diagnostics,
+    fidelity_table,
     link_traffic_table,
     probed_links_table,
     servers,
@@ -31,6 +32,7 @@ def tables_of(run: RecordedRun) -> dict[str, Table]:
             diagnostics.HEADINGS, [row.cells for row in diagnostics.diagnostic_rows(run)]
         ),
         "servers": Table(servers.HEADINGS, servers.server_rows(run)),
+        "fidelity": Table(fidelity_table.HEADINGS, fidelity_table.fidelity_rows(run)),
         "utilisation": Table(device_use_table.HEADINGS, device_use_table.utilisation_rows(run)),
     }
     return {name: table for name, table in found.items() if table.cells}

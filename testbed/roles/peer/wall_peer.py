@@ -90,6 +90,7 @@ class WallPeer(PeerProcess):
         self._stopped = False
         self._training = self._began = time.monotonic()
         self._job: Job | None = None
+        self._asked = self._planned = 0.0
         self._timers: list[tuple[float, int, ToPeer]] = []
         self._count = itertools.count()
         # What was handed over to the kernel before the last step, by peer, and how much of it those
@@ -112,6 +113,8 @@ class WallPeer(PeerProcess):
 
     def _tell(self, event: ToPeer) -> None:
         """Tell the role of an event, and carry out what it says."""
+        if self._asked and isinstance(event, Computed):
+            self._line.woke(self._asked, time.monotonic() - self._planned)
         for action in self._role.handle(event, time.monotonic() - self._training):
             if isinstance(action, Tell):
                 self._orders.report(action.what)
@@ -133,7 +136,10 @@ class WallPeer(PeerProcess):
         self._began = time.monotonic()
         computing, waiting = self._times.draw(self._began - self._training)
         self.compute()
-        self._add(max(self._began + computing, time.monotonic()) + waiting, Computed(job))
+        now = time.monotonic()
+        self._asked = computing + waiting
+        self._planned = (self._began + computing if computing else now) + waiting
+        self._add(max(self._began + computing, now) + waiting, Computed(job))
 
     # -- what happens
 

@@ -88,7 +88,7 @@ class Parts:
             size,
             accepted,
             line=line,
-            stamped=board.shared,
+            stamped=board.stamped,
             report=report,
             phase=phase,
             driver=driver,

@@ -77,6 +77,10 @@ class Hands:
             yield
         self._line.waiting()
 
+    def woke(self, asked: float, late: float) -> None:
+        """Record that a time of ``asked`` seconds is over, ``late`` seconds after its end."""
+        self._line.woke(asked, late)
+
     def encode(self) -> None:
         """Select and encode what is pushed, unless that was done."""
         if self._pushes is None:

@@ -36,6 +36,7 @@ class WallWorker(Loop):
         self._training: float | None = None
         self._computed: Computed | None = None
         self._until = math.inf
+        self._asked = self._planned = 0.0
         self._pushed = 0
 
     def _compute(self, job: Job) -> None:
@@ -50,7 +51,10 @@ class WallWorker(Loop):
             with hands.computed(job.bases):
                 if self._worker.certain and leg.pushes:
                     hands.encode()
-                self._until = max(began + computing, time.monotonic()) + waiting
+                now = time.monotonic()
+                self._until = max(began + computing, now) + waiting
+                self._asked = computing + waiting
+                self._planned = (began + computing if computing else now) + waiting
                 due = self._due() if self._worker.certain else None
                 if due is not None:
                     self._tell(due)  # what is sent lies where it was computed
@@ -74,7 +78,10 @@ class WallWorker(Loop):
         return math.inf if self._computed is None else max(0.0, self._until - time.monotonic())
 
     def _due(self) -> Event | None:
-        if self._computed is None or time.monotonic() < self._until:
+        now = time.monotonic()
+        if self._computed is None or now < self._until:
             return None
+        if self._asked:
+            self._hands.woke(self._asked, now - self._planned)
         computed, self._computed = self._computed, None
         return computed

@@ -22,17 +22,21 @@ from testbed.runs.ledgers.tables import by_device
 from testbed.telemetry.traffic_files import capture_file
 from traffic import TrafficError
 from traffic.accounting import Account, account
+from traffic.frame_gaps import FrameGaps
 
 _SUMMED = ("records", "dropped", "left_out", "bytes")
 """Numbers of a capture's report that several captures add up to."""
 
 
-def settle(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
+def settle(
+    each: Sequence[Ledgers], directory: Path, gaps: FrameGaps | None = None
+) -> dict[str, Any]:
     """Account for a run's traffic and compare its ledgers.
 
     Args:
         each: the ledgers of each server, or of the observed peer.
         directory: the run directory's ``traffic``, with the captures' files; gets the tables.
+        gaps: gets the gaps between back-to-back packets of an only server's capture.
 
     Returns:
         The entry of ``summary.json``. ``capture``: its totals, or null; ``reconciled``: true, false, or
@@ -47,7 +51,7 @@ def settle(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
             entries.append({"capture": None, "reconciled": None, "differences": []})
             continue
         try:
-            found = read_capture(directory, ledgers.of, ledgers.ports_apart)
+            found = read_capture(directory, ledgers.of, ledgers.ports_apart, gaps)
         except TrafficError as error:
             unread = asdict(LedgerDifference(FILES, None, 0, 0, str(error)))
             capture = ledgers.capture
@@ -144,17 +148,22 @@ def captured_ledgers(run: RecordedRun) -> list[Ledgers]:
     return each
 
 
-def read_capture(directory: Path, of: str | None = None, apart: Sequence[int] = ()) -> Account:
+def read_capture(
+    directory: Path,
+    of: str | None = None,
+    apart: Sequence[int] = (),
+    gaps: FrameGaps | None = None,
+) -> Account:
     """Account for the capture files in ``directory``; the account is empty if there are none.
 
     Args:
         of: the server's name, of several.
-        apart: as for ``account``.
+        apart, gaps: as for ``account``.
 
     Raises:
         TrafficError: one cannot be read.
     """
-    return account(capture_files(directory, of), apart)
+    return account(capture_files(directory, of), apart, gaps)
 
 
 def capture_files(directory: Path, of: str | None) -> list[Path]:

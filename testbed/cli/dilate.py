@@ -1,0 +1,135 @@
+"""``testbed dilate``: an experiment beside the same one with every time longer, and rates lower."""
+
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from testbed.cli.options import AsJson
+from testbed.cli.run import Out, Overrides, Seed, SpecFile
+from testbed.errors import RunError, SpecError
+from testbed.telemetry.json_text import json_text
+
+if TYPE_CHECKING:
+    from testbed.results.reading.recorded_run import RecordedRun
+    from testbed.results.tables.dilation_table import DilationComparison
+
+DIFFERENT = 5
+"""The exit status if curves do not agree; 3 and 4 are of runs that are not completed."""
+Existing = typer.Option(
+    metavar="RUN", help="Take this execution, as `testbed show` takes it, instead of a new one."
+)
+
+
+def dilate(
+    spec: SpecFile,
+    *,
+    factor: Annotated[
+        float, typer.Option(help="By how much times are longer, and rates lower.")
+    ] = 4.0,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            help="The greatest difference of times and of ingress, as a share of the whole run's."
+        ),
+    ] = 0.05,
+    original: Annotated[str | None, Existing] = None,
+    dilated: Annotated[str | None, Existing] = None,
+    set_: Overrides = None,
+    seed: Seed = None,
+    out: Out = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment, and the same one with every time × FACTOR, and compare their curves.
+
+    Delays, computing, waiting, faults and limits are longer by the factor, and rates are lower. If the
+    host is fast enough, both make the same updates at time ÷ FACTOR. The status is 0 if all curves
+    agree, and 5 if not.
+    """
+    from testbed.cli.results import all_runs
+    from testbed.display.displayed import displayed
+    from testbed.execution import check, execute
+    from testbed.experiment.dilation import dilated as make_dilated
+    from testbed.experiment.dilation import dilated_name, not_dilated
+    from testbed.experiment.load import load_any
+    from testbed.planning.plans import plans_of
+    from testbed.results.tables.dilation_table import compared
+
+    if not 1 < factor <= 1e6:
+        raise SpecError(f"--factor {factor:g}: give a number above 1, up to 1e6")
+    loaded = load_any(spec, set_ or (), seed)
+    exact = Fraction(factor).limit_denominator(10**6)
+    longer = make_dilated(loaded, exact, out / dilated_name(loaded, exact))
+    pairs: list[tuple[RecordedRun, ...]] = []
+    for own, taken in ((loaded, original), (longer, dilated)):
+        if taken is None:
+            check(plans_of(own), out)
+    for own, taken in ((loaded, original), (longer, dilated)):
+        named = taken
+        if named is None:
+            with displayed() as watch:
+                named = str(execute(own, out, watch, report=False).directory)
+        pairs.append(all_runs([named], out))
+    if len(pairs[0]) != len(pairs[1]):
+        counts = f"{len(pairs[0])} and {len(pairs[1])} runs"
+        raise SpecError(f"the executions have {counts}: they are not of the same experiment")
+    comparisons = [
+        (first, second, compared(first, second, factor))
+        for first, second in zip(*pairs, strict=True)
+    ]
+    remarks = list(not_dilated(longer)) if longer.clock == "wall" else []
+    if as_json:
+        typer.echo(json_text([_as_json(*one, tolerance, remarks) for one in comparisons], indent=2))
+    else:
+        for one in comparisons:
+            _print(*one, tolerance)
+        if remarks:
+            typer.echo(f"\nnot dilated: {'; '.join(remarks)}")
+    if not all(one.agrees(tolerance) for _, _, one in comparisons):
+        raise RunError(
+            "the curves differ: at these times and rates it is the host that decides how fast training "
+            "is; take fewer devices, a faster host, or the virtual clock",
+            DIFFERENT,
+        )
+
+
+def _print(
+    first: "RecordedRun", second: "RecordedRun", found: "DilationComparison", tolerance: float
+) -> None:
+    from testbed.results.tables.fidelity_table import fidelity_in_words
+    from testbed.results.tables.table import plain_text
+    from testbed.untrusted_text import printable
+
+    typer.echo(printable(f"{first.id} beside {second.id}"))
+    typer.echo(plain_text(found))
+    times, ingress = found.greatest
+    verdict = "agree" if found.agrees(tolerance) else "DIFFER"
+    typer.echo(
+        f"greatest difference: {100 * times:.3g} % of the time, {100 * ingress:.3g} % of the ingress "
+        f"(tolerance: {100 * tolerance:.3g} %): the curves {verdict}"
+    )
+    for run in (first, second):
+        if run.manifest.clock == "wall" and (host := fidelity_in_words(run)):
+            typer.echo(printable(f"{run.id}: {host}"))
+
+
+def _as_json(
+    first: "RecordedRun",
+    second: "RecordedRun",
+    found: "DilationComparison",
+    tolerance: float,
+    remarks: list[str],
+) -> dict[str, Any]:
+    times, ingress = found.greatest
+    return {
+        "original": first.id,
+        "dilated": second.id,
+        **asdict(found),
+        "greatest_time_difference": times,
+        "greatest_ingress_difference": ingress,
+        "tolerance": tolerance,
+        "agree": found.agrees(tolerance),
+        "not_dilated": remarks,
+    }

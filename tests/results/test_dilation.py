@@ -1,0 +1,44 @@
+"""A run beside its dilated one: where their curves differ, and by how much."""
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from testbed.errors import RunError
+from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.tables.dilation_table import compared
+from testbed.results.tables.table import plain_text
+from tests.results.conftest import WriteRun
+
+
+def written(write_run: WriteRun, name: str, factor: float, late: float = 0.0) -> RecordedRun:
+    """Write a run of 200 updates in 2 s, with all times longer, the last half also ``late``."""
+    directory = write_run(name)
+    table = parquet.read_table(directory / "updates.parquet")
+    times = table.column("time").to_numpy() * factor
+    times[100:] += late
+    at = table.schema.get_field_index("time")
+    table = table.set_column(at, "time", pa.array(times))
+    parquet.write_table(table, directory / "updates.parquet")
+    return RecordedRun.load(directory)
+
+
+def test_curves_over_time_by_the_factor_are_compared(write_run: WriteRun) -> None:
+    original = written(write_run, "asgd", 1)
+    found = compared(original, written(write_run, "slower", 4), 4.0)
+    assert found.greatest == (0.0, 0.0)
+    late = compared(original, written(write_run, "late", 4, late=0.8), 4.0)
+    times, ingress = late.greatest  # 0.2 s of 2 s, in which 20 of 200 pushes come
+    assert [times, ingress] == pytest.approx([0.1, 0.1])
+    assert late.agrees(0.11)
+    assert not late.agrees(0.09)
+    lines = plain_text(late).splitlines()
+    assert len(lines) == 11
+    assert lines[-1].split()[:6] == ["200", "2.000", "s", "2.200", "s", "+10.00"]
+
+
+def test_runs_of_other_numbers_of_updates_are_not_compared(write_run: WriteRun) -> None:
+    original = written(write_run, "asgd", 1)
+    shorter = RecordedRun.load(write_run("shorter", count=150))
+    with pytest.raises(RunError, match=r"made 150 updates and .* 200: only runs that made all"):
+        compared(original, shorter, 4.0)
