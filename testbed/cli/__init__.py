@@ -17,6 +17,7 @@ from testbed.cli import (
     host,
     logs,
     metrics,
+    new,
     results,
     resume,
     run,
@@ -58,6 +59,7 @@ def options(
     """Take the options of the whole command."""
 
 
+app.command()(new.new)
 app.command()(run.run)
 app.command()(run.simulate)
 app.command()(sweep.sweep)
