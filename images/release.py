@@ -145,8 +145,7 @@ def _output(*words: str | Path, cwd: Path) -> str:
         list(map(str, words)),
         cwd=cwd,
         env=inherited | {"NO_MKDOCS_2_WARNING": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )

@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import TextIO
 
-ROUNDS, SIZE, SAMPLES, RATE = 20, 32, 60, 0.05
+ROUNDS, SIZE, SAMPLES, RATE = 20, 32, 60, 0.02
 Sample = tuple[list[float], int]
 
 
