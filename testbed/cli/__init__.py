@@ -34,7 +34,6 @@ app = typer.Typer(
     name="testbed",
     help="An edge-emulation testbed: how much accuracy does a byte of parameter-server ingress buy?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # which joins the lines of a paragraph
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -90,4 +89,4 @@ def main() -> None:
             raise SpecError(
                 "the folder in which this was started is no longer there: go to another"
             ) from None
-        app()
+        app(prog_name="testbed")
