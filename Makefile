@@ -273,6 +273,10 @@ images: install ## build the Docker image: make images BASE=... IMAGE=...
 base-image: install ## make a base image without a registry, by debootstrap: make base-image MIRROR=...
 	$(BIN)/python -m images base $(if $(MIRROR),--mirror $(MIRROR))
 
+.PHONY: release
+release: install ## build wheel, sdist, documentation and image of the commit into dist/, and try the wheel by itself
+	PIP_ARGS='$(PIP_ARGS)' $(BIN)/python -m images.release
+
 clean: ## remove what killed runs left on this host, and the virtual environment
 	-[ -x $(BIN)/testbed ] && $(BIN)/testbed clean
 	rm -rf $(VENV)

@@ -19,6 +19,7 @@ from testbed.cli import (
     host,
     logs,
     metrics,
+    new,
     results,
     resume,
     run,
@@ -35,7 +36,6 @@ app = typer.Typer(
     name="testbed",
     help="An edge-emulation testbed: how much accuracy does a byte of parameter-server ingress buy?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # which joins the lines of a paragraph
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -60,6 +60,7 @@ def options(
     """Take the options of the whole command."""
 
 
+app.command()(new.new)
 app.command()(run.run)
 app.command()(run.simulate)
 app.command()(sweep.sweep)
@@ -92,4 +93,4 @@ def main() -> None:
             raise SpecError(
                 "the folder in which this was started is no longer there: go to another"
             ) from None
-        app()
+        app(prog_name="testbed")

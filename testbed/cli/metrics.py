@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.cli.options import WHICH, MetricsWorkers, RunsRoot
+from testbed.cli.options import NAMED, MetricsWorkers, RunsRoot
 from testbed.cli.results import all_runs
 from testbed.display.standard_streams import tell
 from testbed.errors import SpecError
@@ -77,7 +77,7 @@ class MetricsOptions:
 
 
 def replay(
-    run: Annotated[list[str], typer.Argument(help=WHICH)],
+    run: Annotated[list[str], NAMED],
     *,
     runs: RunsRoot = Path("runs"),
     speed: Annotated[

@@ -5,11 +5,14 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli.completed_names import run_names
+
 WHICH = (
     "A run or an execution: its path; experiment/time-seed, with /algorithm after it for one run; "
     "an experiment's name for its newest execution; or 'latest'."
 )
-AnyRun = Annotated[str, typer.Argument(help=WHICH)]
+NAMED = typer.Argument(help=WHICH, autocompletion=run_names)
+AnyRun = Annotated[str, NAMED]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Report = Annotated[
     bool,

@@ -7,6 +7,7 @@ from pathlib import Path
 from testbed.cli import plan_routes
 from testbed.drawing import link_labels, text_drawing
 from testbed.drawing.drawn_network import Picture, Way, Wire
+from testbed.drawing.mermaid import mermaid
 from testbed.drawing.svg import svg
 from testbed.errors import TestbedError
 from testbed.network.topology import Network, users
@@ -34,14 +35,15 @@ def describe(plan: Plan) -> list[str]:
 
 
 def write_drawing(plan: Plan, path: Path) -> None:
-    """Draw the network of a run into an SVG file.
+    """Draw the network of a run into a file, as SVG or as a Mermaid flowchart by the file's suffix.
 
     Raises:
         TestbedError: the file's name has another suffix, it cannot be written, or a simulation has
             more devices than there are links to draw.
     """
-    if path.suffix.casefold() != ".svg":
-        raise TestbedError(f"{path} cannot be drawn: let its name end in .svg")
+    suffix = path.suffix.casefold()
+    if suffix not in (".svg", ".mmd"):
+        raise TestbedError(f"{path} cannot be drawn: let its name end in .svg or .mmd (Mermaid)")
     if not has_all_links(plan):
         raise TestbedError(
             f"the network of {plan.label} cannot be drawn: it has more devices than addresses, so its "
@@ -49,7 +51,9 @@ def write_drawing(plan: Plan, path: Path) -> None:
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(svg(picture(plan), alone=True), encoding="utf-8", newline="\n")
+        shown = picture(plan)
+        text = mermaid(shown) if suffix == ".mmd" else svg(shown, alone=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise TestbedError(f"the drawing {path} cannot be written: {error.strerror}") from error
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from testbed import number_text as q
-from testbed.cli.options import WHICH, AnyRun, AsJson, RunsRoot
+from testbed.cli.options import NAMED, AnyRun, AsJson, RunsRoot
 from testbed.display.standard_streams import tell
 from testbed.errors import SpecError
 from testbed.number_text import Measure
@@ -120,7 +120,7 @@ def show(
 
 
 def compare(
-    run: Annotated[list[str], typer.Argument(help=WHICH)],
+    run: Annotated[list[str], NAMED],
     *,
     runs: RunsRoot = Path("runs"),
     goal: Goal = None,
@@ -177,7 +177,7 @@ def compare(
 
 
 def report(
-    run: Annotated[list[str] | None, typer.Argument(help=WHICH)] = None,
+    run: Annotated[list[str] | None, NAMED] = None,
     *,
     runs: RunsRoot = Path("runs"),
     goal: Goal = None,

@@ -143,7 +143,8 @@ def plan(
     drawing: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Draw the network of the first run into this file (.svg)."
+            metavar="FILE",
+            help="Draw the network of the first run into this file (.svg, or .mmd for Mermaid).",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -3,8 +3,10 @@
 It is made of a plan (``cli``) or of a run directory (``results``), so it has values of its own.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
 
@@ -85,6 +87,29 @@ class Picture:
     def devices(self) -> tuple[Wire, ...]:
         """The links of devices."""
         return tuple(wire for wire in self.wires if wire.device)
+
+    @property
+    def drawn_routers(self) -> tuple[str, ...]:
+        """The routers that a map shows: not the root, which is beside a router."""
+        return tuple(router for router in self.routers if router != ROOT)
+
+    @property
+    def drawn_links(self) -> tuple[Wire, ...]:
+        """The links between the routers that a map shows."""
+        return tuple(wire for wire in self.between if ROOT not in (wire.node, wire.router))
+
+    @cached_property
+    def hosts(self) -> Counter[str]:
+        """The number of devices at each router, but for the server and the evaluator."""
+        return Counter(wire.router for wire in self.devices if not is_special(wire.node))
+
+    @cached_property
+    def homes(self) -> set[str]:
+        """The routers of a map that have the server."""
+        found = {wire.router for wire in self.devices if wire.node == SERVER_NAME}
+        if ROOT in found:
+            found |= {wire.node for wire in self.between if wire.router == ROOT}
+        return found
 
     @property
     def counted(self) -> bool:

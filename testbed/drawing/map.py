@@ -1,10 +1,9 @@
 """Draw a graph of routers as a map: routers at their places, with the number of devices at each."""
 
-from collections import Counter
+from collections.abc import Sequence
 
-from testbed.device_names import SERVER_NAME
 from testbed.drawing import link_labels
-from testbed.drawing.drawn_network import ROOT, Picture, Wire, is_special
+from testbed.drawing.drawn_network import Picture, Wire
 from testbed.drawing.elements import Canvas, heat, room
 from testbed.drawing.layout import places
 
@@ -20,15 +19,11 @@ Box = tuple[float, float, float, float]
 
 def draw_map(picture: Picture, canvas: Canvas) -> None:
     """Draw a network whose routers are any graph; the root is left out, as it is beside a router."""
-    between = [wire for wire in picture.between if ROOT not in (wire.node, wire.router)]
-    routers = [router for router in picture.routers if router != ROOT]
+    between, routers = picture.drawn_links, picture.drawn_routers
+    hosts, homes = picture.hosts, picture.homes
     found = places(picture, routers, _WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN)
     above = min(y for _, y in found.values())
     placed = {router: (x + _MARGIN, y - above + _MARGIN) for router, (x, y) in found.items()}
-    hosts = Counter(wire.router for wire in picture.devices if not is_special(wire.node))
-    homes = {wire.router for wire in picture.devices if wire.node == SERVER_NAME}
-    if ROOT in homes:
-        homes |= {wire.node for wire in picture.between if wire.router == ROOT}
     taken: list[Box] = []
     _draw_links(picture, between, placed, canvas)
     for router in routers:
@@ -62,7 +57,10 @@ def _load(wire: Wire) -> float:
 
 
 def _draw_links(
-    picture: Picture, between: list[Wire], placed: dict[str, tuple[float, float]], canvas: Canvas
+    picture: Picture,
+    between: Sequence[Wire],
+    placed: dict[str, tuple[float, float]],
+    canvas: Canvas,
 ) -> None:
     most = max(map(_load, between), default=0.0) or 1.0
     for wire in sorted(between, key=_load):
@@ -96,7 +94,7 @@ def _label(wire: Wire) -> str:
 
 
 def _draw_labels(
-    between: list[Wire],
+    between: Sequence[Wire],
     placed: dict[str, tuple[float, float]],
     canvas: Canvas,
     taken: list[Box],

@@ -11,6 +11,8 @@ from testbed.drawing.drawn_network import ROOT, Picture, Way, Wire, is_special
 from testbed.drawing.link_labels import from_to, several
 from testbed.number_text import as_number
 
+MOST_ALONE = 16
+"""Devices, in all, up to which pictures show each."""
 MOST_ROWS = 24
 """Branches at the ends of a tree beyond which routers that are alike become one."""
 

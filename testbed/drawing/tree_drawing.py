@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from testbed.drawing import link_labels
 from testbed.drawing.drawn_network import Picture, Way
 from testbed.drawing.elements import Canvas, heat, room
-from testbed.drawing.tree import Branch, grown
+from testbed.drawing.tree import MOST_ALONE, Branch, grown
 
-_MOST_ALONE = 16
-"""Devices, in all, up to which each is drawn."""
 _ROW = 58.0
 _BOX = 36.0
 _MARGIN = 16.0
@@ -19,7 +17,7 @@ _TRUNK = 22.0
 
 def draw_tree(picture: Picture, canvas: Canvas) -> None:
     """Draw a network whose routers are a tree."""
-    root = grown(picture, most_alone=_MOST_ALONE)
+    root = grown(picture, most_alone=MOST_ALONE)
     special = [branch for branch in root.branches if branch.apart]
     others = [branch for branch in root.branches if not branch.apart]
     rows = max(len(special), sum(branch.rows for branch in others), 1)

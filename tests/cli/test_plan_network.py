@@ -1,6 +1,7 @@
 """``testbed plan`` draws the network: as text, as JSON, and into a file."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -54,6 +55,15 @@ def test_the_drawing_is_an_svg(tmp_path: Path, network: str) -> None:
     assert root.tag.endswith("svg") and "The network of asgd" in root.attrib["aria-label"]
 
 
+def test_the_drawing_is_mermaid_where_its_name_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "network.mmd"
+    status, said = run(tmp_path, CLUSTERS, "--drawing", str(path))
+    assert status == 0 and f"drawing: {path}" in said
+    text = path.read_text(encoding="utf-8")
+    assert "flowchart LR" in text and '["village"]' in text
+    assert re.search(r"^  %% .* ─ village ─ core ─ server: ", text, re.MULTILINE)
+
+
 def test_the_routers_of_topohub_are_where_they_are(tmp_path: Path) -> None:
     path = tmp_path / "network.svg"
     run(tmp_path, GRAPH, "--drawing", str(path))
@@ -77,7 +87,7 @@ def test_json_has_every_route(tmp_path: Path) -> None:
 
 def test_a_drawing_of_another_kind_is_refused(tmp_path: Path) -> None:
     status, said = run(tmp_path, CLUSTERS, "--drawing", str(tmp_path / "network.png"))
-    assert status != 0 and "let its name end in .svg" in said
+    assert status != 0 and "let its name end in .svg or .mmd" in said
 
 
 def test_a_drawing_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ CAPTURE = "analyse-a-capture.ipynb"
 def folder(tmp_path: Path) -> Path:
     """A folder with the notebooks, and the experiment files beside it, as in the repository."""
     (tmp_path / "examples").mkdir()
-    for name in (NOTEBOOK, CAPTURE):
-        shutil.copy(REPOSITORY / "examples" / name, tmp_path / "examples")
+    for notebook in (REPOSITORY / "examples").glob("*.ipynb"):
+        shutil.copy(notebook, tmp_path / "examples")
     shutil.copytree(REPOSITORY / "experiments", tmp_path / "experiments")
     return tmp_path / "examples"
 
@@ -34,10 +34,25 @@ def outputs(cell: Any, kind: str) -> list[str]:
     return [one["data"][kind] for one in cell.outputs if kind in one.get("data", {})]
 
 
-def test_the_notebook_goes_from_an_experiment_to_its_figures(folder: Path) -> None:
-    notebook = nbformat.read(folder / NOTEBOOK, as_version=4)
+def executed(folder: Path, name: str) -> Any:
+    """Return a notebook, which has no outputs in the repository, with those of a kernel."""
+    notebook = nbformat.read(folder / name, as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells)
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    return notebook
+
+
+def cell_of(notebook: Any, begin: str) -> Any:
+    (found,) = (cell for cell in notebook.cells if cell.source.startswith(begin))
+    return found
+
+
+def printed(cell: Any) -> str:
+    return "".join(one["text"] for one in cell.outputs if one.get("name") == "stdout")
+
+
+def test_the_notebook_goes_from_an_experiment_to_its_figures(folder: Path) -> None:
+    notebook = executed(folder, NOTEBOOK)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     simulation = next(cell for cell in code if cell.source.startswith("runs ="))
     shown = outputs(simulation, "text/html")
@@ -53,13 +68,11 @@ def test_the_notebook_goes_from_an_experiment_to_its_figures(folder: Path) -> No
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
 def test_a_capture_is_analysed(folder: Path) -> None:
-    notebook = nbformat.read(folder / CAPTURE, as_version=4)
-    assert all(not cell.get("outputs") for cell in notebook.cells)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    notebook = executed(folder, CAPTURE)
 
     def shown(begin: str) -> str:
-        (cell,) = (one for one in notebook.cells if one.source.startswith(begin))
-        texts = (one.get("text") or one["data"]["text/plain"] for one in cell.outputs)
+        outcome = cell_of(notebook, begin).outputs
+        texts = (one.get("text") or one["data"]["text/plain"] for one in outcome)
         return "".join(texts)
 
     assert "PARAMETERS" in shown("messages =")
@@ -71,6 +84,35 @@ def test_a_capture_is_analysed(folder: Path) -> None:
     packets, payload = (int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", last[-1]))
     assert packets > 0 and payload >= packets
     assert "again" in last[1]
+
+
+def test_an_algorithm_of_ones_own_is_compared_and_swept(folder: Path) -> None:
+    notebook = executed(folder, "own-algorithm.ipynb")
+    shown = outputs(cell_of(notebook, "import testbed"), "text/html")
+    assert all("200/200 updates" in line for line in shown) and "Turns-100" in shown[-1]
+    compared = cell_of(notebook, "testbed.compare(runs, accuracy=60).figure()")
+    assert "Turns-100" in outputs(compared, "image/svg+xml")[0]
+    table = outputs(cell_of(notebook, "swept ="), "text/html")[-1]
+    assert "algorithms.turns:Turns.parts" in table and "wire_bytes" in table
+    assert "wrong.py, line 23: AttributeError" in printed(cell_of(notebook, "from pathlib"))
+
+
+def test_traces_and_faults_slow_a_run_down(folder: Path) -> None:
+    notebook = executed(folder, "traces-and-faults.ipynb")
+    assert len(outputs(cell_of(notebook, "import matplotlib"), "image/png")) == 1
+    (events,) = outputs(cell_of(notebook, "[event.event"), "text/plain")
+    assert "worker-0: frozen for 8 s" in events and "worker-6: killed for 5 s" in events
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_a_program_runs_and_is_struck(folder: Path) -> None:
+    notebook = executed(folder, "a-program.ipynb")
+    assert "the three ledgers agree in 1 of 1 run" in printed(cell_of(notebook, "values ="))
+    assert "reconciled:" in printed(cell_of(notebook, 'command("traffic"'))
+    assert len(outputs(cell_of(notebook, "import matplotlib"), "image/png")) == 1
+    (events,) = outputs(cell_of(notebook, "[event.event"), "text/plain")
+    assert "frozen for 3 s" in events and "thawed" in events
 
 
 def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: Path) -> None:
