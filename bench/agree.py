@@ -2,10 +2,10 @@
 
 Runs ``SPECS`` (or the file named) in each of them under the virtual clock, and compares what must be
 equal: the final parameters, the payload and message bytes (at the last update, and after every
-connection is closed), the virtual time, and how busy devices and their links were. Wire bytes are
-measured in an emulation and modelled in the simulator: they must be within 0.5 %. Docker takes part,
-with roles forked into containers and with roles that the containers start, where an engine has the
-image of this code. Exits with status 1 if anything differs.
+connection is closed), the virtual time, how busy devices and their links were, and their energy. Wire
+bytes are measured in an emulation and modelled in the simulator: they must be within 0.5 %. Docker
+takes part, with roles forked into containers and with roles that the containers start, where an engine
+has the image of this code. Exits with status 1 if anything differs.
 """
 
 import argparse
@@ -86,8 +86,11 @@ class Pair:
                 for key in told
                 if told[key] != of_b[name][key]
             ]
-        if a["utilisation"] != b["utilisation"]:
-            found.append(f"utilisation: {a['utilisation']} emulated, {b['utilisation']} simulated")
+        found += [
+            f"{key}: {a.get(key)} emulated, {b.get(key)} simulated"
+            for key in ("utilisation", "energy")
+            if a.get(key) != b.get(key)
+        ]
         if abs(self.wire_ratio - 1) > WIRE_TOLERANCE:
             found.append(f"wire bytes: modelled ÷ measured is {self.wire_ratio:.4f}")
         if a["traffic"]["reconciled"] is not True:

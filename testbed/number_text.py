@@ -35,6 +35,17 @@ def as_rate(rate: float | None) -> str:
     return f"{rate:.4g} bit/s"
 
 
+def as_energy(joules: float | None) -> str:
+    """Return ``1.23 kJ`` for 1234.5 joules: three digits at most."""
+    if joules is None or not math.isfinite(joules):
+        return UNKNOWN
+    units = ("MJ", "kJ", "J", "mJ", "µJ", "nJ")
+    for exponent, unit in zip(range(2, -4, -1), units, strict=True):
+        if joules >= 0.9995 * 1000.0**exponent or (joules and unit == units[-1]):
+            return f"{float(f'{joules / 1000.0**exponent:.3g}'):g} {unit}"
+    return "0 J"
+
+
 def as_milliseconds(seconds: float | None) -> str:
     """Return ``40.1 ms`` for 0.0401 seconds: three digits, or two decimals below a millisecond."""
     if seconds is None or not math.isfinite(seconds):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.number_text import as_number
+from testbed.number_text import UNKNOWN, as_energy, as_number
 
 
 @pytest.mark.parametrize(
@@ -10,3 +10,20 @@ from testbed.number_text import as_number
 )
 def test_a_number_has_its_noun_in_the_singular_or_plural(count: int, text: str) -> None:
     assert as_number(count, "run") == text
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"),
+    [
+        (0, "0 J"),
+        (4.2e-7, "420 nJ"),
+        (0.0035, "3.5 mJ"),
+        (999.4, "999 J"),
+        (999.6, "1 kJ"),
+        (1234.5, "1.23 kJ"),
+        (2.5e9, "2500 MJ"),
+        (None, UNKNOWN),
+    ],
+)
+def test_energies_have_three_digits_and_a_prefix(joules: float | None, text: str) -> None:
+    assert as_energy(joules) == text

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from testbed.experiment.profiles.hardware_profiles import HARDWARE
+from testbed.experiment.profiles.hardware_profiles import HARDWARE, HardwareProfile
 from testbed.experiment.profiles.link_profiles import LINKS, LinkProfile
 from testbed.experiment.profiles.profile_value import SURE, ProfileValue
 from testbed.experiment.profiles.publications import SOURCES
@@ -19,6 +19,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "links.md"
 BEGIN, END = "<!-- profiles -->", "<!-- end of profiles -->"
 MARKS = {"quoted": "", "about": "~", "assumed": "?"}
 """What stands before a figure, by how sure it is."""
+_OF_LINKS = ("`profile`", "", "uplink", "downlink", "delay", "jitter", "loss")
+_OF_DEVICES = ("`hardware`", "", "speed of a core", "cores", "memory")
 _WIDTH = 118
 
 
@@ -27,28 +29,30 @@ def section() -> str:
     links = [
         [
             *(f"`{one.name}`", one.title),
-            *map(_cell, _figures(one).values()),
-            *["—"] * (one.loss is None),
+            *map(_cell, (one.uplink, one.downlink, one.delay, one.jitter)),
+            *(_cell(cost) if cost else "—" for cost in (one.loss, one.sent, one.received)),
         ]
         for one in LINKS.values()
     ]
     devices = [
-        [f"`{one.name}`", one.title, *map(_cell, (one.speed, one.cores, one.memory))]
+        [
+            f"`{one.name}`",
+            one.title,
+            *(_cell(figure) if figure else "—" for figure in _of_device(one).values()),
+        ]
         for one in HARDWARE.values()
     ]
     notes = [_note(one.name, _figures(one)) for one in LINKS.values()]
-    notes += [
-        _note(one.name, {"speed": one.speed, "memory": one.memory}) for one in HARDWARE.values()
-    ]
+    notes += [_note(one.name, _of_device(one)) for one in HARDWARE.values()]
     marks = "; ".join(f"{MARKS[sure] or 'no mark'}: {text}" for sure, text in SURE.items())
     sources = [
         f"- *{name}*: {source.title}" + (f", <{source.url}>" if source.url else "")
         for name, source in SOURCES.items()
     ]
     lines = [
-        *_table(["`profile`", "", "uplink", "downlink", "delay", "jitter", "loss"], links),
+        *_table([*_OF_LINKS, "a byte sent", "received"], links),
         "",
-        *_table(["`hardware`", "", "speed of a core", "cores", "memory"], devices),
+        *_table([*_OF_DEVICES, "idle", "all cores busy"], devices),
         "",
         *wrap(f"{marks}.", _WIDTH),
         "",
@@ -61,25 +65,37 @@ def section() -> str:
     return "\n".join(lines)
 
 
-def _figures(one: LinkProfile) -> dict[str, ProfileValue]:
-    known = {
+def _figures(one: LinkProfile) -> dict[str, ProfileValue | None]:
+    return {
         "uplink": one.uplink,
         "downlink": one.downlink,
         "delay": one.delay,
         "jitter": one.jitter,
+        "loss": one.loss,
+        "a byte sent": one.sent,
+        "received": one.received,
     }
-    return known if one.loss is None else known | {"loss": one.loss}
+
+
+def _of_device(one: HardwareProfile) -> dict[str, ProfileValue | None]:
+    return {
+        "speed": one.speed,
+        "cores": one.cores,
+        "memory": one.memory,
+        "idle": one.idle,
+        "all cores busy": one.loaded,
+    }
 
 
 def _cell(figure: ProfileValue) -> str:
     return MARKS[figure.sure] + figure.value
 
 
-def _note(name: str, figures: dict[str, ProfileValue]) -> str:
+def _note(name: str, figures: dict[str, ProfileValue | None]) -> str:
     """Return an item of the list of notes; empty if there is nothing to say."""
     said = []
     for what, figure in figures.items():
-        if figure.source is None and not figure.note:
+        if figure is None or what == "cores" or (figure.source is None and not figure.note):
             continue
         parts = [f"*{figure.source}*"] * (figure.source is not None) + [figure.note] * bool(
             figure.note

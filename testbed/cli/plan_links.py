@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from testbed.device_power import DevicePower
 from testbed.experiment.device_links import DeviceLink, link_of
+from testbed.experiment.power_figures import power_of
 from testbed.experiment.profiles.hardware_profiles import HARDWARE
 from testbed.experiment.profiles.link_profiles import LINKS
 from testbed.experiment.sections.link_shapes import LinkKeys
@@ -10,10 +12,12 @@ from testbed.experiment.spec import Spec
 from testbed.experiment.units import (
     format_duration,
     format_percentage,
+    format_power,
     format_rate,
     format_size,
 )
 from testbed.network.links import Link, Shape
+from testbed.number_text import as_energy
 from testbed.rate_trace import RateTrace
 
 NO_VALUE = "-"
@@ -39,7 +43,27 @@ def describe(spec: Spec) -> list[str]:
             one = HARDWARE[name]
             text = f"computing takes {one.factor:g} times as long"
             lines.append(f"  {where}: hardware {name}, {one.title}: {text}")
-    return lines
+    return lines + _powers(spec)
+
+
+def _powers(spec: Spec) -> list[str]:
+    """Return a line for the power of each class, where anything says what devices draw."""
+    devices = spec.devices
+    named = bool(devices.power or devices.hardware)
+    if not named and not any(one.power or one.hardware for one in devices.classes):
+        return []
+    return [
+        f"  {'devices' if one is None else f'class {one.name}'}: {_power_text(power_of(spec, one))}"
+        for one in devices.classes or (None,)
+    ]
+
+
+def _power_text(power: DevicePower | None) -> str:
+    if power is None:
+        return "power not known, so no energy"
+    text = f"power {format_power(power.idle)} idle, {format_power(power.busy)} while it computes"
+    costs = [("sent", power.sent), ("received", power.received)]
+    return text + "".join(f", {as_energy(one)} a byte {what}" for what, one in costs if one)
 
 
 def _sections(spec: Spec) -> list[tuple[str, LinkKeys]]:

@@ -27,7 +27,7 @@ from testbed.results.tables.classes import class_rows
 from testbed.results.tables.classes import records as class_records
 from testbed.results.tables.comparison import ComparisonTable, lines, records
 from testbed.results.tables.comparison import compare as compare_runs
-from testbed.results.tables.device_use_table import in_words
+from testbed.results.tables.device_use_table import NO_ENERGY, in_words
 from testbed.results.tables.device_use_table import records as utilisation_records
 from testbed.results.tables.diagnostics import records as diagnostic_records
 from testbed.results.tables.fault_table import in_a_line, never_struck
@@ -137,6 +137,9 @@ def compare(
     linear: Annotated[
         bool, typer.Option("--linear", help="Draw the bytes on a linear axis.")
     ] = False,
+    energy: Annotated[
+        bool, typer.Option("--energy", help="Draw against the devices' energy instead of bytes.")
+    ] = False,
     baseline: Baseline = None,
     csv: Annotated[
         Path | None,
@@ -144,7 +147,7 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs: tables, and a figure of accuracy, or their own measure, versus ingress.
+    """Compare runs: tables, and a figure of accuracy, or their own measure, versus ingress or energy.
 
     Runs that differ only in their seed make one curve: their mean, with a band from the lowest to the
     highest.
@@ -154,7 +157,9 @@ def compare(
     found = all_runs(run, runs)
     comparison = compare_runs(found, goal, baseline)
     reached = reaching(curves_of(found), goal, baseline, ingress)
-    figure = write_figure(found, out, ingress, linear, goal)
+    if energy and not any(curve.has_energy for curve in curves_of(found)):
+        raise SpecError(f"--energy: {NO_ENERGY}")
+    figure = write_figure(found, out, "joules" if energy else ingress, linear, goal)
     if csv is not None:
         try:
             write_csv(csv, lines(comparison))

@@ -89,10 +89,12 @@ def _add_up(devices: int, between: Mapping[tuple[int, int], int]) -> list[tuple[
     return list(zip(sent, received, strict=True))
 
 
-def report(clock: StarClock | MeshClock, settings: Settings) -> DevicesUsed:
+def report(
+    clock: StarClock | MeshClock, settings: Settings, *, at_evaluation: bool = False
+) -> DevicesUsed:
     """Return the report of what each device has done until now."""
     uses = of_peers(clock, settings) if isinstance(clock, MeshClock) else of_served(clock, settings)
-    return DevicesUsed(clock.now, as_array(uses).tobytes())
+    return DevicesUsed(clock.now, as_array(uses).tobytes(), at_evaluation)
 
 
 def as_array(uses: Sequence[DeviceUse]) -> npt.NDArray[np.float64]:

@@ -13,6 +13,7 @@ from testbed.experiment.labels import RESERVED, check_name
 from testbed.experiment.model_conflicts import of_model
 from testbed.experiment.network_conflicts import of_links, of_rate_traces, of_shared_links
 from testbed.experiment.plugin_code import plugin_modules
+from testbed.experiment.power_figures import of_power
 from testbed.experiment.sections.section import Conflict
 from testbed.experiment.sections.timing import DrawnSpec
 from testbed.experiment.server_conflicts import of_servers
@@ -36,6 +37,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *fault_conflicts.of_faults(contents),
         *devices,
         *_hardware(contents),
+        *of_power(contents),
         *of_links(contents),
         *of_shared_links(contents),
         *of_rate_traces(contents),

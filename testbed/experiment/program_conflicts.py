@@ -35,6 +35,7 @@ _OF_ALGORITHMS = (
     "placement",
     "launch",
     "hardware",
+    "power",
     "suspect_after",
 )
 """The keys of ``devices`` that mean nothing for programs."""
@@ -184,7 +185,7 @@ def _devices(spec: ProgramContents) -> Iterator[Conflict]:
         if key in given and getattr(spec.devices, key) is not None:
             yield ("devices", key), "programs have no use for it: take it out"
     for i, one in enumerate(spec.devices.classes):
-        for key in ("compute", "waiting", "hardware", "weight"):
+        for key in ("compute", "waiting", "hardware", "power", "weight"):
             if getattr(one, key, None) is not None:
                 yield ("devices", "classes", i, key), "programs have no use for it: take it out"
 

@@ -1,7 +1,7 @@
-"""Durations, rates, sizes and fractions, read and written as people write them.
+"""Durations, rates, sizes, fractions, powers and energies, read and written as people write them.
 
 Each is an annotated type for pydantic models: text such as ``50ms`` or ``10mbit`` becomes a number
-in the base unit (seconds, bit/s, bytes, fraction). ``model_dump()`` returns the number, and
+in the base unit (seconds, bit/s, bytes, fraction, W, J). ``model_dump()`` returns the number, and
 ``model_dump(mode="json")`` the shortest text that parses to exactly that number. Parsing is exact
 (rationals, rounded to binary only at the end), letters may be upper or lower case, and every error
 says what is accepted, with an example.
@@ -164,6 +164,22 @@ _SHARE = _Quantity(
     written=_PERCENTAGE.written,
     example="30%",
 )
+_THOUSANDS = {"k": 3, "": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9}
+"""The powers of ten of prefixes; µ is the micro sign, μ the Greek letter of ``casefold()``."""
+_POWER = _Quantity(
+    what="a power",
+    accepted="write a number and one of W, mW, kW, e.g. 2.7W or 600mW (or a plain 0)",
+    units={f"{one}w": Fraction(10) ** _THOUSANDS[one] for one in ("k", "", "m")},
+    written=("kW", "W", "mW"),
+    example="2.7W",
+)
+_ENERGY = _Quantity(
+    what="an energy",
+    accepted="write a number and one of J, mJ, uJ, nJ, e.g. 3.5uJ (or a plain 0)",
+    units={f"{one}j": Fraction(10) ** n for one, n in _THOUSANDS.items() if one != "k"},
+    written=("J", "mJ", "uJ", "nJ"),
+    example="3.5uJ",
+)
 _BITS_OR_BYTES = re.compile(
     rf"({_NUMBER})\s*((?:[kmgt]i?)?)(?:b|bytes?)(?:ps|/s)", re.IGNORECASE | re.ASCII
 )
@@ -171,6 +187,7 @@ UNLIMITED: Final = "unlimited"
 """A link's rate that is no limit, which is not the same as none given: it replaces another one."""
 _LONGEST_DURATION = 10**9
 _LARGEST_INTEGER = 2**63 - 1
+_MOST_WATTS = 10**6
 SLOWEST = 250
 """The least rate of a link, bit/s: a frame takes 48 s, and HTB forgets what it owes for over 60."""
 
@@ -266,6 +283,50 @@ def format_size(size: int) -> str:
     return _SIZE.write(size)
 
 
+def parse_power(value: object) -> float:
+    """Return the watts of a power such as ``2.7W`` or ``600mW``.
+
+    Raises:
+        ValueError: not a power, or more than 10⁶ W; or with a capital M.
+    """
+    _refuse_mega(value)
+    watts = _POWER.read(value)
+    if watts > _MOST_WATTS:
+        raise ValueError(f"'{value}' is more than {_MOST_WATTS // 1000}kW, the greatest power")
+    return float(watts)
+
+
+def format_power(watts: float) -> str:
+    """Return the shortest text for a power in watts: ``600mW`` for 0.6."""
+    return _POWER.write(watts) if watts else "0W"
+
+
+def parse_energy(value: object) -> float:
+    """Return the joules of an energy such as ``3.5uJ``.
+
+    Raises:
+        ValueError: not an energy, or more than 1 J, which no byte costs.
+    """
+    _refuse_mega(value)
+    joules = _ENERGY.read(value)
+    if joules > 1:
+        raise ValueError(f"'{value}' is more than 1J, and it is of one byte: {_ENERGY.accepted}")
+    return float(joules)
+
+
+def _refuse_mega(value: object) -> None:
+    """Raise ``ValueError`` for a unit such as ``MW``, which is not a thousandth but a million."""
+    if isinstance(value, str) and "M" in value:
+        raise ValueError(
+            f"'{value[:_LONGEST]}' has an M, a million: write a small m for a thousandth"
+        )
+
+
+def format_energy(joules: float) -> str:
+    """Return the shortest text for an energy in joules: ``3.5uJ`` for 0.0000035."""
+    return _ENERGY.write(joules) if joules else "0J"
+
+
 def parse_percentage(value: object) -> float:
     """Return the fraction, 0 ≤ fraction < 1, that ``1%`` or 0.01 stands for.
 
@@ -343,3 +404,19 @@ Share: TypeAlias = Annotated[
     _SHARE.schema(exclusiveMinimum=0, maximum=1),
 ]
 """A fraction, above 0 and up to 1."""
+
+Watts: TypeAlias = Annotated[
+    float,
+    BeforeValidator(parse_power),
+    PlainSerializer(format_power, return_type=str, when_used="json"),
+    _POWER.schema(minimum=0, maximum=0),
+]
+"""A power in watts, at least 0."""
+
+JoulesPerByte: TypeAlias = Annotated[
+    float,
+    BeforeValidator(parse_energy),
+    PlainSerializer(format_energy, return_type=str, when_used="json"),
+    _ENERGY.schema(minimum=0, maximum=0),
+]
+"""The energy of one byte in joules, at least 0."""

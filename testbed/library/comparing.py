@@ -55,7 +55,8 @@ class Comparison:
         Runs that differ only in seed are one curve.
 
         Args:
-            against: ``wire``, ``message`` or ``payload`` bytes, or ``iteration``.
+            against: ``wire``, ``message`` or ``payload`` bytes, ``iteration``, or ``joules``, the
+                devices' energy.
             linear: True for a linear axis of bytes.
         """
         curves = curves_of(self._runs)

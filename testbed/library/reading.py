@@ -107,11 +107,9 @@ class Run:
         cpu_source, cpu_window (seconds), cpu_seconds, cpu_limit (processors) and cpu_utilisation (a
         share, 1 is all of it); bytes_source, bytes_window (seconds), sent_bytes, received_bytes,
         uplink_rate and downlink_rate (bit/s), uplink_utilisation and downlink_utilisation (shares).
-        What is not known is missing. ``summary.utilisation`` has the means of each part.
-
-        Raises:
-            NoRunError: the run left no such table.
-            TestbedError: pandas is not installed.
+        Devices whose power is known have idle_watts, busy_watts, sent_joules and received_joules (a
+        byte's), on_seconds and joules, their energy. What is not known is missing.
+        ``summary.utilisation`` has the means of each part, ``summary.energy`` the sum.
         """
         table = read_utilisation_table(self.directory)
         if table is None:

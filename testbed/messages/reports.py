@@ -155,11 +155,13 @@ class Welcomed:
 class DevicesUsed:
     """What each device has done until ``run_time``, by the virtual clock.
 
-    ``raw`` holds the rows of ``testbed.clock.device_use.as_array``.
+    ``raw`` holds the rows of ``testbed.clock.device_use.as_array``; ``at_evaluation`` is True if a
+    version is to be evaluated at that time.
     """
 
     run_time: float
     raw: bytes
+    at_evaluation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

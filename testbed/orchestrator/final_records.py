@@ -11,7 +11,7 @@ from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.run_endings import is_complete
-from testbed.runs import link_bytes, utilisation
+from testbed.runs import energy, link_bytes, utilisation
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.utilisation import Passed
@@ -68,6 +68,7 @@ def write_end(
         if used:
             utilisation_table.write(directory, used)
             summary["utilisation"] = utilisation.summary(used, plan.spec.clock)
+            summary |= energy.summary(used)
         if evaluations.left_out:
             records.event("warning", evaluations.left_out.told, EVALUATOR_NAME)
         if outcome.reason:
@@ -98,7 +99,11 @@ def _measured(plan: Plan, records: TrainingRecords) -> list[DeviceUtilisation]:
                 passed[name] = Passed("sampled", time - records.training, sent, received)
     apart = {*plan.local, *plan.local.values()}  # links within a machine
     passed = {name: one for name, one in passed.items() if name not in apart}
-    return utilisation.rows(plan, records.processors.used, passed)
+    found = utilisation.rows(plan, records.processors.used, passed)
+    used = records.meter.metered(found, records.earlier_seconds)
+    if any(one.joules is not None for one in used) and not records.earlier_seconds:
+        records.log.take(energy.used(used, max(one.window for one in passed.values())))
+    return used
 
 
 def _of_aggregators(plan: Plan, records: TrainingRecords) -> dict[str, dict[str, int]]:

@@ -46,7 +46,7 @@ from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
-from testbed.runs import utilisation
+from testbed.runs import energy, utilisation
 from testbed.runs.ledgers.ledgers import ConnectionLedger
 from testbed.runs.outcome import goes_on_with
 from testbed.telemetry.entries import Diagnoses
@@ -202,7 +202,10 @@ class RoleReports:
 
     def _devices_used(self, report: DevicesUsed) -> None:
         used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, 3))
-        self._records.used = utilisation.by_clock(self._plan, report.run_time, used)
+        found = utilisation.by_clock(self._plan, report.run_time, used)
+        self._records.used = self._records.meter.metered(found)
+        if report.at_evaluation:
+            self._records.log.take(energy.used(self._records.used, report.run_time))
 
     def _connection_closed(self, report: ConnectionClosed) -> None:
         ledger = asdict(report)

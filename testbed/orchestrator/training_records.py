@@ -20,6 +20,7 @@ from testbed.orchestrator.server_reports import Servers
 from testbed.planning.plan import Plan
 from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.deduplication import Deduplication
+from testbed.runs.energy import EnergyMeter
 from testbed.runs.fidelity_readings import TrainingFidelity
 from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.runs.link_bytes import LinkCounts
@@ -93,6 +94,7 @@ class TrainingRecords(RunNotes[Progress]):
         finished: whether all servers have finished.
         peers: the ledgers of peers by name, from the coordinator's last report on.
         over_links: what passed each direction of a link; empty until the end.
+        meter: the devices' energies.
         used: how busy each device was, by the virtual clock; empty under the wall clock.
         processors: the devices' processor times during training.
         fidelity: what tells if the host kept up; None under the virtual clock.
@@ -123,19 +125,20 @@ class TrainingRecords(RunNotes[Progress]):
         self._metrics = metrics
         if resumption is not None:
             resumption.put_traffic_aside(directory)
-        outcome = RunOutcome()
+        outcome, meter = RunOutcome(), EnergyMeter(plan)
         log = RunLog(
             directory,
             dump(plan.spec),
             manifest(plan),
             kept=resumption.kept if resumption else None,
-            readers=(outcome, *((metrics,) if metrics else ())),
+            readers=(outcome, meter, *((metrics,) if metrics else ())),
             show=watcher.event,
             name=plan.names.__getitem__,
             began=began,
         )
         record_images(plan, directory)
         super().__init__(log, outcome, directory, watcher, began)
+        self.meter = meter
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1
         self.servers = Servers(slices_of(settings, layout_of(plan.spec)), settings.aggregators)

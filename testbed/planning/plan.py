@@ -18,6 +18,7 @@ from testbed.device_names import (
     worker_name,
 )
 from testbed.errors import SpecError, TestbedError
+from testbed.experiment.power_figures import power_of
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import format_rate
@@ -297,6 +298,7 @@ def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:
         down_jitter=link.down.jitter,
         up_trace=link.up_trace,
         down_trace=link.down_trace,
+        power=power_of(spec, section),
     )
 
 

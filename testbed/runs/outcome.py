@@ -211,6 +211,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         **_sysctls(plan),
         **({"measure": measure} if (measure := _measure(plan)) else {}),
         **({"exact": exact} if (exact := _exact(plan)) else {}),
+        **({"energy": True} if plan.settings.is_metered else {}),
         "versions": versions(),
         "code": package_digest(),
         **({"plugins": plugins} if (plugins := plugin_digests(plan.spec)) else {}),

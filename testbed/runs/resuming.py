@@ -34,7 +34,7 @@ from testbed.results.reading.recorded_run import RecordedRun
 from testbed.run_endings import is_complete
 from testbed.runs.versions import host, versions
 from testbed.telemetry.evaluation_log import CURVE_COLUMNS
-from testbed.telemetry.run_log import COUNTER_COLUMNS, Kept
+from testbed.telemetry.run_log import COUNTER_COLUMNS, ENERGY_COLUMNS, Kept
 from testbed.telemetry.update_rows import UPDATE
 from testbed.untrusted_text import parse_json, read_file
 
@@ -317,10 +317,17 @@ def _read(run: RecordedRun, files: Sequence[CheckpointFiles], lock: int) -> Resu
         "diagnostics": diagnostics.slice(0, version),
         "evaluations": evaluations.slice(0, counts["evaluations"]),
         "counters": _counters(run).slice(0, 0 if emulated else None),
+        # Under the virtual clock, equal times have equal energies, so what comes again does no harm.
+        **({"energy": energy} if (energy := _energy(run)) is not None else {}),
     }
     resumed = {"version": version, "host_seconds": seconds}
     kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
     return Resumption(kept, state, marks, files, seconds, lock)
+
+
+def _energy(run: RecordedRun) -> pa.Table | None:
+    """Return the energies on record; None if the run has none."""
+    return read_columns(run.directory, "energy", ENERGY_COLUMNS) if run.manifest.energy else None
 
 
 def _before(marks: Sequence[Mark], updates: pa.Table) -> pa.Array:

@@ -18,18 +18,22 @@ from testbed.learning.losses import Evaluated
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
+from testbed.runs import energy
 from testbed.runs.deduplication import Deduplication
+from testbed.runs.energy import EnergyMeter
 from testbed.runs.outcome import RunOutcome, goes_on_with, manifest
 from testbed.runs.repetition import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.runs.shared_images import record_images
 from testbed.runs.strikes import Strikes
+from testbed.runs.utilisation import by_clock
 from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
 from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.run_log import RunLog
 from testbed.telemetry.update_rows import UPDATE, UpdateRow
+from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.updates import FloatVector
 
@@ -43,6 +47,7 @@ class Recording:
         system: the system that is simulated; to be set before anything happens in it.
         log: the run directory's log.
         outcome: the outcome of the run so far.
+        meter: the devices' energies.
         ingress: the ledger at the last evaluation.
     """
 
@@ -74,13 +79,15 @@ class Recording:
         """
         counts = resumption.counts if resumption else {}
         self.outcome = RunOutcome()
+        self.meter = EnergyMeter(plan)
+        self._plan = plan
         self._name = worker_name if plan.served else peer_name
         self.log = RunLog(
             directory,
             dump(plan.spec),
             manifest(plan),
             kept=resumption.kept if resumption else None,
-            readers=(self.outcome, *((metrics,) if metrics else ())),
+            readers=(self.outcome, self.meter, *((metrics,) if metrics else ())),
             show=watcher.event,
             name=self._name,
             began=began,
@@ -215,7 +222,14 @@ class Recording:
             **self.ingress,
             **self._exact(evaluated.parameters),
         }
+        if self._plan.settings.is_metered:
+            self.log.take(energy.used(self.use(), self.system.clock.now))
         self.log.take(EvaluationMade(row))
+
+    def use(self) -> list[DeviceUtilisation]:
+        """Return how busy devices were until now, with their energies."""
+        found = by_clock(self._plan, self.system.clock.now, self.system.device_use())
+        return self.meter.metered(found)
 
     # -- writing and passing on
 

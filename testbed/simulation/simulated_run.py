@@ -27,7 +27,7 @@ from testbed.network.topology import Direction
 from testbed.planning.plan import Plan
 from testbed.plugins.names import said
 from testbed.run_endings import is_complete
-from testbed.runs import link_bytes, utilisation
+from testbed.runs import energy, link_bytes, utilisation
 from testbed.runs.ending import EndError, explain, signals, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
@@ -181,8 +181,7 @@ class SimulatedRun:
 
     def _note_use(self) -> None:
         """Record what the devices have done until now."""
-        now, used = self._system.clock.now, self._system.device_use()
-        self._used = utilisation.by_clock(self._plan, now, used)
+        self._used = self._recording.use()
 
     def _make_system(self) -> None:
         self._computing.close()
@@ -317,6 +316,7 @@ class SimulatedRun:
             if self._used:
                 utilisation_table.write(self._directory, self._used)
                 summary["utilisation"] = utilisation.summary(self._used, self._plan.spec.clock)
+                summary |= energy.summary(self._used)
             if outcome.reason:
                 level = "warning" if complete else "error"
                 recording.event(level, outcome.reason, kind=EventKind.ENDED)

@@ -49,6 +49,19 @@ class EvaluationMade:
 
 
 @dataclass(frozen=True, slots=True)
+class EnergyUsed:
+    """The energy that all devices whose power is known have used.
+
+    Attributes:
+        time: seconds of the run's clock since training began.
+        joules: until then.
+    """
+
+    time: float
+    joules: float
+
+
+@dataclass(frozen=True, slots=True)
 class FaultChanged:
     """A fault begins or ends.
 
@@ -79,7 +92,7 @@ class Noted:
 
 
 RunEntry: TypeAlias = (
-    Updates | Diagnoses | EvaluationMade | FaultChanged | Suspected | Welcomed | Noted
+    Updates | Diagnoses | EvaluationMade | EnergyUsed | FaultChanged | Suspected | Welcomed | Noted
 )
 
 

@@ -25,6 +25,7 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry import utilisation_table
 from testbed.telemetry.entries import (
     Diagnoses,
+    EnergyUsed,
     EvaluationMade,
     FaultChanged,
     Noted,
@@ -51,6 +52,8 @@ _COUNTER_SCHEMA = pa.schema(
         *((name, pa.from_numpy_dtype(COUNTS[name])) for name in COUNTS.names or ()),
     ]
 )
+_ENERGY_SCHEMA = pa.schema([("time", pa.float64()), ("joules", pa.float64())])
+ENERGY_COLUMNS = tuple(_ENERGY_SCHEMA.names)
 COUNTER_COLUMNS = tuple(_COUNTER_SCHEMA.names)
 _RESERVE = 512 * 1024
 
@@ -185,6 +188,9 @@ class RunLog:
             ]
             kept_rows = tables.get("diagnostics")
             self._diagnostics = Journal(directory, "diagnostics", pa.schema(columns), kept_rows)
+        self._energy: Journal | None = None
+        if self._manifest.get("energy"):
+            self._energy = Journal(directory, "energy", _ENERGY_SCHEMA, tables.get("energy"))
         self.traffic = directory / "traffic"
         self.traffic.mkdir(exist_ok=kept is not None)
         self._counters = Journal(self.traffic, "counters", _COUNTER_SCHEMA, tables.get("counters"))
@@ -214,6 +220,9 @@ class RunLog:
                 self._diagnose(values, version)
             case EvaluationMade(row):
                 self._evaluations.append(row)
+            case EnergyUsed(when, joules):
+                assert self._energy is not None
+                self._energy.append({"time": [when], "joules": [joules]})
             case FaultChanged(record, devices, host_time):
                 at = {"devices": list(devices), "host_time": round(host_time, 6)}
                 self._faults.append({**record, **at})
@@ -335,6 +344,8 @@ class RunLog:
         self._evaluations.close()
         if self._diagnostics is not None:
             self._diagnostics.close()
+        if self._energy is not None:
+            self._energy.close()
         self._counters.close()
 
     def _write_manifest(self) -> None:

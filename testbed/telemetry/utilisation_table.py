@@ -37,6 +37,9 @@ class DeviceUtilisation:
         sent_bytes, received_bytes: bytes over its link, headers included.
         uplink_rate, downlink_rate: bit/s as asked.
         uplink_utilisation, downlink_utilisation: 8 × bytes ÷ (rate × ``bytes_window``).
+        idle_watts, busy_watts, sent_joules, received_joules: its power, as ``DevicePower`` has it.
+        on_seconds: the seconds of training for which it was switched on.
+        joules: its energy; None if its power, its processor time or its bytes are not known.
     """
 
     device: str
@@ -55,6 +58,12 @@ class DeviceUtilisation:
     downlink_rate: int | None = None
     uplink_utilisation: float | None = None
     downlink_utilisation: float | None = None
+    idle_watts: float | None = None
+    busy_watts: float | None = None
+    sent_joules: float | None = None
+    received_joules: float | None = None
+    on_seconds: float | None = None
+    joules: float | None = None
 
 
 _TYPES = {

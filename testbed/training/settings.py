@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from testbed.device_names import SERVER_NUMBER
+from testbed.device_power import DevicePower
 from testbed.encoding_choice import Pulls
 from testbed.faults.rules import FaultRule
 from testbed.learning.data.choice import DatasetChoice
@@ -244,6 +245,7 @@ class DeviceSettings:
         delay, down_delay: the delays on the uplink and on the downlink, in seconds.
         jitter, down_jitter: the most by which they vary, in seconds.
         up_trace, down_trace: the rates of its link over time, where they change.
+        power: what it draws; None: not known.
     """
 
     compute: dict[str, Any]
@@ -256,6 +258,7 @@ class DeviceSettings:
     down_jitter: float = 0.0
     up_trace: RateTrace | None = None
     down_trace: RateTrace | None = None
+    power: DevicePower | None = None
 
     @property
     def is_sent_at_once(self) -> bool:
@@ -342,6 +345,12 @@ class Settings:
         if number >= self.workers:
             return AT_ROUTER
         return self.classes[self.class_of[number]].devices if self.classes else self.devices
+
+    @property
+    def is_metered(self) -> bool:
+        """True if the power of any device is known."""
+        kinds = [one.devices for one in self.classes] or [self.devices]
+        return any(one.power is not None for one in kinds)
 
     @property
     def servers(self) -> int:

@@ -120,6 +120,10 @@ def test_shares_become_fractions(text: object, fraction: float) -> None:
         (units.format_size, 1_610_612_736, "1.5GiB"),
         (units.format_size, 96, "96B"),
         (units.format_size, 0, "0B"),
+        (units.format_power, 2.7, "2.7W"),
+        (units.format_power, 0.6, "600mW"),
+        (units.format_power, 0.0, "0W"),
+        (units.format_energy, 4.2e-7, "420nJ"),
         (units.format_percentage, 0.01, "1%"),
         (units.format_percentage, 0.0, "0%"),
     ],
@@ -143,6 +147,12 @@ def test_a_formatted_rate_parses_to_the_same_value(rate: int) -> None:
 @given(st.integers(0, 2**63 - 1))
 def test_a_formatted_size_parses_to_the_same_value(size: int) -> None:
     assert units.parse_size(units.format_size(size)) == size
+
+
+@given(st.floats(0, 1))
+def test_a_formatted_power_and_a_formatted_energy_parse_to_the_same_value(value: float) -> None:
+    assert units.parse_power(units.format_power(value)) == value
+    assert units.parse_energy(units.format_energy(value)) == value
 
 
 @given(st.floats(0, 1, exclude_max=True))
@@ -179,6 +189,11 @@ def test_a_formatted_share_parses_to_the_same_value(fraction: float) -> None:
         (units.parse_size, "10 pages", "unknown unit 'pages': .* e.g. 1.5GiB"),
         (units.parse_size, "1e30B", "more than 2\\^63"),
         (units.parse_size, -1, "is not a size"),
+        (units.parse_power, "2", "'2' has no unit: .* e.g. 2.7W"),
+        (units.parse_power, "2MW", "has an M, a million: write a small m"),
+        (units.parse_power, "2000kW", "more than 1000kW"),
+        (units.parse_energy, "3.5uW", "unknown unit 'uW': .* e.g. 3.5uJ"),
+        (units.parse_energy, "2J", "more than 1J, and it is of one byte"),
         (units.parse_percentage, "100%", "is not below 1"),
         (units.parse_percentage, 5, "'5' is not below 1 .* e.g. 1% or 0.01"),
         (units.parse_percentage, "on", "is not a share"),
@@ -199,6 +214,8 @@ def test_any_value_is_parsed_or_raises_a_value_error(value: object) -> None:
         units.parse_duration,
         units.parse_rate,
         units.parse_size,
+        units.parse_power,
+        units.parse_energy,
         units.parse_percentage,
         units.parse_share,
     ):
@@ -215,6 +232,8 @@ def test_any_value_is_parsed_or_raises_a_value_error(value: object) -> None:
         (units.Duration, ["50ms", "1.5 S", "0", "2MIN"], ["50", "50sm", "ms"]),
         (units.Rate, ["10mbit", "10 KiBit", "1Mbit/s", "9600"], ["10mbt", "1MBps", "-1bit"]),
         (units.Size, ["1.5GiB", "96b", "12"], ["GiB", "1pages"]),
+        (units.Watts, ["2.7W", "600 mW", "0"], ["2", "W", "2 watts"]),
+        (units.JoulesPerByte, ["3.5uJ", "3.5µJ", "420nj"], ["1", "3kJ"]),
         (units.Percentage, ["1%", "0.5 %", "0.1"], ["%", "1 percent"]),
         (units.Share, ["30%", "0.3", "1"], ["%", "1 percent"]),
     ],

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -14,7 +15,12 @@ from testbed.cli import app
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
-from testbed.results.tables.device_use_table import MOST_DEVICES, in_words, utilisation_rows
+from testbed.results.tables.device_use_table import (
+    MOST_DEVICES,
+    headings,
+    in_words,
+    utilisation_rows,
+)
 from tests.results.conftest import WriteRun
 
 
@@ -55,6 +61,39 @@ def test_a_part_has_its_mean_and_extremes_and_each_of_a_few_devices_a_row(
         ("worker-1", "70 %", "1.50 MB", "60 %", "1.00 MB", "40 %"),
         ("server", q.UNKNOWN, "2.50 MB", q.UNKNOWN, "1.00 MB", "40 %"),
     ]
+
+
+def test_a_run_whose_devices_have_energies_has_a_column_and_a_sum_of_them(
+    write_run: WriteRun,
+) -> None:
+    joules = {"idle_watts": 2.0, "busy_watts": 5.0, "on_seconds": 2.0, "joules": 1500.0}
+    energy = {"devices": 2, "joules": 3000.0, "remarks": ["some are missing"]}
+    directory = write_run()
+    summary = directory / "summary.json"
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | {"energy": energy}))
+    run = write(directory, *(one | joules for one in SOME[:2]), SOME[2] | dict.fromkeys(joules))
+    assert headings(run)[-1] == "energy"
+    assert [cells[-1] for cells in utilisation_rows(run)] == [
+        "1.5 kJ each",
+        "1.5 kJ",
+        "1.5 kJ",
+        q.UNKNOWN,
+    ]
+    assert in_words(run).endswith("Energy: 3 kJ of 2 devices together. Some are missing.")
+
+
+def test_a_run_of_a_version_without_energy_says_why_it_has_none(
+    write_run: WriteRun, runs_root: Path
+) -> None:
+    run = write(write_run(), *SOME)
+    assert "energy" not in headings(run)
+    assert "No energy is known: the devices have no figures of power" in in_words(run)
+    assert np.isnan(run.evaluations.joules).all()
+    asked = CliRunner().invoke(app, ["compare", "latest", "--runs", str(runs_root), "--energy"])
+    assert asked.exit_code != 0
+    assert "--energy: no energy is known: the devices have no figures of power" in str(
+        asked.exception
+    )
 
 
 def test_many_devices_have_one_row(write_run: WriteRun) -> None:

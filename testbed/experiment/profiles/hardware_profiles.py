@@ -8,6 +8,7 @@ the time of a gradient on a device of your own where the figure matters.
 from dataclasses import dataclass
 
 from testbed.experiment.profiles.profile_value import ProfileValue
+from testbed.experiment.units import parse_power
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class HardwareProfile:
         speed: of one core, relative to ``server-core``.
         cores: their number, which the experiment file cannot say.
         memory: bytes, a limit of containers.
+        idle, loaded: watts of the whole device, without work and with work on all cores; None where
+            no source was found.
     """
 
     name: str
@@ -26,6 +29,19 @@ class HardwareProfile:
     speed: ProfileValue
     cores: ProfileValue
     memory: ProfileValue
+    idle: ProfileValue | None = None
+    loaded: ProfileValue | None = None
+
+    @property
+    def draws(self) -> tuple[float, float] | None:
+        """The watts of the device when it is idle and while one core computes; None if not known.
+
+        Each core in use is taken to draw as much, so that one has its share of the difference.
+        """
+        if self.idle is None or self.loaded is None:
+            return None
+        idle, loaded = parse_power(self.idle.value), parse_power(self.loaded.value)
+        return idle, round(idle + (loaded - idle) / int(self.cores.value), 9)
 
     @property
     def factor(self) -> float:
@@ -54,6 +70,8 @@ _TABLE = (
         ProfileValue("0.5", "about", "Geekbench", "about 750 points"),
         ProfileValue("4", "quoted", "maker"),
         ProfileValue("8GiB", "quoted", "maker", "there are others"),
+        ProfileValue("2.8W", "quoted", "Geerling"),
+        ProfileValue("9.7W", "quoted", "Geerling", "stress-ng on all cores"),
     ),
     HardwareProfile(
         "raspberry-pi-4",
@@ -63,6 +81,8 @@ _TABLE = (
         ),
         ProfileValue("4", "quoted", "maker"),
         ProfileValue("4GiB", "quoted", "maker", "there are others"),
+        ProfileValue("1.6W", "quoted", "Geerling"),
+        ProfileValue("5W", "quoted", "Geerling", "stress-ng on all cores"),
     ),
     HardwareProfile(
         "jetson-nano",

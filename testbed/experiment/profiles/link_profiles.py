@@ -8,6 +8,7 @@ delay differs from that, either way. A loss is left out where sources only say t
 from dataclasses import dataclass
 
 from testbed.experiment.profiles.profile_value import ProfileValue
+from testbed.experiment.units import parse_energy
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class LinkProfile:
         title: what it is, for people.
         delay, jitter, loss: of both directions.
         loss: None: nothing is lost.
+        sent, received: joules of a device's radio for each byte; None where no source was found, and
+            of lines that are no radio's.
     """
 
     name: str
@@ -27,6 +30,16 @@ class LinkProfile:
     delay: ProfileValue
     jitter: ProfileValue
     loss: ProfileValue | None = None
+    sent: ProfileValue | None = None
+    received: ProfileValue | None = None
+
+    @property
+    def costs(self) -> tuple[float | None, float | None]:
+        """The joules for each byte sent and received; None where they are not known."""
+        return (
+            None if self.sent is None else parse_energy(self.sent.value),
+            None if self.received is None else parse_energy(self.received.value),
+        )
 
     def keys(self) -> dict[str, object]:
         """Return what the profile gives, as keys of an experiment file."""
@@ -84,6 +97,8 @@ _TABLE = (
             "median round trips on mobile networks are 50 to 64 ms; Ofcom's fastest 4G has 18.3 ms",
         ),
         ProfileValue("10ms", "assumed"),
+        sent=ProfileValue("3.5uJ", "about", "Huang", "438 mW for each Mbit/s"),
+        received=ProfileValue("420nJ", "about", "Huang", "52 mW for each Mbit/s"),
     ),
     LinkProfile(
         "5g",
@@ -105,6 +120,8 @@ _TABLE = (
         ProfileValue("200mbit", "assumed"),
         ProfileValue("2ms", "about", "Sui", "the median is 3 ms, the 90th percentile about 20 ms"),
         ProfileValue("2ms", "assumed"),
+        sent=ProfileValue("2.3uJ", "about", "Huang", "283 mW for each Mbit/s, of 802.11 of 2012"),
+        received=ProfileValue("1.1uJ", "about", "Huang", "137 mW for each Mbit/s"),
     ),
     LinkProfile(
         "starlink",

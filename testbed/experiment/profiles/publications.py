@@ -55,5 +55,14 @@ SOURCES = {
         "*Raspberry Pi CPU Benchmarks*: sysbench on one core, Pi 4: 1,477.83 events/s, Pi 5: 2,737.49",
         "https://leoncode.co.uk/articles/raspberry-pi-benchmarks",
     ),
+    "Geerling": Publication(
+        "Geerling, *SBC Reviews*: the results of his boards, power at the wall (as of 2025)",
+        "https://github.com/geerlingguy/sbc-reviews",
+    ),
+    "Huang": Publication(
+        "Huang et al., *A Close Examination of Performance and Power Characteristics of 4G LTE "
+        "Networks*, MobiSys 2012: the power of a phone's radio against its throughput",
+        "https://doi.org/10.1145/2307636.2307658",
+    ),
     "maker": Publication("the maker's data sheet", ""),
 }

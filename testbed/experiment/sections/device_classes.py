@@ -25,6 +25,7 @@ from testbed.experiment.sections.directions import (
     DirectedSize,
 )
 from testbed.experiment.sections.faults import ClassFaultSpec
+from testbed.experiment.sections.power import PowerSpec
 from testbed.experiment.sections.presence import PresenceSpec
 from testbed.experiment.sections.profile_keys import HardwareName, LinkName, with_profile
 from testbed.experiment.sections.rate_traces import RateTraceSpec
@@ -72,6 +73,11 @@ class DeviceClassSpec(Section):
         default=None,
         description="Replaces devices.hardware; default (null): that one.",
         examples=["raspberry-pi-4"],
+    )
+    power: PowerSpec | None = Field(
+        default=None,
+        description="Replaces devices.power, key by key; default (null): that one.",
+        examples=[{"idle": "2.7W", "busy": "3.6W"}],
     )
     profile: LinkName | None = Field(
         default=None,

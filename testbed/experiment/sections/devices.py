@@ -17,6 +17,7 @@ from testbed.experiment.sections.device_classes import (
     class_conflicts,
     shares_of,
 )
+from testbed.experiment.sections.power import PowerSpec
 from testbed.experiment.sections.presence import KEYS, PresenceSpec, presence_conflicts
 from testbed.experiment.sections.profile_keys import HardwareName, with_memory
 from testbed.experiment.sections.section import Conflict, Section, as_tuple
@@ -99,6 +100,12 @@ class DevicesSpec(Section):
         "the top of the file is then the time on such a core. docker: gives memory, too. Default: "
         "none.",
         examples=["raspberry-pi-4"],
+    )
+    power: PowerSpec | None = Field(
+        default=None,
+        description="What a device draws, for its energy (docs/links.md); each key replaces the figure "
+        "of the hardware, or of network.profile. Default: these.",
+        examples=[{"idle": "2.7W", "busy": "3.6W", "sent": "3.5uJ"}],
     )
     classes: Annotated[tuple[DeviceClassSpec, ...], BeforeValidator(as_tuple)] = Field(
         default=(),

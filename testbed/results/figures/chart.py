@@ -28,7 +28,7 @@ class Axis:
 
     Attributes:
         label: empty for none.
-        unit: ``B`` or ``B/s``, which numbers have with a prefix; empty for plain numbers.
+        unit: ``B``, ``B/s`` or ``J``, which numbers have with a prefix; empty for plain numbers.
         whole: True for whole numbers, such as iterations.
         log: the base of a logarithmic axis, 0 for a linear one.
         low, high: its ends; None for where the series end.
@@ -38,7 +38,7 @@ class Axis:
     """
 
     label: str = ""
-    unit: Literal["", "B", "B/s"] = ""
+    unit: Literal["", "B", "B/s", "J"] = ""
     whole: bool = False
     log: int = 0
     low: float | None = None

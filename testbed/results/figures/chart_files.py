@@ -49,8 +49,8 @@ def write_figures(
 ) -> list[Path]:
     """Write every figure of some runs, each as SVG and PNG; return the paths.
 
-    They are accuracy, or another quality, versus wire ingress and versus iteration, and those of
-    ``charts_of``.
+    They are accuracy, or another quality, versus wire ingress, versus iteration and, if it is known of
+    any run, versus energy, and those of ``charts_of``.
 
     Args:
         runs: at least one.
@@ -67,6 +67,8 @@ def write_figures(
         f"{name}-versus-ingress": quality_chart.chart(curves, "wire", False, reached),
         f"{name}-versus-iteration": quality_chart.chart(curves, "iteration", True, reached),
     }
+    if any(curve.has_energy for curve in curves):
+        charts[f"{name}-versus-energy"] = quality_chart.chart(curves, "joules", True, reached)
     return paper.write_all(charts | charts_of(curves), directory)
 
 
@@ -77,12 +79,12 @@ def write_figure(
     linear: bool = False,
     goal: float | None = None,
 ) -> Path:
-    """Write accuracy, or another quality, versus ingress or iteration, in the format of the suffix.
+    """Write accuracy, or another quality, versus ingress or another quantity, as the suffix says.
 
     Args:
         runs: their curves are drawn in this order.
         path: ends in ``.svg``, ``.png`` or ``.pdf``.
-        against: which bytes the x axis counts, or ``iteration``.
+        against: which bytes the x axis counts, ``iteration`` or ``joules``.
         linear: True for a linear axis of bytes, False for a logarithmic one.
         goal: the points where curves first reach it are marked; as for ``reaching.goal_of``.
 

@@ -18,7 +18,7 @@ import numpy as np
 from testbed import number_text as q
 from testbed.device_names import SERVER_NAME, is_server
 from testbed.results.figures.chart import Across, Axis, Panel, Series
-from testbed.results.reading.curves import MEASURES, Curve, Floats
+from testbed.results.reading.curves import MEASURES, Curve, Floats, Mean
 from testbed.results.reading.recorded_faults import FaultOccurrence, RunTime, in_order, went_down
 from testbed.results.reading.recorded_faults import alive as alive_in
 
@@ -54,7 +54,8 @@ class FaultMark:
     Attributes:
         kind: of the fault.
         server: True if it struck the server.
-        at: its place: ``iteration``, ``time``, ``host_time``, ``payload``, ``message``, ``wire``.
+        at: its place: ``iteration``, ``time``, ``host_time``, ``joules``, ``payload``, ``message``,
+            ``wire``.
         until: the place of its end, likewise; None if it has no end, or the end is not shown.
         text: the fault, its devices and its time in words.
     """
@@ -96,7 +97,7 @@ class _Positions:
         # Programs of users have no updates at which a fault could be said to strike.
         self._by_time = curve.of_programs
         self._known = mean.time if self._by_time else mean.iteration
-        self._bytes = {measure: getattr(mean, f"{measure}_bytes") for measure in MEASURES}
+        self._sums = _sums(mean)
 
     def __call__(self, moment: RunTime) -> dict[str, float]:
         found: dict[str, float] = {
@@ -104,10 +105,15 @@ class _Positions:
             "time": moment.time,
             "host_time": moment.host_time,
         }
-        for measure, sizes in self._bytes.items():
+        for name, sums in self._sums.items():
             at = moment.time if self._by_time else moment.iteration
-            found[measure] = float(np.interp(at, self._known, sizes)) if len(self._known) else 0
+            found[name] = float(np.interp(at, self._known, sums)) if len(self._known) else 0
         return found
+
+
+def _sums(mean: Mean) -> dict[str, Floats]:
+    """Return what had come together at a curve's points: bytes of each kind, and joules."""
+    return {"joules": mean.joules} | {one: getattr(mean, f"{one}_bytes") for one in MEASURES}
 
 
 def _mark(
@@ -158,7 +164,7 @@ class Living:
     """The number of workers of a curve's runs that are alive, a step at each entry; shape (steps,).
 
     Attributes:
-        at: ``iteration``, ``payload``, ``message`` and ``wire``, float64.
+        at: ``iteration``, ``joules``, ``payload``, ``message`` and ``wire``, float64.
         workers: mean over the runs, float64.
     """
 
@@ -176,9 +182,7 @@ def living(curve: Curve) -> Living | None:
     grid = np.unique(np.concatenate([*(iterations for iterations, _ in counted), ends]))
     each = [n[np.searchsorted(iterations, grid, "right") - 1] for iterations, n in counted]
     at = {"iteration": grid.astype(np.float64)}
-    for measure in MEASURES:
-        sizes = getattr(mean, f"{measure}_bytes")
-        at[measure] = np.interp(grid, mean.iteration, sizes)
+    at |= {name: np.interp(grid, mean.iteration, sums) for name, sums in _sums(mean).items()}
     return Living(at, np.mean(each, axis=0))
 
 
@@ -186,7 +190,7 @@ def strip(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, 
     """Return the panel of the faults of some curves; none without faults.
 
     Args:
-        against: the quantity of x: ``iteration``, ``time``, ``payload``, ``message`` or ``wire``.
+        against: the quantity of x: ``iteration``, ``time``, ``joules``, or a kind of bytes.
         start: marks before it are left out.
     """
     rows = [(i, curve) for i, curve in curves if any(run.faults for run in curve.runs)]

@@ -260,7 +260,7 @@ def _scale(axes: "Axes", which: Literal["x", "y"], axis: Axis) -> None:
         number = style.short_bytes if axis.unit else "{:g}".format
         style.logarithmic(axes, which, axis.log, number)
     elif axis.unit:
-        style.bytes_axis(own, axis.unit.removeprefix("B"))
+        style.unit_axis(own, axis.unit)
     elif axis.whole:
         own.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=True))
         own.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))

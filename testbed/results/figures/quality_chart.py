@@ -1,4 +1,4 @@
-"""Accuracy, or another quality, against ingress or updates: a line per curve, a band over seeds, stars.
+"""Accuracy, or another quality, against ingress, updates or energy: lines, bands over seeds, stars.
 
 A star is where a curve first reaches the goal, as in the table of ``reaching``: at the
 mean of its runs' bytes and values there, filled if all its runs reached it and hollow if some did
@@ -13,11 +13,11 @@ import numpy as np
 from testbed.number_text import Measure
 from testbed.results.figures import fault_strip
 from testbed.results.figures.chart import Across, Axis, Chart, Panel, Plot, Series, values_axis
-from testbed.results.reading.curves import Curve
+from testbed.results.reading.curves import MEASURES, Curve
 from testbed.results.reading.quality import ACCURACY
 from testbed.results.tables.reaching import Reaching
 
-Against: TypeAlias = Measure | Literal["iteration"]
+Against: TypeAlias = Measure | Literal["iteration", "joules"]
 
 
 def chart(
@@ -28,15 +28,17 @@ def chart(
     Args:
         curves: at least one, all of one quality, drawn in this order; one without an evaluation is
             only in the legend.
-        against: which bytes the x axis counts, or ``iteration`` (always linear).
+        against: which bytes the x axis counts, or ``iteration`` or ``joules`` (always linear).
         linear: True for a linear axis of bytes.
         reached: where the curves reach a goal, to mark it; None to mark nothing.
     """
-    quality, by_bytes = curves[0].quality, against != "iteration"
+    quality, by_bytes = curves[0].quality, against in MEASURES
     log = by_bytes and not linear
     lines = tuple(_line(i, curve, against, log) for i, curve in enumerate(curves))
     if by_bytes:
         x = Axis(f"PS ingress, {against} bytes", "B", log=10 * log, low=None if log else 0)
+    elif against == "joules":
+        x = Axis("energy of all devices", "J", low=0)
     else:
         rounds = all(curve.of_programs for curve in curves)
         label = "round" if rounds else "iteration (updates applied)"
@@ -45,6 +47,8 @@ def chart(
     if not any(len(line.x) for line in lines):
         over = all(run.ended != "running" for curve in curves for run in curve.runs)
         why = "no evaluation" if over else "no evaluation yet"
+        if any(len(run.evaluations) for curve in curves for run in curve.runs):
+            why = "the energy of no run is known"
         panel = Panel(Axis(label, low=0, high=100), lines, nothing=why)
         return Chart((Plot(Axis(x.label, low=0, high=1, ticks={}), (panel,)),))
     by_accuracy = quality == ACCURACY
@@ -60,14 +64,10 @@ def chart(
 
 def _line(i: int, curve: Curve, against: Against, log: bool) -> Series:
     mean = curve.mean
-    x = (
-        getattr(mean, f"{against}_bytes")
-        if against != "iteration"
-        else mean.iteration.astype(float)
-    )
+    x = getattr(mean, _column(against)).astype(np.float64)
     # The evaluation before any push is not drawn on a log axis, most of which greetings would take
     # up; a value that is not a number is not drawn at all.
-    shown = np.isfinite(mean.value)
+    shown = np.isfinite(mean.value) & np.isfinite(x)
     if log:
         shown &= (x > 0) if curve.of_programs else (mean.iteration > 0)
     moments = zip(mean.iteration[shown], mean.time[shown], strict=True)
@@ -84,19 +84,22 @@ def _line(i: int, curve: Curve, against: Against, log: bool) -> Series:
 
 def _stars(reached: Reaching, against: Against) -> tuple[Series, ...]:
     """Return the points where the goal is reached."""
-    column = against if against == "iteration" else f"{against}_bytes"
     return tuple(
         Series(
             row.name,
-            np.array([getattr(row, column)]),
+            np.array([getattr(row, _column(against))]),
             np.array([row.value]),
             i,
             "star",
             hollow=row.reached < len(row.runs),
         )
         for i, row in enumerate(reached.rows)
-        if row.value is not None
+        if row.value is not None and getattr(row, _column(against)) is not None
     )
+
+
+def _column(against: Against) -> str:
+    return f"{against}_bytes" if against in MEASURES else against
 
 
 def _goal(reached: Reaching) -> tuple[Across, ...]:

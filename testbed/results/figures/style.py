@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.number_text import as_bytes
+from testbed.number_text import as_bytes, as_energy
 from testbed.results.figures.chart import Look
 
 if TYPE_CHECKING:
@@ -84,12 +84,13 @@ def look() -> Iterator[None]:
         yield
 
 
-def bytes_axis(axis: "Axis", suffix: str = "") -> None:
-    """Label a linear axis in bytes."""
+def unit_axis(axis: "Axis", unit: Literal["B", "B/s", "J"]) -> None:
+    """Label a linear axis in bytes, bytes per second or joules."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{short_bytes(x)}{suffix}"))
+    written = {"B": short_bytes, "B/s": lambda x: f"{short_bytes(x)}/s", "J": as_energy}[unit]
+    axis.set_major_formatter(FuncFormatter(lambda x, _: written(x)))
 
 
 def logarithmic(

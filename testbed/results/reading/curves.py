@@ -25,7 +25,7 @@ from testbed.run_endings import is_complete
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 MEASURES: tuple[Measure, ...] = ("payload", "message", "wire")
-_COUNTED = ("time", *(f"{measure}_bytes" for measure in MEASURES))
+_COUNTED = ("time", "joules", *(f"{measure}_bytes" for measure in MEASURES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class Mean:
             known.
         low, high: float64, the least and the greatest value among the runs.
         time: float64, seconds since training started; mean.
+        joules: float64, energy of the devices so far; mean, NaN where it is not known.
         payload_bytes, message_bytes, wire_bytes: float64, ingress so far; mean.
     """
 
@@ -46,6 +47,7 @@ class Mean:
     low: Floats
     high: Floats
     time: Floats
+    joules: Floats
     payload_bytes: Floats
     message_bytes: Floats
     wire_bytes: Floats
@@ -72,6 +74,11 @@ class Curve:
     def of_programs(self) -> bool:
         """True if programs of users made its runs: they told of rounds, and there are no updates."""
         return all(run.manifest.programs for run in self.runs)
+
+    @property
+    def has_energy(self) -> bool:
+        """True if the energy at any of its points is known."""
+        return bool(np.isfinite(self.mean.joules).any())
 
     @property
     def label(self) -> str:

@@ -29,6 +29,7 @@ from testbed.results.reading.journals import (
 )
 from testbed.results.reading.link_traffic import LinkUse, read_over_links
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
+from testbed.results.reading.recorded_energy import joules_at
 from testbed.results.reading.recorded_faults import FaultOccurrence, paired, read_records, struck
 from testbed.results.reading.recorded_utilisation import Utilisation, read_utilisation
 from testbed.results.reading.run_files import (
@@ -69,6 +70,7 @@ class EvaluationSeries:
         loss: float64; NaN or infinite after a divergence.
         payload_bytes, message_bytes, wire_bytes: int64, ingress so far; the first two are NaN (float64)
             of programs of users, of which only the wire bytes are known.
+        joules: float64, the energy of all devices so far; NaN where it is not known.
         measured: float64, of the run's measure; None if it has none.
         exact: float64, by name the exact values that the simulator computed; empty if it did not.
         told: True if programs of users told of them: NaN is then what none told of.
@@ -81,6 +83,7 @@ class EvaluationSeries:
     payload_bytes: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     message_bytes: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     wire_bytes: npt.NDArray[np.int64]
+    joules: npt.NDArray[np.float64]
     measured: npt.NDArray[np.float64] | None = None
     exact: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     told: bool = False
@@ -214,7 +217,8 @@ class RecordedRun:
         exact = {name: columns.pop(name) for name in self.manifest.exact}
         measured = columns.pop(self.manifest.measure.name) if self.manifest.measure else None
         told = bool(self.manifest.programs)
-        return EvaluationSeries(**columns, measured=measured, exact=exact, told=told)
+        joules = joules_at(self.directory, columns["time"])
+        return EvaluationSeries(**columns, joules=joules, measured=measured, exact=exact, told=told)
 
     @cached_property
     def quality(self) -> Quality:

@@ -32,6 +32,10 @@ class Utilisation:
         sent_bytes, received_bytes: bytes over its link, headers included.
         uplink_rate, downlink_rate: bit/s as asked.
         uplink_utilisation, downlink_utilisation: the share of the rates that was in use.
+        idle_watts, busy_watts: its power while it is on, and while one of its processors computes.
+        sent_joules, received_joules: its energy for each byte, in addition.
+        on_seconds: the seconds of training for which it was switched on.
+        joules: its energy.
     """
 
     device: Text
@@ -50,6 +54,16 @@ class Utilisation:
     downlink_rate: Whole | None
     uplink_utilisation: float | None
     downlink_utilisation: float | None
+    idle_watts: float | None = None
+    busy_watts: float | None = None
+    sent_joules: float | None = None
+    received_joules: float | None = None
+    on_seconds: float | None = None
+    joules: float | None = None
+
+
+_NEWER = [one.name for one in fields(Utilisation) if one.default is None]
+"""The columns that tables of versions without energy lack."""
 
 
 def read_utilisation_table(directory: Path) -> Any:
@@ -61,7 +75,9 @@ def read_utilisation_table(directory: Path) -> Any:
     path = directory / NAME
     try:
         with whole(path):
-            return read_parquet(path, [one.name for one in fields(Utilisation)])
+            table = read_parquet(path)
+            names = [one.name for one in fields(Utilisation)]
+            return table.select([n for n in names if n not in _NEWER or n in table.column_names])
     except FileNotFoundError:
         return None
 

@@ -191,8 +191,9 @@ class Manifest(_Record):
     ``classes`` are the experiment's device classes, or else those that the factors of its times make;
     empty if all devices are alike. ``links`` is None if no link is shaped, or if there was no probe.
     ``network`` is None without a graph of routers. ``exact`` has the evaluations' columns of exact
-    values. ``programs`` has the devices of each program of a user's; empty in other runs. ``sysctls``
-    are the settings of emulated devices that are not the kernel's own.
+    values; ``energy`` is True if the power of any device is known. ``programs`` has the devices of each
+    program of a user's; empty in other runs. ``sysctls`` are the settings of emulated devices that are
+    not the kernel's own.
     """
 
     format: Whole
@@ -213,6 +214,7 @@ class Manifest(_Record):
     diagnostics: tuple[DiagnosticRecord, ...] = ()
     measure: MeasureSummary | None = None
     exact: tuple[Text, ...] = ()
+    energy: bool = False
     programs: dict[Text, tuple[Text, ...]] = {}
     sysctls: dict[Text, Text] = {}
     pid: Whole
@@ -333,6 +335,14 @@ class UtilisationSummary(_Record):
     remarks: tuple[Text, ...] = ()
 
 
+class EnergySummary(_Record):
+    """The energy of the devices of which it is known, and why it is not that of all."""
+
+    devices: Whole
+    joules: float
+    remarks: tuple[Text, ...] = ()
+
+
 class ProgramEnd(_Record):
     """How a program of a user's ended on a device: its exit status; −n for a signal n."""
 
@@ -385,6 +395,7 @@ class Summary(_Record):
     peers: dict[Text, PeerIngress] = {}
     utilisation: UtilisationSummary | None = None
     fidelity: Fidelity | None = None
+    energy: EnergySummary | None = None
     programs: dict[Text, dict[Text, ProgramEnd]] = {}
     traffic: Traffic | None = None
     ended: State

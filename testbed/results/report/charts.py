@@ -42,6 +42,8 @@ def page_charts(curves: Sequence[Curve]) -> dict[str, Chart]:
     found = charts_of(curves)
     if any(len(run.evaluations) for curve in curves for run in curve.runs):
         found["iteration"] = quality_chart.chart(curves, "iteration", True)
+        if any(curve.has_energy for curve in curves):
+            found["joules"] = quality_chart.chart(curves, "joules", True)
         for measure in MEASURES:
             found[f"ingress-{measure}-log"] = quality_chart.chart(curves, measure, False)
             found[f"ingress-{measure}-linear"] = quality_chart.chart(curves, measure, True)
@@ -65,7 +67,7 @@ def as_json(charts: Mapping[str, Chart], curves: Sequence[Curve], reached: Reach
                     {"goal": goal} | _step(point, len(curve.runs), pool)
                     for goal, point in steps_of(curve).items()
                 ],
-                "never": Point(0, *[None] * 5).cells(len(curve.runs)),
+                "never": Point(0, *[None] * 6).cells(len(curve.runs)),
             }
             for curve in curves
         ],
@@ -82,6 +84,7 @@ def _step(point: Point, runs: int, pool: "_Pool") -> dict[str, Any]:
     """Return where a goal is reached: the numbers that place a star, and the table's cells."""
     sizes = {measure: getattr(point, f"{measure}_bytes") for measure in MEASURES}
     numbers = {"reached": point.reached, "iteration": point.iteration, "value": point.value} | sizes
+    numbers["joules"] = point.joules
     return {name: pool.value(one) for name, one in numbers.items()} | {"cells": point.cells(runs)}
 
 

@@ -174,7 +174,7 @@ const report = (() => {
   // A plot with the stars and the line of the goal; ``place`` is the name of what its x axis counts.
   function withGoal(plot, place) {
     const points = reached();
-    const stars = points.flatMap((point, i) => (point ? [{ kind: "star", name: data.curves[i].name, look: i,
+    const stars = points.flatMap((point, i) => (point && point[place] !== null ? [{ kind: "star", name: data.curves[i].name, look: i,
       x: [point[place]], y: [point.value], hollow: point.reached < data.curves[i].runs, band: null,
       texts: [`reaches ${goalInWords()} with ${MEASURES.map((m, k) => `${point.cells[k + 1]} ${m}`).join(", ")}`] }] : []));
     const [main, ...below] = plot.panels;
@@ -204,9 +204,11 @@ const report = (() => {
 
   function drawReaching() {
     const measure = chosen("measure");
-    const charts = { ingress: [`ingress-${measure}-${chosen("scale")}`, measure], iteration: ["iteration", "iteration"] };
+    const charts = { ingress: [`ingress-${measure}-${chosen("scale")}`, measure], iteration: ["iteration", "iteration"],
+      ...(data.charts.joules ? { joules: ["joules", "joules"] } : {}) };
     for (const [name, [found, place]] of Object.entries(charts)) {
-      react(document.getElementById(`chart-${name}`), withGoal(data.charts[found].plots[0], place));
+      const element = document.getElementById(`chart-${name}`);  // a page under way may still lack that of energy
+      if (element) react(element, withGoal(data.charts[found].plots[0], place));
     }
     reachTable();
   }
@@ -215,7 +217,7 @@ const report = (() => {
     if (evaluated) drawReaching();
     for (const [name, { plots }] of Object.entries(data.charts)) {
       const element = document.getElementById(`chart-${name}`);
-      if (element && name !== "iteration") boxes(element, plots).forEach((box, i) => react(box, plots[i]));
+      if (element && !["iteration", "joules"].includes(name)) boxes(element, plots).forEach((box, i) => react(box, plots[i]));
     }
   }
 

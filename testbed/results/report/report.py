@@ -109,6 +109,7 @@ def content_of(
         faults=Table(fault_table.HEADINGS, fault_table.rows(names, runs)),
         labelled=(shared := charts.get("labels-per-device")) is not None,
         labelled_apart=shared is not None and len(shared.plots) > 1,
+        metered="joules" in charts,
         evaluated=any(len(run.evaluations) for run in runs),
         workers=sorted({run.manifest.workers for run in runs}),
         hosts=sorted({run.manifest.host.name for run in runs}),

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from testbed import number_text as q
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.finding import distinct_names
 from testbed.results.reading.quality import ACCURACY, Quality
 from testbed.results.reading.recorded_faults import crashed
-from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.recorded_run import EvaluationSeries, RecordedRun
 from testbed.results.reading.run_files import State
 from testbed.results.tables.fault_table import never_struck
 from testbed.results.tables.reaching import baseline_of, goal_of
@@ -39,6 +41,8 @@ class Row:
         measure: the quality of its models, if that is not the accuracy: ``name``, ``unit``,
             ``better``, ``best`` and ``final``; None if it is.
         crashed: workers that a fault froze or killed and that did not come back.
+        joules: energy of the devices of which it is known; None if it is of none.
+        joules_to_goal: the same at the first evaluation that reached the goal.
     """
 
     name: str
@@ -59,6 +63,8 @@ class Row:
     wire_bytes_to_goal: int | None
     crashed: int = 0
     measure: dict[str, Any] | None = None
+    joules: float | None = None
+    joules_to_goal: float | None = None
 
     @property
     def quality(self) -> Quality:
@@ -133,6 +139,11 @@ class ComparisonTable:
                 ("staleness", lambda row: q.as_decimal(row.staleness_mean, 1)),
             ]
         goal = self.quality.with_unit(self.goal)
+        if any(row.joules is not None for row in self.rows):
+            columns += [
+                ("energy", lambda row: q.as_energy(row.joules)),
+                (f"energy to {goal}", lambda row: q.as_energy(row.joules_to_goal)),
+            ]
         return [*columns, (f"wire to {goal}", lambda row: q.as_bytes(row.wire_bytes_to_goal))]
 
     @property
@@ -219,7 +230,15 @@ def _row(
         staleness_mean=float(run.staleness.mean()) if len(run.staleness) else None,
         wire_bytes_to_goal=None if reached is None else int(run.evaluations.wire_bytes[reached]),
         crashed=crashed(run.faults),
+        joules=None if summary.energy is None else summary.energy.joules,
+        joules_to_goal=_joules(run.evaluations, reached),
     )
+
+
+def _joules(evaluations: EvaluationSeries, reached: int | None) -> float | None:
+    """Return the energy by an evaluation; None if it is not known."""
+    found = np.nan if reached is None else float(evaluations.joules[reached])
+    return found if np.isfinite(found) else None
 
 
 def lines(comparison: ComparisonTable) -> list[dict[str, Any]]:
@@ -235,10 +254,10 @@ def records(comparison: ComparisonTable) -> dict[str, Any]:
     """Return the comparison for ``json.dumps``: exact numbers, null for unknown values.
 
     The goal is called by the quality's name: ``accuracy`` and ``wire_bytes_to_accuracy``, or
-    ``perplexity`` and ``wire_bytes_to_perplexity``.
+    ``perplexity`` and ``wire_bytes_to_perplexity``; likewise ``joules_to_accuracy``.
     """
     name = comparison.quality.name
-    called = {"wire_bytes_to_goal": f"wire_bytes_to_{name}"}
+    called = {f"{one}_to_goal": f"{one}_to_{name}" for one in ("wire_bytes", "joules")}
     return {
         name: comparison.goal,
         "baseline": comparison.baseline,

@@ -9,9 +9,22 @@ from testbed.drawing import link_labels
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.reading.recorded_utilisation import Utilisation
 
-HEADINGS = ("devices", "processor in use", "sent", "uplink in use", "received", "downlink in use")
+_HEADINGS = ("devices", "processor in use", "sent", "uplink in use", "received", "downlink in use")
+NO_ENERGY = (
+    "no energy is known: the devices have no figures of power, from `hardware` or `power` "
+    "(docs/links.md)"
+)
 MOST_DEVICES = 20
 """The most devices of one part that have a row each."""
+
+
+def headings(run: RecordedRun) -> tuple[str, ...]:
+    """Return the columns' headings; the last one is of the energy, if that of any device is known."""
+    return (*_HEADINGS, "energy") if _is_metered(run) else _HEADINGS
+
+
+def _is_metered(run: RecordedRun) -> bool:
+    return any(one.joules is not None for one in run.utilisation)
 
 
 def utilisation_rows(run: RecordedRun) -> list[tuple[str, ...]]:
@@ -22,7 +35,7 @@ def utilisation_rows(run: RecordedRun) -> list[tuple[str, ...]]:
         found.append(_cells(link_labels.several([one.device for one in devices]), devices))
         if 1 < len(devices) <= MOST_DEVICES:
             found += [_cells(one.device, [one]) for one in devices]
-    return found
+    return found if _is_metered(run) else [cells[:-1] for cells in found]
 
 
 def in_words(run: RecordedRun) -> str:
@@ -42,9 +55,20 @@ def in_words(run: RecordedRun) -> str:
     entry = run.summary.utilisation
     remarks = entry.remarks if entry else ()
     sentences = (remark[0].upper() + remark[1:] + "." for remark in remarks)
-    return " ".join(
-        [text, "Links: bits ÷ (rate × time of training), means with extremes.", *sentences]
+    links = "Links: bits ÷ (rate × time of training), means with extremes."
+    return " ".join([text, links, *sentences, *_of_energy(run)])
+
+
+def _of_energy(run: RecordedRun) -> list[str]:
+    """Return what the energy is, in sentences, or why there is none."""
+    found = run.summary.energy
+    if found is None:
+        return [f"{NO_ENERGY[0].upper()}{NO_ENERGY[1:]}."]
+    remarks = (f"{remark[0].upper()}{remark[1:]}." for remark in found.remarks)
+    total = (
+        f"Energy: {q.as_energy(found.joules)} of {q.as_number(found.devices, 'device')} together."
     )
+    return [total, *remarks]
 
 
 def records(run: RecordedRun) -> list[dict[str, Any]]:
@@ -62,6 +86,7 @@ def _cells(name: str, devices: Sequence[Utilisation]) -> tuple[str, ...]:
         text = _mean([getattr(one, column) for one in devices], q.as_bytes)
         return text if text == q.UNKNOWN else text + each
 
+    energy = _mean([one.joules for one in devices], q.as_energy)
     return (
         name,
         share("cpu_utilisation"),
@@ -69,6 +94,7 @@ def _cells(name: str, devices: Sequence[Utilisation]) -> tuple[str, ...]:
         share("uplink_utilisation"),
         size("received_bytes"),
         share("downlink_utilisation"),
+        energy if energy == q.UNKNOWN else energy + each,
     )
 
 

@@ -33,6 +33,8 @@ def tables_of(run: RecordedRun) -> dict[str, Table]:
         ),
         "servers": Table(servers.HEADINGS, servers.server_rows(run)),
         "fidelity": Table(fidelity_table.HEADINGS, fidelity_table.fidelity_rows(run)),
-        "utilisation": Table(device_use_table.HEADINGS, device_use_table.utilisation_rows(run)),
+        "utilisation": Table(
+            device_use_table.headings(run), device_use_table.utilisation_rows(run)
+        ),
     }
     return {name: table for name, table in found.items() if table.cells}

@@ -31,10 +31,11 @@ class Point:
     """Where runs of a curve first reach a goal.
 
     Attributes:
-        reached: number of the runs that reach it; the next five are None if none does.
-        iteration: updates applied by then; like the next four, the mean over those runs.
+        reached: number of the runs that reach it; the next six are None if none does.
+        iteration: updates applied by then; like the next five, the mean over those runs.
         value: at those evaluations: at least as good as the goal.
         payload_bytes, message_bytes, wire_bytes: ingress by then.
+        joules: energy of the devices by then; None if that of one of the runs is not known.
     """
 
     reached: int
@@ -43,6 +44,7 @@ class Point:
     payload_bytes: float | None
     message_bytes: float | None
     wire_bytes: float | None
+    joules: float | None
 
     def cells(self, runs: int) -> tuple[str, ...]:
         """Return it as text: how many of the runs reach the goal, each kind of bytes, updates."""
@@ -268,9 +270,9 @@ def _reached(curve: Curve, goal: float | None) -> Point:
     points = [(evaluations, i) for evaluations, i in first if i is not None]
 
     def mean(values: list[Any]) -> float | None:
-        return float(np.mean(values)) if values else None
+        return float(np.mean(values)) if values and np.isfinite(values).all() else None
 
-    columns = ("iteration", *(f"{measure}_bytes" for measure in MEASURES))
+    columns = ("iteration", "joules", *(f"{measure}_bytes" for measure in MEASURES))
     return Point(
         reached=len(points),
         value=mean([found.of(quality)[i] for found, i in points]),

@@ -82,7 +82,12 @@ class ClockOfServers:
         self._numbers = conversations(settings)
         self._protocol = WORKER_PROTOCOLS[servers[0].protocol]
         self._roles = roles = DrivenRoles(
-            settings, layout, servers, report=report, now=lambda: self.now
+            settings,
+            layout,
+            servers,
+            report=report,
+            now=lambda: self.now,
+            evaluates=self._report_use,
         )
         self._servers, self._services = roles.servers, roles.services
         self._report = roles.report
@@ -125,6 +130,12 @@ class ClockOfServers:
             server.end(clock_requests.EndTraining(service.ledger, unreachable))
         for channel in self._orders:
             channel.give(OrderKind.STOP)
+
+    def _report_use(self) -> None:
+        """Report what devices have done until a version is to be evaluated, if that has an energy."""
+        if self._clock is not None and self._settings.is_metered:
+            used = device_use.report(self._clock, self._settings, at_evaluation=True)
+            self._report.send(used)
 
     def kill(self, killed: ServerKilledError) -> Restart:
         """Have a server killed, and the others end their connections; return what follows."""

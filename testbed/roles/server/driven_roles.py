@@ -40,6 +40,7 @@ class DrivenRoles:
         *,
         report: Channel,
         now: Callable[[], float],
+        evaluates: Callable[[], None],
     ) -> None:
         """Start with roles that have no workers yet.
 
@@ -47,6 +48,7 @@ class DrivenRoles:
             servers: those, as the clock sees them.
             report: to the orchestrator.
             now: returns the virtual seconds since training began.
+            evaluates: is called when a version is to be evaluated, at that time.
         """
         self.counts = no_reports(settings.servers)
         self.servers = list(servers)
@@ -54,7 +56,7 @@ class DrivenRoles:
         self.aggregators: list[AggregatorService] = []
         self._settings = settings
         self.recorders: list[Recorder] = []
-        self._now = now
+        self._now, self._evaluates = now, evaluates
         layouts = [one.layout for one in slices_of(settings, layout)]
         for index, server in enumerate(servers):
             own = RoleReporter(report, index)
@@ -70,6 +72,7 @@ class DrivenRoles:
 
     def _evaluate(self, server: DrivenHalf, report: RoleReporter, due: EvaluationPoint) -> None:
         report.flush()  # no evaluation is on record before the updates that led to it
+        self._evaluates()
         evaluate = clock_requests.Evaluate(self._now(), due.ledger, due.last)
         server.crowded = server.ask(evaluate)
 
