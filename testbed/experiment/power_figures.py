@@ -26,7 +26,7 @@ def power_of(contents: Contents, one: DeviceClassSpec | None) -> DevicePower | N
 
 
 def of_power(contents: Contents) -> Iterator[Conflict]:
-    """Yield a conflict for each section of power that gives devices no energy, or one that is none."""
+    """Yield a conflict for each section of power that gives its devices no energy, or a wrong one."""
     devices = contents.devices
     sections: list[tuple[tuple[Any, ...], DeviceClassSpec | None, PowerSpec | None]]
     sections = [(("devices", "power"), None, devices.power)]
@@ -35,14 +35,16 @@ def of_power(contents: Contents) -> Iterator[Conflict]:
         for i, one in enumerate(devices.classes)
     ]
     for path, one, own in sections:
+        if own is None:
+            continue
         found = _figures(contents, one)
         missing = [key for key in ("idle", "busy") if getattr(found, key) is None]
-        if own is not None and missing and (one is not None or not devices.classes):
+        # A class may add what the general section lacks.
+        if missing and (one is not None or not devices.classes):
             yield (
                 path,
-                f"{' and '.join(missing)} of these devices {'is' if len(missing) == 1 else 'are'} not "
-                "known, and without it there is no energy: give it here, or give them a `hardware` "
-                "that has it (docs/links.md)",
+                f"there is no energy without {' and '.join(missing)}: give that here, too, or name a "
+                "`hardware` that has figures of power (docs/links.md)",
             )
         elif found.idle is not None and found.busy is not None and found.busy < found.idle:
             yield (

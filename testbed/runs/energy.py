@@ -96,5 +96,5 @@ def summary(rows: Sequence[DeviceUtilisation]) -> dict[str, Any]:
         remarks.append(f"the processor time or the bytes of {of} devices are not known")
     if free := sum(not (one.sent_joules or one.received_joules) for one in metered):
         of = f"{free:,} of {len(metered):,} devices"
-        remarks.append(f"what a byte costs is not known of {of}: their bytes count nothing")
+        remarks.append(f"bytes over the links of {of} count nothing: no figure says what one costs")
     return {"energy": {"devices": len(known), "joules": sum(known), "remarks": remarks}}

@@ -105,6 +105,7 @@ def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
     rule = {"name": "dana-ga", "learning_rate": 0.02}
     spec["algorithms"] = [spec["algorithms"][0], spec["algorithms"][3], rule]
     spec["devices"]["suspect_after"] = "3s"
+    spec["devices"]["power"] = {"idle": "2W", "busy": "5W", "sent": "3.5uJ"}
     spec["faults"] = [
         {"when": {"probability": 0.05}, "how": "freeze", "lasting": "200ms"},
         {"who": {"number": 1}, "when": {"iteration": 20}, "how": "freeze"},

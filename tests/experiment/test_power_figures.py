@@ -56,13 +56,13 @@ def test_a_link_of_which_nothing_is_known_costs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("devices", "said"),
     [
-        ("power: {sent: 1uJ}", "devices.power: idle and busy of these devices are not known"),
-        ("hardware: phone, power: {idle: 1W}", "devices.power: busy of these devices is not known"),
-        ("power: {idle: 3W, busy: 2W}", "devices.power: busy, 2 W, is less than idle, 3 W"),
+        ("power: {sent: 1uJ}", "devices.power: there is no energy without idle and busy: give"),
+        ("hardware: phone, power: {idle: 1W}", "devices.power: there is no energy without busy"),
+        ("power: {idle: 3W, busy: 2W}, classes: [{name: a, share: 100%}]", "devices.power: busy, 2 W, is less"),
         ("power: {idle: 3}", "devices.power.idle: '3' has no unit: .* e.g. 2.7W"),
         (
             "classes: [{name: a, share: 100%, power: {busy: 2W}}]",
-            "devices.classes.0.power: idle of these devices is not known",
+            "devices.classes.0.power: there is no energy without idle",
         ),
     ],
 )  # fmt: skip

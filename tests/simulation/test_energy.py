@@ -95,7 +95,7 @@ def test_a_machine_has_the_energy_of_its_worker_and_says_whose_power_is_not_know
     assert run.summary.energy is not None
     assert run.summary.energy.remarks == (
         "the power of 2 of 3 devices is not known, and they are not in it",
-        "what a byte costs is not known of 1 of 1 devices: their bytes count nothing",
+        "bytes over the links of 1 of 1 devices count nothing: no figure says what one costs",
     )
 
 
