@@ -58,7 +58,10 @@ def test_a_link_of_which_nothing_is_known_costs_nothing(tmp_path: Path) -> None:
     [
         ("power: {sent: 1uJ}", "devices.power: there is no energy without idle and busy: give"),
         ("hardware: phone, power: {idle: 1W}", "devices.power: there is no energy without busy"),
-        ("power: {idle: 3W, busy: 2W}, classes: [{name: a, share: 100%}]", "devices.power: busy, 2 W, is less"),
+        (
+            "power: {idle: 3W, busy: 2W}, classes: [{name: a, share: 100%}]",
+            "devices.power: busy, 2 W, is less",
+        ),
         ("power: {idle: 3}", "devices.power.idle: '3' has no unit: .* e.g. 2.7W"),
         (
             "classes: [{name: a, share: 100%, power: {busy: 2W}}]",
