@@ -235,6 +235,7 @@ def _word(path: Path, chance: random.Random) -> str:
 def readers(directory: Path, chance: random.Random) -> Mapping[str, Callable[[], object]]:
     """Return what reads a run: each by its name, the quick ones always, figures rarely."""
     from testbed.cli import results
+    from testbed.cli.shown_runs import all_runs
     from testbed.library.reading import Run as LibraryRun
     from testbed.metrics.replay import replayed
     from testbed.results.reading.recorded_run import RecordedRun
@@ -252,7 +253,7 @@ def readers(directory: Path, chance: random.Random) -> Mapping[str, Callable[[],
         run.events()
 
     def replay() -> None:
-        for one in replayed(results.all_runs([str(directory)], root)):
+        for one in replayed(all_runs([str(directory)], root)):
             one.advance(one.duration)
 
     def live() -> None:
@@ -357,6 +358,7 @@ def try_damages(
         tell: called with each finding, as it is found.
     """
     import testbed.cli.results
+    import testbed.cli.shown_runs
     import testbed.library.reading
     import testbed.metrics.replay
     import testbed.results.figures.chart_files

@@ -5,13 +5,15 @@ it is), whether its result is that of its file (a sweep keeps it), and the exit 
 that carried it out.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 Ended: TypeAlias = Literal["completed", "diverged", "disturbed", "interrupted", "failed"]
 
@@ -77,8 +79,8 @@ def worst(summaries: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def diverged_at(
-    iterations: Sequence[int] | npt.NDArray[np.int64],
-    losses: Sequence[float] | npt.NDArray[np.float64],
+    iterations: "Sequence[int] | npt.NDArray[np.int64]",
+    losses: "Sequence[float] | npt.NDArray[np.float64]",
 ) -> int | None:
     """Return the update of the first evaluation from which on no loss is finite.
 
@@ -88,8 +90,8 @@ def diverged_at(
     Returns:
         None if the last loss is finite, or there is none.
     """
-    finite = np.flatnonzero(np.isfinite(losses))
-    first = int(finite[-1]) + 1 if len(finite) else 0
+    finite = (place for place in reversed(range(len(losses))) if math.isfinite(losses[place]))
+    first = next(finite, -1) + 1
     return int(iterations[first]) if first < len(losses) else None
 
 

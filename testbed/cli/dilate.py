@@ -48,7 +48,7 @@ def dilate(
     host is fast enough, both make the same updates at time ÷ FACTOR. The status is 0 if all curves
     agree, and 5 if not.
     """
-    from testbed.cli.results import all_runs
+    from testbed.cli.shown_runs import all_runs
     from testbed.display.displayed import displayed
     from testbed.execution import check, execute
     from testbed.experiment.dilation import dilated as make_dilated

@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from testbed.cli.options import WHICH, AsJson, RunsRoot
-from testbed.cli.results import all_runs
-from testbed.export.exporting import Tool, destination
-from testbed.export.exporting import export as export_runs
+from testbed.export import Tool
 from testbed.telemetry.json_text import json_text
 from testbed.untrusted_text import printable
 
@@ -38,6 +36,10 @@ def export(
 
     A run that was exported before and has not changed is left as it is; one that has grown is replaced.
     """
+    from testbed.cli.shown_runs import all_runs
+    from testbed.export.exporting import destination
+    from testbed.export.exporting import export as export_runs
+
     # First what is missing for it, before runs are read.
     place = destination(to, out)
     found = all_runs(run, runs)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli.options import NAMED, MetricsWorkers, RunsRoot
-from testbed.cli.results import all_runs
 from testbed.display.standard_streams import tell
 from testbed.errors import SpecError
 
@@ -108,6 +107,7 @@ def replay(
     Several runs, or all of an execution, begin together. Metrics that a run directory does not record
     (memory, processor time, what each device did) are missing.
     """
+    from testbed.cli.shown_runs import all_runs
     from testbed.metrics.replay import play, replayed
 
     linger = None if metrics_linger is None else _duration(metrics_linger)

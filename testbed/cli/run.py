@@ -196,7 +196,7 @@ def schema() -> None:
 
 
 def _print_table(execution: "ExecutionResult") -> None:
-    from testbed.cli.results import print_comparison
+    from testbed.cli.shown_runs import print_comparison
     from testbed.results.reading.finding import resolve
     from testbed.results.tables.comparison import compare
     from testbed.results.tables.verdict import verdict

@@ -10,15 +10,13 @@ from testbed import number_text as q
 from testbed.cli.options import AnyRun, AsJson, RunsRoot
 from testbed.device_names import BACKGROUND_NAME
 from testbed.display.standard_streams import tell
-from testbed.results.reading.finding import resolve
-from testbed.results.reading.journals import NoRunError
-from testbed.results.reading.recorded_run import RecordedRun
-from testbed.results.tables.verdict import only_untold
 from testbed.telemetry.json_text import json_text
 from traffic import TrafficError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from testbed.results.reading.recorded_run import RecordedRun
 
 _COLUMNS = {
     "frames": "frames",
@@ -55,6 +53,9 @@ def traffic(
     ] = False,
 ) -> None:
     """Count a run's captured traffic, compare its three ledgers, and show each device's bytes."""
+    from testbed.results.reading.finding import resolve
+    from testbed.results.reading.journals import NoRunError
+
     if dissector:
         from testbed.dissection.wireshark import dissector as text
 
@@ -83,8 +84,9 @@ def traffic(
         _show(found_run, counts)
 
 
-def _count(run: RecordedRun) -> dict[str, Any]:
+def _count(run: "RecordedRun") -> dict[str, Any]:
     """Return a run's bytes by direction and device, and the comparison of its ledgers."""
+    from testbed.results.reading.journals import NoRunError
     from testbed.runs.ledgers.traffic_account import captured_ledgers, examine
 
     try:
@@ -93,7 +95,7 @@ def _count(run: RecordedRun) -> dict[str, Any]:
         raise NoRunError(str(error)) from error
 
 
-def _show(run: RecordedRun, counted: dict[str, Any]) -> None:
+def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -174,6 +176,8 @@ def _ports(rows: Sequence[Mapping[str, Any]]) -> "Table":
 
 
 def _verdict(counted: dict[str, Any], first: str) -> str:
+    from testbed.results.tables.verdict import only_untold
+
     match counted["reconciled"]:
         case True:
             return (

@@ -4,3 +4,8 @@
 ``wandb_folders`` and ``csv_tables`` each write it for one tool. The first three are extras of the
 package and are imported only where they are used.
 """
+
+from typing import Literal, TypeAlias
+
+Tool: TypeAlias = Literal["tensorboard", "mlflow", "wandb", "csv"]
+"""What runs can be exported to."""

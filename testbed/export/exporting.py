@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol
 
 from testbed.errors import TestbedError
+from testbed.export import Tool
 from testbed.export.exported_run import ExportedRun
 from testbed.results.figures.chart_files import write_figures
 from testbed.results.reading.recorded_run import RecordedRun
 
-Tool: TypeAlias = Literal["tensorboard", "mlflow", "wandb", "csv"]
 _NEEDED = {
     "tensorboard": ["tensorboard"],
     "mlflow": ["mlflow", "sqlalchemy", "alembic"],
