@@ -260,6 +260,17 @@ def test_the_figure_of_accuracy_has_a_strip_and_keeps_its_range(
     assert with_few.axes[0].get_xlim() == pytest.approx(same)
 
 
+def test_faults_to_the_left_of_a_logarithmic_axis_have_no_strip(write_run: WriteRun) -> None:
+    # Nothing had arrived by then: an axis without marks would have no place in the browser's plot.
+    early = RecordedRun.load(write_run("asgd", faults=[fault("freeze", "worker-3", iteration=0)]))
+    curves = curves_of([early])
+    panels = {
+        linear: quality_figure.chart(curves, "wire", linear).plots[0].panels
+        for linear in (False, True)
+    }
+    assert {linear: len(found) for linear, found in panels.items()} == {False: 1, True: 2}
+
+
 def test_figures_and_report_show_the_faults_of_runs(write_run: WriteRun, tmp_path: Path) -> None:
     runs = [
         RecordedRun.load(write_run("asgd", faults=FEW, rules=RULES)),

@@ -187,18 +187,18 @@ def living(curve: Curve) -> Living | None:
 
 
 def strip(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, ...]:
-    """Return the panel of the faults of some curves; none without faults.
+    """Return the panel of the faults of some curves; none without a fault to show.
 
     Args:
         against: the quantity of x: ``iteration``, ``time``, ``joules``, or a kind of bytes.
         start: marks before it are left out.
     """
     rows = [(i, curve) for i, curve in curves if any(run.faults for run in curve.runs)]
-    if not rows:
-        return ()
     found = [
         (row, mark) for row, (_, curve) in enumerate(rows) for mark in _shown(curve, against, start)
     ]
+    if not found:
+        return ()
     spans: list[Series] = []
     ticks: list[Series] = []
     for kind in in_order({mark.kind for _, mark in found}):
@@ -233,7 +233,7 @@ def alive(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, 
             x = np.maximum(found.at[against], start)
             kept = np.append(x[1:] > start, True)
             steps.append(Series(curve.title, x[kept], found.workers[kept], i, "steps"))
-    return (Panel(Axis("workers\nalive", low=0), tuple(steps), height=_ALIVE),)
+    return (Panel(Axis("workers\nalive", low=0), tuple(steps), height=_ALIVE),) * bool(steps)
 
 
 def kills(curves: Sequence[Curve], against: str, start: float = -np.inf) -> tuple[Across, ...]:
