@@ -4,9 +4,17 @@ This module has types only and must import neither algorithms nor arrays, so tha
 import it.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -14,6 +22,10 @@ Indices: TypeAlias = Literal["auto", "uint32", "gaps", "rice", "elias-fano", "bi
 Values: TypeAlias = Literal["float32", "float16", "bfloat16", "int8"]
 Compression: TypeAlias = Literal["none", "zstd"]
 Pulls: TypeAlias = Literal["full", "changed"]
+
+
+_OWN = r"^[\w.]+:[\w.]+$"
+"""The name of a class of a user's own."""
 
 
 class EncodingChoice(BaseModel):
@@ -42,22 +54,57 @@ class EncodingChoice(BaseModel):
     level: int = Field(
         default=3, ge=1, le=22, description="zstd's level, from 1 (fastest) to 22; default 3."
     )
+    own: str | None = Field(
+        default=None,
+        pattern=_OWN,
+        description="A class of your own in place of all that, as `module:Class` (docs/encodings.md); "
+        "by default none.",
+        examples=["ternary:Ternary"],
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Further arguments of the class; by default none."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
         return expand_encoding(value)
 
+    @model_validator(mode="after")
+    def _own_or_built_in(self) -> Self:
+        others = sorted(self.model_fields_set - {"own", "options"})
+        if self.own is not None and others:
+            raise ValueError(f"own is a whole encoding: leave out {', '.join(others)}")
+        if self.own is None and self.options:
+            raise ValueError("options are arguments of an encoding of your own: name it by own")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _what_it_has(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        its_own = ("own", "options")
+        return {k: v for k, v in found.items() if (k in its_own) == (self.own is not None)}
+
     @classmethod
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         long = handler.resolve_ref_schema(handler(schema))
-        return {"anyOf": [{"type": "string", "enum": list(SHORT_NAMES)}, long]}
+        own = {"type": "string", "pattern": _OWN}
+        return {"anyOf": [{"type": "string", "enum": list(SHORT_NAMES)}, own, long]}
+
+    def __hash__(self) -> int:
+        """Return the same for equal choices; a mapping of options has no hash of its own."""
+        return hash(self.model_dump_json())
 
     @property
     def name(self) -> str:
-        """The short name, or the values other than the defaults, e.g. ``rice-bfloat16-zstd``."""
+        """The short name, or the values other than the defaults, e.g. ``rice-bfloat16-zstd``.
+
+        Of an encoding of one's own, the name of its class.
+        """
+        if self.own is not None:
+            return self.own.rpartition(":")[2]
         for name, fields in SHORT_NAMES.items():
             if EncodingChoice.model_validate(fields) == self:
                 return name
@@ -83,16 +130,18 @@ SHORT_NAMES: dict[str, dict[str, Any]] = {
 
 
 def expand_encoding(value: Any) -> Any:
-    """Turn a short name into its mapping; return anything else as it is.
+    """Turn a short name, or the name of a class, into its mapping; return anything else as it is.
 
     Raises:
-        ValueError: a text that is not a short name.
+        ValueError: a text that is neither.
     """
     if not isinstance(value, str):
         return value
+    if ":" in value:
+        return {"own": value}
     if value not in SHORT_NAMES:
         raise ValueError(
             f"{value[:60]!r} is not one of {', '.join(SHORT_NAMES)}; or give a mapping, e.g. "
-            "{values: float16}"
+            "{values: float16}, or a class of your own as `module:Class`"
         )
     return SHORT_NAMES[value]

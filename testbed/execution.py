@@ -26,6 +26,7 @@ from testbed.number_text import as_number
 from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.orchestrator.programs.program_run import ProgramRun
 from testbed.planning.data_check import check_data
+from testbed.planning.encoding_check import check_encoding
 from testbed.planning.halves import check_halves
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
@@ -76,6 +77,7 @@ def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError | 
             return  # all runs have the same data
     for one in learning:
         check_halves(one)
+        check_encoding(one)
 
 
 def check(plans: Sequence[AnyPlan], directory: Path) -> None:

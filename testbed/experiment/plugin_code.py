@@ -15,6 +15,7 @@ from testbed.experiment.sections import losses, plugin_models
 from testbed.learning.data import choice
 from testbed.learning.data.choice import FUNCTIONS
 from testbed.plugins.names import is_plugin, module_digest
+from testbed.wire import own_encoding
 
 _Path: TypeAlias = tuple[Any, ...]
 
@@ -28,8 +29,13 @@ def _names(contents: Contents) -> Iterator[tuple[_Path, str, Mapping[str, Any], 
     if contents.evaluation.measure is not None:
         place = ("evaluation", "measure")
         yield place, contents.evaluation.measure.name, {}, losses.ENTRY_POINTS
+    if contents.encoding.own is not None:
+        yield ("encoding",), contents.encoding.own, {}, own_encoding.ENTRY_POINTS
     for i, options in enumerate(contents.algorithms):
         yield ("algorithms", i), options.name, ALGORITHMS, algorithms.ENTRY_POINTS
+        if options.encoding is not None and options.encoding.own is not None:
+            own = options.encoding.own
+            yield ("algorithms", i, "encoding"), own, {}, own_encoding.ENTRY_POINTS
     sections: list[tuple[_Path, Any]] = [((), contents)]
     sections += [(("devices", "classes", i), one) for i, one in enumerate(contents.devices.classes)]
     for path, section in sections:

@@ -9,7 +9,7 @@ from testbed.clock.stage import Arrived
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.parameter_service import Pushed, as_loss
 from testbed.updates import FloatVector, checked
-from testbed.wire.encodings import Codec
+from testbed.wire.encodings import UpdateCodec
 from testbed.wire.frames import HEADER
 
 
@@ -17,7 +17,10 @@ class SimulatedAggregators:
     """All aggregators of a run, by their numbers as workers; it may have none."""
 
     def __init__(
-        self, services: Sequence[AggregatorService], conversations: Conversations, codec: Codec
+        self,
+        services: Sequence[AggregatorService],
+        conversations: Conversations,
+        codec: UpdateCodec,
     ) -> None:
         """Set up the aggregators, with nothing combined.
 

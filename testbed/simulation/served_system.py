@@ -38,7 +38,7 @@ from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import FloatVector
-from testbed.wire.encodings import Codec
+from testbed.wire.own_encoding import codec_of
 
 
 class ServedSystem(System):
@@ -82,7 +82,7 @@ class ServedSystem(System):
             for index, half in enumerate(self._combining, servers)
         ]
         choice = EncodingChoice.model_validate(settings.training.encoding)
-        codec, goal = Codec(choice, layout.sizes), objective(settings)
+        codec, goal = codec_of(choice, layout.sizes), objective(settings)
         parts = PushedParts(choice, self._cut)
         batches, legs = list(batches_of_all(settings, dataset)), partial(computation.legs, settings)
 

@@ -16,8 +16,9 @@ from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers
 from testbed.training.pushed_parts import Encoded
 from testbed.updates import FloatVector, Update, checked
-from testbed.wire.encodings import Codec
+from testbed.wire.encodings import Codec, UpdateCodec
 from testbed.wire.frames import HEADER, Frame, Kind
+from testbed.wire.own_encoding import codec_of
 
 
 class Sending(NamedTuple):
@@ -64,7 +65,7 @@ class PeerComputation:
         self,
         half: PeerHalf,
         batches: Batches | None,
-        codecs: tuple[Codec, Codec],
+        codecs: tuple[UpdateCodec, UpdateCodec],
         neighbours: Collection[int],
         objective: Objective = PLAIN,
         diagnostics: Sequence[str] = (),
@@ -228,6 +229,6 @@ class LocalPeer(ABC):
         """Return the next update of another peer, or None if it is gone."""
 
 
-def codecs(encoding: Mapping[str, Any], sizes: Sequence[int]) -> tuple[Codec, Codec]:
+def codecs(encoding: Mapping[str, Any], sizes: Sequence[int]) -> tuple[UpdateCodec, UpdateCodec]:
     """Make the run's codec, and an exact one."""
-    return Codec(EncodingChoice.model_validate(encoding), sizes), Codec(EncodingChoice(), sizes)
+    return codec_of(EncodingChoice.model_validate(encoding), sizes), Codec(EncodingChoice(), sizes)

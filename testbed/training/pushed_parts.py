@@ -8,7 +8,7 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.training.settings import Settings
 from testbed.training.slices import Slice, joined, slices_of
 from testbed.updates import Layout, Update
-from testbed.wire.encodings import Codec
+from testbed.wire.own_encoding import codec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PushedParts:
     def __init__(self, encoding: EncodingChoice, cut: Sequence[Slice]) -> None:
         """Make the codecs of the servers' slices."""
         self.cut = list(cut)
-        self._codecs = [Codec(encoding, one.layout.sizes) for one in cut]
+        self._codecs = [codec_of(encoding, one.layout.sizes) for one in cut]
         self.lossy = self._codecs[0].lossy
 
     @classmethod

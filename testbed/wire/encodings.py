@@ -10,7 +10,7 @@ bits  meaning
 3-5   values: 0 float32; 1 float16; 2 bfloat16; 3 int8
 6     1: the body is a Zstandard frame; in it, values of 2 and 4 bytes are stored with all their
       lowest bytes first, then all the next bytes (as in Blosc's shuffle)
-7     0
+7     1: an encoding of a user's own (``own_encoding``); all other bits are then 0
 ====  ===================================================================================
 
 So 1 is a dense float32 vector, and 2 a plain sparse update: all indices, then all values, 8 bytes an
@@ -21,6 +21,7 @@ before the kernel takes it.
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -37,20 +38,57 @@ if sys.byteorder != "little":
 
 DENSE = 1
 """The encoding byte of a dense float32 vector; as bits 0-2, any dense update."""
+OWN = 1 << 7
+"""The encoding byte of an encoding of a user's own."""
 _COMPRESSED = 1 << 6
 _NO_INDICES = Sized(DENSE, 0, tuple)
 _NAMES = {DENSE: "dense"} | {coding.code: name for name, coding in INDEX_CODINGS.items()}
 
 
-class Codec:
+class UpdateCodec(Protocol):
     """An encoder and decoder of the updates of one model, as one run has chosen.
-
-    Between two calls it keeps only the compressor's memory. It must be used by one thread only.
 
     Attributes:
         choice: the run's choice of encoding.
         lossy: True if values may change on the way.
         longest: the greatest number of bytes that a body can have.
+    """
+
+    choice: EncodingChoice
+    lossy: bool
+    longest: int
+
+    def encode(self, update: Update) -> tuple[int, Sequence[bytes | memoryview]]:
+        """Return the encoding byte, and the pieces whose concatenation is the body.
+
+        The pieces may share memory with the update.
+        """
+        ...
+
+    def measure(self, update: Update) -> int:
+        """Return the number of bytes of the body, which is written only if it must be."""
+        ...
+
+    def decode(self, encoding: int, body: memoryview) -> Update:
+        """Read an update; the result may share the body's memory.
+
+        Values may be anything, NaN included: a diverging model is a result, not an attack.
+
+        Raises:
+            WireError: another encoding than this run's, an impossible length, or indices out of range
+                or order.
+        """
+        ...
+
+    def rounded(self, update: Update) -> Update:
+        """Return the update as the receiver will read it; the same object if the encoding is exact."""
+        ...
+
+
+class Codec(UpdateCodec):
+    """A codec of the encodings that are built in.
+
+    Between two calls it keeps only the compressor's memory. It must be used by one thread only.
     """
 
     def __init__(self, choice: EncodingChoice, sizes: Sequence[int]) -> None:
@@ -67,10 +105,6 @@ class Codec:
         self.longest = before_values + self._values.size(self._total)
 
     def encode(self, update: Update) -> tuple[int, Sequence[bytes | memoryview]]:
-        """Return the encoding byte, and the pieces whose concatenation is the body.
-
-        The pieces may share memory with the update.
-        """
         values = self._values.encode(update.values)
         code = self._values.code << 3
         if self._zstandard is not None:
@@ -82,20 +116,11 @@ class Codec:
         return code | sized.code, [*sized.write(), values]
 
     def measure(self, update: Update) -> int:
-        """Return the number of bytes of the body, which is written only if it must be compressed."""
         if self._zstandard is not None:
             return sum(map(len, self.encode(update)[1]))
         return self._size(update, shortest).size + self._values.size(len(update.values))
 
     def decode(self, encoding: int, body: memoryview) -> Update:
-        """Read an update; the result may share the body's memory.
-
-        Values may be anything, NaN included: a diverging model is a result, not an attack.
-
-        Raises:
-            WireError: another encoding than this run's, an impossible length, or indices out of range
-                or order.
-        """
         coding = self._coding(encoding)
         unshuffle = False
         if encoding & _COMPRESSED:
@@ -114,7 +139,6 @@ class Codec:
         return SparseUpdate(indices, self._read_values(rest, unshuffle))
 
     def rounded(self, update: Update) -> Update:
-        """Return the update as the receiver will read it; the same object if the encoding is exact."""
         if not self.lossy:
             return update
         values = self._values.decode(self._values.encode(update.values))
@@ -162,6 +186,8 @@ class Codec:
 
 def describe(encoding: int) -> str:
     """Return the meaning of an encoding byte for people, such as ``rice float16 zstd``."""
+    if encoding == OWN:
+        return "own"
     indices = _NAMES.get(encoding & 7)
     values = next((v.name for v in VALUE_CODINGS.values() if v.code == encoding >> 3 & 7), None)
     if indices is None or values is None or encoding >> 7:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.agree import pairs
 from tests.end_to_end.conftest import REPOSITORY, CommandLine, assert_one_sentence
 
 EXAMPLE = REPOSITORY / "examples" / "plugin"
@@ -90,3 +91,18 @@ def test_a_run_whose_workers_all_die_before_they_connect_ends_at_once_with_the_c
     last = started.said.splitlines()[-1]
     assert "every worker was lost after 0 of 100 updates" in last
     assert "AttributeError: 'Layout' object has no attribute 'size'; see " in last
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_an_encoding_of_ones_own_ends_with_the_bits_of_the_simulator(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "plugin")
+    path = tmp_path / "plugin" / "signs.yaml"
+    spec = yaml.safe_load(path.read_text())
+    encoding = {"encoding": "signs:Signs"}
+    spec["algorithms"] = [{"name": name} | encoding for name in ("asgd", "all-to-all")]
+    spec["training"]["updates"] = 30
+    path.write_text(yaml.safe_dump(spec))
+    found = list(pairs(path, tmp_path))
+    assert [pair.differences() for pair in found] == [[], []]
+    assert all(pair.emulated["traffic"]["reconciled"] for pair in found)

@@ -34,8 +34,8 @@ from testbed.training.parameter_service import ParameterService
 from testbed.training.service_entries import EvaluationPoint
 from testbed.training.settings import Settings
 from testbed.updates import as_bytes
-from testbed.wire.encodings import Codec
 from testbed.wire.frames import Kind
+from testbed.wire.own_encoding import codec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Parts:
         board = serving.board or Board.private(lines_of(*of))
         line = board.server(further_lines(*of)[index - 1] if index else None)
         own_line = board.device(hub_line(settings.workers, index))
-        codec = Codec(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
+        codec = codec_of(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
         answer_to = Kind.PULL if half.protocol == "pull" else Kind.FINISHED
         size = len(half.parameters)
         accepted = {Kind.PUSH: codec.longest, answer_to: 0}

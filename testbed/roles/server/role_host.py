@@ -35,7 +35,7 @@ from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import TrainingBegan
 from testbed.updates import as_bytes
 from testbed.wire import WireError
-from testbed.wire.encodings import DENSE, Codec
+from testbed.wire.encodings import DENSE, UpdateCodec
 from testbed.wire.frames import Frame, Kind, header
 
 GREETING_TIMEOUT = 10.0
@@ -57,7 +57,7 @@ class RoleHost:
         role: Server | Aggregator,
         service: ParameterService,
         connections: ServerConnections,
-        codec: Codec,
+        codec: UpdateCodec,
         *,
         recorder: Recorder,
         callers: Collection[int],

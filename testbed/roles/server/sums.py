@@ -6,8 +6,8 @@ from testbed.roles.transport.endpoint import Pieces
 from testbed.training.parameter_service import as_loss
 from testbed.training.settings import Settings
 from testbed.updates import Layout, checked
-from testbed.wire.encodings import Codec
 from testbed.wire.frames import Kind, header
+from testbed.wire.own_encoding import codec_of
 
 
 class Sums:
@@ -22,7 +22,7 @@ class Sums:
         """
         self._half, self._size = half, layout.total
         choice = EncodingChoice.model_validate(settings.training.encoding)
-        self._codec = Codec(choice, layout.sizes)
+        self._codec = codec_of(choice, layout.sizes)
 
     def message(self, combined: Combined) -> Pieces:
         """Return the message that pushes a sum; it may share the half's memory."""
