@@ -6,7 +6,9 @@ the 1,700 ordinary pages with which a device computes 2.8 ms, where a gradient o
 """
 
 import ctypes
+import fcntl
 import mmap
+import os
 
 from testbed.nodes import linux
 
@@ -45,3 +47,15 @@ def in_large_pages(memory: memoryview) -> bool:
     whole = -(-len(memory) // LARGE_PAGE) * LARGE_PAGE
     start = ctypes.addressof(ctypes.c_ubyte.from_buffer(memory))
     return linux.collapse(start, whole)
+
+
+def memory_of_fixed_size(name: str, size: int) -> int:
+    """Make a memory file for several processes, and return its descriptor.
+
+    No process can cut it short: that would end all that have it mapped, by SIGBUS.
+    """
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor

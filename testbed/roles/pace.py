@@ -10,10 +10,11 @@ infinite: so the coordinator of peers knows whom not to wait for.
 
 import math
 import mmap
-import os
 from typing import Protocol, Self
 
 import numpy as np
+
+from testbed.nodes.shared_memory import memory_of_fixed_size
 
 
 class Draws(Protocol):
@@ -39,9 +40,7 @@ class Paces:
     @classmethod
     def make(cls, devices: int) -> Self:
         """Make factors in shared memory."""
-        descriptor = os.memfd_create("paces")
-        os.ftruncate(descriptor, 8 * devices)
-        return cls(descriptor, devices)
+        return cls(memory_of_fixed_size("paces", 8 * devices), devices)
 
     def __getitem__(self, device: int) -> float:
         return 1.0 + float(self._excess[device])

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import RunError
+from testbed.nodes.shared_memory import memory_of_fixed_size
 
 WORDS = 32
 """Number of 8-byte words in a line."""
@@ -163,9 +164,8 @@ class Board:
     @classmethod
     def create(cls, devices: int, *, stamped: bool = True) -> "Board":
         """Make a board that other processes can map; the caller must close its descriptor."""
-        descriptor = os.memfd_create("testbed-board", os.MFD_CLOEXEC)
         size = _size(devices)
-        os.ftruncate(descriptor, size)
+        descriptor = memory_of_fixed_size("testbed-board", size)
         memory = mmap.mmap(descriptor, size)
         memory[:24] = struct.pack("=QQQ", _MAGIC, devices, stamped)
         return cls(memory, devices, descriptor, stamped=stamped)

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from testbed.nodes.shared_memory import LARGE_PAGE, in_large_pages, shared_memory
+from testbed.nodes.shared_memory import (
+    LARGE_PAGE,
+    in_large_pages,
+    memory_of_fixed_size,
+    shared_memory,
+)
 
 
 def address(memory: memoryview) -> int:
@@ -54,3 +59,14 @@ def test_its_content_stays_where_it_moves_into_large_pages() -> None:
 def test_memory_that_the_host_does_not_have_is_an_error() -> None:
     with pytest.raises(OSError, match="mmap of"):
         shared_memory(1 << 60)
+
+
+def test_memory_of_a_fixed_size_is_not_cut_short_by_who_holds_it() -> None:
+    descriptor = memory_of_fixed_size("test", 100)
+    try:
+        for size in (0, 50, 1 << 30):
+            with pytest.raises(PermissionError):
+                os.ftruncate(descriptor, size)
+        assert os.fstat(descriptor).st_size == os.pwrite(descriptor, bytes(100), 0) == 100
+    finally:
+        os.close(descriptor)
