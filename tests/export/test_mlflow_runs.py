@@ -95,10 +95,10 @@ def test_a_server_has_and_shows_each_run_once(
     with chromium() as browser:
         page = watched(browser.new_context(), [], [])
         page.goto(f"{address}/#/experiments/1/runs")
-        page.wait_for_selector(f"text={run.algorithm}, seed 1")
+        page.wait_for_selector(f"text={run.algorithm}, seed 1 >> visible=true")
         own = f"{address}/#/experiments/1/runs/{found.info.run_id}"
         page.goto(f"{own}/model-metrics")
-        page.wait_for_selector("text=by_wire_bytes")
+        page.wait_for_selector("text=by_wire_bytes >> visible=true")
         page.goto(f"{own}/artifacts/figures/accuracy-versus-ingress.png")
         page.wait_for_function(
             "[...document.images].some((one) => one.naturalWidth > 500)", timeout=60_000

@@ -64,15 +64,16 @@ def test_tensorboard_shows_curves_options_and_figures(
         assert {"accuracy/by_iteration", "accuracy/by_wire_bytes"} <= scalars[runs[0].id].keys()
         failures: list[str] = []
         page = watched(browser.new_context(), [], [])
+        page.set_default_timeout(120_000)  # a page of megabytes, beside other tests
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto(f"{address}/#timeseries")
-        page.wait_for_selector("text=accuracy/by_wire_bytes")
+        page.wait_for_selector("text=accuracy/by_wire_bytes >> visible=true")
         for run in runs:
-            page.wait_for_selector(f"text={run.id}")
+            page.wait_for_selector(f"text={run.id} >> visible=true")
         page.goto(f"{address}/#hparams")
-        page.wait_for_selector("text=algorithms.0.momentum")
+        page.wait_for_selector("text=algorithms.0.momentum >> visible=true")
         page.goto(f"{address}/#images")
-        page.wait_for_selector("text=figures/accuracy-versus-ingress")
+        page.wait_for_selector("text=figures/accuracy-versus-ingress >> visible=true")
         image = page.locator("tf-image-loader img").first
         until(lambda: image.evaluate("one => one.naturalWidth") > 500)
         assert failures == []
