@@ -27,7 +27,7 @@ def mermaid(picture: Picture) -> str:
     Raises:
         TestbedError: it has more links than Mermaid draws.
     """
-    chart = _Chart()
+    chart = _Flowchart()
     (chart.draw_tree if is_tree(picture) else chart.draw_graph)(picture)
     if chart.links > _MOST_LINKS:
         raise TestbedError(
@@ -47,7 +47,7 @@ def mermaid(picture: Picture) -> str:
     )
 
 
-class _Chart:
+class _Flowchart:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.links = 0
