@@ -54,6 +54,11 @@ def as_milliseconds(seconds: float | None) -> str:
     return f"{value:.2f} ms" if 0 < value < 1 else f"{value:,.3g} ms"
 
 
+def as_share(share: float) -> str:
+    """Return ``62.7 %`` for 0.627: three digits."""
+    return f"{100 * share:.3g} %"
+
+
 def as_count(value: int | None) -> str:
     """Return ``20,000`` for 20000."""
     return UNKNOWN if value is None else f"{value:,}"

@@ -10,6 +10,7 @@ import typer
 from testbed.cli.options import AsJson
 from testbed.cli.run import Out, Overrides, Seed, SpecFile
 from testbed.errors import RunError, SpecError
+from testbed.number_text import as_share
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
@@ -107,8 +108,8 @@ def _print(
     times, ingress = found.greatest
     verdict = "agree" if found.agrees(tolerance) else "DIFFER"
     typer.echo(
-        f"greatest difference: {100 * times:.3g} % of the time, {100 * ingress:.3g} % of the ingress "
-        f"(tolerance: {100 * tolerance:.3g} %): the curves {verdict}"
+        f"greatest difference: {as_share(times)} of the time, {as_share(ingress)} of the ingress "
+        f"(tolerance: {as_share(tolerance)}): the curves {verdict}"
     )
     for run in (first, second):
         if run.manifest.clock == "wall" and (host := fidelity_in_words(run)):

@@ -1,4 +1,4 @@
-"""What ``testbed ls``, ``show``, ``compare`` and ``report`` print of runs: lines, tables and JSON.
+"""Lines, tables and JSON of runs, as ``testbed ls``, ``show``, ``compare`` and ``report`` print them.
 
 A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as they need to be;
 ``--json`` is for scripts.

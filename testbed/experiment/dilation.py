@@ -29,7 +29,7 @@ from testbed.experiment.units import parse_duration, parse_limit, parse_rate
 
 
 class Unit(Enum):
-    """What becomes of a number: a time is multiplied, a rate is divided."""
+    """The unit of a number: a time is multiplied by the factor, a rate is divided."""
 
     TIME = "time"
     RATE = "rate"

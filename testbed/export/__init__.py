@@ -8,4 +8,4 @@ package and are imported only where they are used.
 from typing import Literal, TypeAlias
 
 Tool: TypeAlias = Literal["tensorboard", "mlflow", "wandb", "csv"]
-"""What runs can be exported to."""
+"""The tools that runs can be exported to, and CSV."""

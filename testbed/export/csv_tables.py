@@ -22,7 +22,7 @@ class CsvTables:
 
     @property
     def hint(self) -> str:
-        """How to see the runs."""
+        """A line that says how to open the runs."""
         return f"tables: {self._folder}/*.csv"
 
     def digest_of(self, run: ExportedRun) -> str | None:

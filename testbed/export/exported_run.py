@@ -1,4 +1,4 @@
-"""What is exported of a run: options, results, tables of values, and a digest of them all.
+"""The exported content of a run: options, results, tables of values, and a digest of them all.
 
 Names are those of the experiment file and the run directory: an option has the key that ``--set``
 takes (``algorithms.0.ratio``), a result that of ``summary.json`` (``ingress.wire_bytes``), a column

@@ -37,7 +37,7 @@ class Destination(Protocol):
 
     @property
     def hint(self) -> str:
-        """What to do to see the exported runs, in a line."""
+        """A line that says how to open the exported runs."""
         ...
 
     def digest_of(self, run: ExportedRun) -> str | None:
@@ -51,7 +51,7 @@ class Destination(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What became of one run: its id, whether anything was written, and where."""
+    """The outcome for one run: its id, whether anything was written, and where."""
 
     run: str
     what: Literal["written", "replaced", "unchanged"]

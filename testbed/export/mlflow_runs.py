@@ -58,7 +58,7 @@ class MlflowRuns:
 
     @property
     def hint(self) -> str:
-        """How to see the runs."""
+        """A line that says how to open the runs."""
         if self._artifacts is None:
             return f"to see them: {self._uri}"
         return f"to see them: mlflow server --backend-store-uri {self._uri}"

@@ -26,7 +26,7 @@ class TensorBoardFiles:
 
     @property
     def hint(self) -> str:
-        """How to see the runs."""
+        """A line that says how to open the runs."""
         return f"to see them: tensorboard --logdir {self._folder}"
 
     def digest_of(self, run: ExportedRun) -> str | None:

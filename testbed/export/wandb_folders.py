@@ -28,7 +28,7 @@ class WandbFolders:
 
     @property
     def hint(self) -> str:
-        """How to see the runs."""
+        """A line that says how to open the runs."""
         return f"to upload them: wandb sync {self._folder}/wandb/offline-run-*"
 
     def digest_of(self, run: ExportedRun) -> str | None:

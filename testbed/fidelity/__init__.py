@@ -1,1 +1,1 @@
-"""If the host was fast enough for a run under the wall clock: what was measured, and the verdict."""
+"""The measurements of a run under the wall clock that tell if its host was fast enough."""

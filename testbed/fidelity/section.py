@@ -164,8 +164,8 @@ def _of_host(host: HostSeconds | None) -> _Found:
     if host is None:
         return []
     idle = host.first_percentile
-    what = f"the processors were idle for {percent(idle)} in the first percentile of seconds"
-    return [(idle >= IDLE, f"{what} (asked: {percent(IDLE)})")]
+    what = f"the processors were idle for {q.as_share(idle)} in the first percentile of seconds"
+    return [(idle >= IDLE, f"{what} (asked: {q.as_share(IDLE)})")]
 
 
 def _of_timers(timers: WakingUp | None) -> _Found:
@@ -173,20 +173,22 @@ def _of_timers(timers: WakingUp | None) -> _Found:
         return []
     good = timers.p99 <= LATE * timers.asked
     text = f"99 in 100 wake-ups were at most {q.as_milliseconds(timers.p99)} late"
-    return [(good, f"{text} (asked: {percent(LATE)} of {q.as_milliseconds(timers.asked)})")]
+    return [(good, f"{text} (asked: {q.as_share(LATE)} of {q.as_milliseconds(timers.asked)})")]
 
 
 def _of_links(links: BusyLinks | None) -> _Found:
     if links is None:
         return []
     found = []
-    within = f"(asked: within {percent(RATE_TOLERANCE)})"
+    within = f"(asked: within {q.as_share(RATE_TOLERANCE)})"
     if links.fastest_second is not None and links.fastest_second > 1 + RATE_TOLERANCE:
-        most = percent(links.fastest_second)
+        most = q.as_share(links.fastest_second)
         found.append((False, f"a link carried {most} of its rate in a second {within}"))
     if links.rate is not None and links.gaps >= FEWEST:
         good = abs(links.rate - 1) <= RATE_TOLERANCE
-        found.append((good, f"busy uplinks carried {percent(links.rate)} of their rate {within}"))
+        found.append(
+            (good, f"busy uplinks carried {q.as_share(links.rate)} of their rate {within}")
+        )
     if links.unasked_drops:
         found.append((False, f"links dropped {links.unasked_drops:,} frames that were to pass"))
     return found
@@ -197,8 +199,3 @@ def _of_trips(trips: RoundTrips | None) -> _Found:
         return []
     measured, asked = q.as_milliseconds(trips.measured), q.as_milliseconds(trips.asked)
     return [(not trips.is_too_short, f"the shortest round trip took {measured} (asked: {asked})")]
-
-
-def percent(share: float) -> str:
-    """Return a share as text, with three digits."""
-    return f"{100 * share:.3g} %"

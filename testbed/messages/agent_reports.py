@@ -169,7 +169,7 @@ class ProcessorTimesRead:
 
 @dataclass(frozen=True, slots=True)
 class HostRead:
-    """What the host's kernel has counted of its processors; all in seconds.
+    """The kernel's counts of the host's processors, all in seconds.
 
     Attributes:
         host_time: when it was read, in seconds of CLOCK_MONOTONIC.

@@ -7,12 +7,12 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.planning.plan import Plan
-from testbed.plugins.names import place_of, said
+from testbed.plugins.names import failures_of
 from testbed.training import computation
 from testbed.training.slices import slices_of
 from testbed.updates import DenseUpdate, SparseUpdate, Update
 from testbed.wire import WireError
-from testbed.wire.own_encoding import EncodeError, OwnCodec, differs
+from testbed.wire.own_encoding import EncodeError, OwnCodec
 
 _EVERY = 7
 """The sparse update has every seventh parameter."""
@@ -30,23 +30,16 @@ def check_encoding(plan: Plan) -> None:
     choice = EncodingChoice.model_validate(plan.settings.training.encoding)
     if choice.own is None:
         return
-    try:
-        first = slices_of(plan.settings, layout_of(plan.spec))[0]
-        codec = OwnCodec(choice, first.layout.sizes)
-        updates = [first.of(one) for one in _updates(plan)]
-        refused = [error for update in updates if (error := _tried(codec, update))]
-        if len(refused) == len(updates):
-            raise refused[0]
-    except SpecError:
-        raise
-    except TestbedError as error:
-        raise SpecError(str(error)) from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # of a plug-in anything may come, SystemExit too
-        place = place_of(error)
-        where = "" if place is None else f", {place}"
-        raise SpecError(f"encoding {choice.own} fails{where}: {said(error)}") from error
+    with failures_of(f"encoding {choice.own}"):
+        try:
+            first = slices_of(plan.settings, layout_of(plan.spec))[0]
+            codec = OwnCodec(choice, first.layout.sizes)
+            updates = [first.of(one) for one in _updates(plan)]
+            refused = [error for update in updates if (error := _tried(codec, update))]
+            if len(refused) == len(updates):
+                raise refused[0]
+        except TestbedError as error:
+            raise SpecError(str(error)) from error
 
 
 def _updates(plan: Plan) -> list[Update]:
@@ -76,11 +69,21 @@ def _tried(codec: OwnCodec, update: Update) -> EncodeError | None:
         again = codec.decode(encoding, memoryview(body))
     except WireError as error:
         raise TestbedError(f"{error}, which it has written of a {kind} update") from error
-    if differs(read, again):
+    if _differs(read, again):
         raise TestbedError(f"encoding {codec.choice.own}: decode() reads the same body in two ways")
-    if not codec.lossy and differs(read, update):
+    if not codec.lossy and _differs(read, update):
         raise TestbedError(
             f"encoding {codec.choice.own}: a {kind} update is another one when it is read: set lossy = "
             "True, or mend decode()"
         )
     return None
+
+
+def _differs(one: Update, other: Update) -> bool:
+    """Return True if two updates are not of one kind with equal bits."""
+    if isinstance(one, SparseUpdate) and isinstance(other, SparseUpdate):
+        if not np.array_equal(one.indices, other.indices):
+            return True
+    elif not (isinstance(one, DenseUpdate) and isinstance(other, DenseUpdate)):
+        return True
+    return one.values.tobytes() != other.values.tobytes()

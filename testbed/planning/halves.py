@@ -14,7 +14,7 @@ from testbed.errors import SpecError, TestbedError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.planning.images import share_out
 from testbed.planning.plan import Plan
-from testbed.plugins.names import is_plugin, place_of, said
+from testbed.plugins.names import failures_of, is_plugin
 from testbed.training import computation
 from testbed.training.slices import slices_of
 from testbed.updates import checked
@@ -67,15 +67,9 @@ def check_halves(plan: Plan) -> None:
 @contextmanager
 def _told(name: str, part: Part) -> Iterator[None]:
     """Turn what a half raises into a ``SpecError`` with its place."""
-    try:
-        yield
-    except TestbedError as error:
-        raise SpecError(f"algorithm {name}: its half of the {part}: {error}") from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # of a plug-in anything may come, SystemExit too
-        place = place_of(error)
-        where = "" if place is None else f", {place}"
-        raise SpecError(
-            f"algorithm {name}: its half of the {part} fails{where}: {said(error)}"
-        ) from error
+    half = f"algorithm {name}: its half of the {part}"
+    with failures_of(half):
+        try:
+            yield
+        except TestbedError as error:
+            raise SpecError(f"{half}: {error}") from error

@@ -6,14 +6,15 @@ import inspect
 import sys
 import traceback
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from testbed.errors import SpecError
+from testbed.errors import SpecError, TestbedError
 
 
 def find(name: str, built_in: Mapping[str, Any], group: str) -> Any:
@@ -95,6 +96,23 @@ def said(error: BaseException) -> str:
     except BaseException as other:  # of a plug-in's class anything may come
         text = f"(its text cannot be had: {type(other).__name__})"
     return f"{type(error).__name__}: {text}"
+
+
+@contextmanager
+def failures_of(what: str) -> Iterator[None]:
+    """Turn what a plug-in raises in the body into a ``SpecError`` with its place; our own errors pass.
+
+    Args:
+        what: the plug-in, with which the text begins.
+    """
+    try:
+        yield
+    except (TestbedError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # of a plug-in anything may come, SystemExit too
+        place = place_of(error)
+        where = "" if place is None else f", {place}"
+        raise SpecError(f"{what} fails{where}: {said(error)}") from error
 
 
 def check_complete(name: str, found: ABCMeta) -> None:

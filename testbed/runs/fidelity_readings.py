@@ -112,7 +112,7 @@ def of_programs(
 
 
 class TrainingFidelity:
-    """What is gathered of one run of the testbed's own roles.
+    """The readings of one run of the testbed's own roles.
 
     Attributes:
         host: the readings of the host.

@@ -73,8 +73,6 @@ def _off(what: str, one: Mapping[str, Any]) -> str:
     elif what == "delay":
         text, wanted = q.as_milliseconds(is_), q.as_milliseconds(asked)
     else:
-        text, wanted = (
-            f"{100 * is_:.3g} % of {measured['packets']:,} packets",
-            f"{100 * asked:.3g} %",
-        )
+        text = f"{q.as_share(is_)} of {measured['packets']:,} packets"
+        wanted = q.as_share(asked)
     return f"a {what} of {text} where {wanted} is asked"

@@ -17,12 +17,10 @@ simulation and a resumed run would otherwise differ.
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-import numpy as np
-
 from testbed.encoding_choice import EncodingChoice
 from testbed.errors import TestbedError
 from testbed.plugins.names import find, place_of, said
-from testbed.updates import DenseUpdate, SparseUpdate, Update, checked
+from testbed.updates import SparseUpdate, Update, checked
 from testbed.wire import WireError
 from testbed.wire.encodings import OWN, Codec, UpdateCodec
 
@@ -34,7 +32,7 @@ class EncodeError(TestbedError):
 
 
 class Encoding(Protocol):
-    """What a class of one's own has; ``lossy`` may be left out, and is then True."""
+    """The methods of a class of one's own; ``lossy`` may be left out, and is then True."""
 
     lossy: bool
 
@@ -120,13 +118,3 @@ def codec_of(choice: EncodingChoice, sizes: Sequence[int]) -> UpdateCodec:
         SpecError, TestbedError: as ``OwnCodec`` does.
     """
     return Codec(choice, sizes) if choice.own is None else OwnCodec(choice, sizes)
-
-
-def differs(one: Update, other: Update) -> bool:
-    """Return True if two updates are not of one kind with equal bits."""
-    if isinstance(one, SparseUpdate) and isinstance(other, SparseUpdate):
-        if not np.array_equal(one.indices, other.indices):
-            return True
-    elif not (isinstance(one, DenseUpdate) and isinstance(other, DenseUpdate)):
-        return True
-    return one.values.tobytes() != other.values.tobytes()

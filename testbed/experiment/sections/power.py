@@ -9,7 +9,7 @@ from testbed.experiment.units import JoulesPerByte, Watts
 
 
 class PowerSpec(Section):
-    """What devices draw, in place of the figures of their hardware and of their link's profile."""
+    """The power of devices, in place of the figures of their hardware and of their link's profile."""
 
     idle: Watts | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""If the host kept up with a run: a sentence, and a table of what was measured beside what is asked."""
+"""The verdict on a run's host in a sentence, and a table of what was measured beside what is asked."""
 
 from testbed import number_text as q
 from testbed.fidelity.section import (
@@ -10,7 +10,6 @@ from testbed.fidelity.section import (
     HostSeconds,
     RoundTrips,
     WakingUp,
-    percent,
 )
 from testbed.results.reading.recorded_run import RecordedRun
 
@@ -19,7 +18,7 @@ VIRTUAL = (
     "not needed: under the virtual clock all times are computed, so that a slow host takes longer and "
     "changes nothing"
 )
-_WITHIN = f"within {percent(RATE_TOLERANCE)}"
+_WITHIN = f"within {q.as_share(RATE_TOLERANCE)}"
 
 
 def fidelity_in_words(run: RecordedRun) -> str:
@@ -52,21 +51,22 @@ def _settings(run: RecordedRun) -> list[tuple[str, str]]:
 
 
 def _of_host(host: HostSeconds) -> list[tuple[str, ...]]:
-    idle = f"least {percent(host.least)}, median {percent(host.median)} of {host.seconds:,} seconds"
+    least, median = q.as_share(host.least), q.as_share(host.median)
+    idle = f"least {least}, median {median} of {host.seconds:,} seconds"
     rows: list[tuple[str, ...]] = [
         (
             "processors idle, first percentile",
-            percent(host.first_percentile),
-            f"at least {percent(IDLE)}",
+            q.as_share(host.first_percentile),
+            f"at least {q.as_share(IDLE)}",
             idle,
         ),
-        ("stolen by other guests", percent(host.stolen), "", "mean"),
+        ("stolen by other guests", q.as_share(host.stolen), "", "mean"),
     ]
     if host.throttled is not None:
         text = q.as_milliseconds(host.throttled)
         rows.append(("withheld by a control group's quota", text, "", "in all"))
     for resource, share in host.pressure.items():
-        rows.append((f"pressure: {resource}", percent(share), "", "of the time, some waited"))
+        rows.append((f"pressure: {resource}", q.as_share(share), "", "of the time, some waited"))
     return rows
 
 
@@ -77,7 +77,7 @@ def _of_timers(timers: WakingUp) -> list[tuple[str, ...]]:
         (
             "late wake-ups, 99 in 100 at most",
             late(timers.p99),
-            f"{percent(LATE)} of {late(timers.asked)}",
+            f"{q.as_share(LATE)} of {late(timers.asked)}",
             f"half {late(timers.median)}, worst {late(timers.worst)} of {timers.count:,}{few}",
         )
     ]
@@ -86,14 +86,14 @@ def _of_timers(timers: WakingUp) -> list[tuple[str, ...]]:
 def _of_links(links: BusyLinks) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     if links.rate is not None and links.gap_median is not None and links.gap_p99 is not None:
-        rows.append(("rate of busy uplinks ÷ asked", percent(links.rate), _WITHIN, ""))
-        half, most = percent(links.gap_median), percent(links.gap_p99)
+        rows.append(("rate of busy uplinks ÷ asked", q.as_share(links.rate), _WITHIN, ""))
+        half, most = q.as_share(links.gap_median), q.as_share(links.gap_p99)
         few = "" if links.gaps >= FEWEST else f"; fewer than {FEWEST} are not judged"
         more = f"99 in 100 at most {most} of {links.gaps:,}{few}"
         rows.append(("gap between frames ÷ (8·bytes ÷ rate), half at most", half, "", more))
     if links.fastest_second is not None:
-        most = f"at most {percent(1 + RATE_TOLERANCE)}"
-        rows.append(("greatest rate of a link ÷ asked", percent(links.fastest_second), most, ""))
+        most = f"at most {q.as_share(1 + RATE_TOLERANCE)}"
+        rows.append(("greatest rate of a link ÷ asked", q.as_share(links.fastest_second), most, ""))
     if links.backlog is not None:
         text = q.as_milliseconds(links.backlog)
         rows.append(("longest wait in a link's class", text, "", "of the samples"))

@@ -37,7 +37,7 @@ class LinkRow:
             self._rates(),
             q.as_milliseconds(first.asked.delay),
             _range([measured.delay for measured in self._measured], q.as_milliseconds),
-            _percent(first.asked.loss),
+            q.as_share(first.asked.loss),
             self._losses(),
             self._verdict(),
         )
@@ -55,7 +55,7 @@ class LinkRow:
         if not packets:
             return q.UNKNOWN
         lost = sum(measured.loss * measured.packets for measured in self._measured)
-        return f"{_percent(lost / packets)} of {packets:,}"
+        return f"{q.as_share(lost / packets)} of {packets:,}"
 
     def _verdict(self) -> str:
         first = self.directions[0]
@@ -99,7 +99,3 @@ def _range(values: Iterable[float | None], text: Callable[[float], str]) -> str:
         return q.UNKNOWN
     least, most = text(min(known)), text(max(known))
     return least if least == most else f"{least} to {most}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

@@ -29,6 +29,7 @@ from testbed.engine.events import (
 from testbed.roles.orders import OrderKind
 from testbed.roles.pace import Draws
 from testbed.roles.peer.peer_process import Parts, PeerProcess
+from testbed.roles.wake_up import WakeUp
 from testbed.training.exchange import Step
 
 SENDING_LOOK = 0.002
@@ -90,7 +91,7 @@ class WallPeer(PeerProcess):
         self._stopped = False
         self._training = self._began = time.monotonic()
         self._job: Job | None = None
-        self._asked = self._planned = 0.0
+        self._wake = WakeUp(0.0, 0.0, 0.0)
         self._timers: list[tuple[float, int, ToPeer]] = []
         self._count = itertools.count()
         # What was handed over to the kernel before the last step, by peer, and how much of it those
@@ -113,8 +114,8 @@ class WallPeer(PeerProcess):
 
     def _tell(self, event: ToPeer) -> None:
         """Tell the role of an event, and carry out what it says."""
-        if self._asked and isinstance(event, Computed):
-            self._line.woke(self._asked, time.monotonic() - self._planned)
+        if isinstance(event, Computed):
+            self._wake.tell(self._line.woke)
         for action in self._role.handle(event, time.monotonic() - self._training):
             if isinstance(action, Tell):
                 self._orders.report(action.what)
@@ -136,10 +137,8 @@ class WallPeer(PeerProcess):
         self._began = time.monotonic()
         computing, waiting = self._times.draw(self._began - self._training)
         self.compute()
-        now = time.monotonic()
-        self._asked = computing + waiting
-        self._planned = (self._began + computing if computing else now) + waiting
-        self._add(max(self._began + computing, now) + waiting, Computed(job))
+        self._wake = WakeUp.after(self._began, computing, waiting)
+        self._add(self._wake.at, Computed(job))
 
     # -- what happens
 

@@ -9,6 +9,7 @@ from testbed.roles.pace import Draws
 from testbed.roles.sockets.loop import Loop
 from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
+from testbed.roles.wake_up import WakeUp
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.hands import Hands
 
@@ -35,8 +36,7 @@ class WallWorker(Loop):
         self._times, self._faults = times, faults
         self._training: float | None = None
         self._computed: Computed | None = None
-        self._until = math.inf
-        self._asked = self._planned = 0.0
+        self._wake = WakeUp(math.inf, 0.0, 0.0)
         self._pushed = 0
 
     def _compute(self, job: Job) -> None:
@@ -51,10 +51,7 @@ class WallWorker(Loop):
             with hands.computed(job.bases):
                 if self._worker.certain and leg.pushes:
                     hands.encode()
-                now = time.monotonic()
-                self._until = max(began + computing, now) + waiting
-                self._asked = computing + waiting
-                self._planned = (began + computing if computing else now) + waiting
+                self._wake = WakeUp.after(began, computing, waiting)
                 due = self._due() if self._worker.certain else None
                 if due is not None:
                     self._tell(due)  # what is sent lies where it was computed
@@ -75,13 +72,11 @@ class WallWorker(Loop):
         return self._hands.message(send.conversation, send.message)
 
     def _patience(self) -> float:
-        return math.inf if self._computed is None else max(0.0, self._until - time.monotonic())
+        return math.inf if self._computed is None else max(0.0, self._wake.at - time.monotonic())
 
     def _due(self) -> Event | None:
-        now = time.monotonic()
-        if self._computed is None or now < self._until:
+        if self._computed is None or time.monotonic() < self._wake.at:
             return None
-        if self._asked:
-            self._hands.woke(self._asked, now - self._planned)
+        self._wake.tell(self._hands.woke)
         computed, self._computed = self._computed, None
         return computed
