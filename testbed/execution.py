@@ -33,7 +33,7 @@ from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
 from testbed.roles.server import restart as coming_back
 from testbed.run_endings import worst
-from testbed.runs.ending import LateSignalError, incomplete
+from testbed.runs.ending import LateSignalError, incomplete, signals
 from testbed.runs.resuming import RunJob, clear, prepare
 from testbed.runs.watching import Watcher
 
@@ -193,12 +193,15 @@ def carry_out(
         RunError: its directory cannot be written.
         LateSignalError: a signal came while its end was written.
     """
-    if isinstance(job.plan, ProgramPlan):
-        assert not isinstance(metrics, LiveRun)
-        return ProgramRun(job.plan, directory, watcher, began, metrics).execute()
-    assert not isinstance(metrics, LivePrograms)
-    with _made(job, directory) as make:
-        return make(watcher, began, metrics).execute()
+    # From here until the end is written, a signal only asks the run to end. The libraries that a run
+    # imports would lose some of those that Python raises as KeyboardInterrupt.
+    with signals() as wake_up:
+        if isinstance(job.plan, ProgramPlan):
+            assert not isinstance(metrics, LiveRun)
+            return ProgramRun(job.plan, directory, watcher, began, metrics).execute(wake_up)
+        assert not isinstance(metrics, LivePrograms)
+        with _made(job, directory) as make:
+            return make(watcher, began, metrics).execute(wake_up)
 
 
 def _interrupted_after(
@@ -237,7 +240,7 @@ def _execution(
 
 
 class _Executable(Protocol):
-    def execute(self) -> dict[str, Any]: ...
+    def execute(self, wake_up: int) -> dict[str, Any]: ...
 
 
 @contextmanager

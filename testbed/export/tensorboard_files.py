@@ -47,7 +47,10 @@ def _write_all(writer: RecordWriter, run: ExportedRun, figures: Sequence[Path]) 
     began = run.began
     writer.write(Event(wall_time=began, file_version="brain.Event:2").SerializeToString())
     results = {f"result/{name}": value for name, value in run.results.items()}
-    for summary in hparams(run.options, results):  # type: ignore[no-untyped-call]
+    # The first says which options there are. TensorBoard reads it of one run alone, and would not show
+    # what only another has; without it, TensorBoard collects the options and figures of all runs.
+    _, *of_this_run = hparams(run.options, results)  # type: ignore[no-untyped-call]
+    for summary in of_this_run:
         writer.write(Event(wall_time=began, summary=summary).SerializeToString())
     for table in run.tables:
         for step in table.steps:

@@ -36,7 +36,7 @@ from testbed.planning import node_plan
 from testbed.planning.plan import Plan
 from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL
 from testbed.run_endings import Ended
-from testbed.runs.ending import EndError, explain, signals
+from testbed.runs.ending import EndError, explain
 from testbed.runs.left_out_evaluations import ranges
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
@@ -83,8 +83,11 @@ class EmulatedRun:
         )
         self._stopping = False
 
-    def execute(self) -> dict[str, Any]:
+    def execute(self, wake_up: int) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
+
+        Args:
+            wake_up: the descriptor of ``runs.ending.signals``.
 
         Raises:
             RunError: the run directory could not be made, or the end not be written to it.
@@ -100,11 +103,10 @@ class EmulatedRun:
             )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
-        # From here until the end is written, a signal only asks the run to end.
         self._make_parts()
         with contextlib.ExitStack() as opened:
             board = self._board(opened)
-            self._carry_out(opened, board)
+            self._carry_out(opened, board, wake_up)
             summary = write_end(
                 *(self._plan, self._directory, self._records, self._evaluations, self._store),
                 wake_ups=board.wake_ups() if board else (),
@@ -174,7 +176,7 @@ class EmulatedRun:
             read_reports=self._read_reports,
         )
 
-    def _carry_out(self, opened: contextlib.ExitStack, board: Board | None) -> None:
+    def _carry_out(self, opened: contextlib.ExitStack, board: Board | None, wake_up: int) -> None:
         """Carry the run out; every error is noted in the outcome, and none is raised.
 
         Args:
@@ -192,7 +194,6 @@ class EmulatedRun:
             ]
             shared = self._shared(board)
             models = self._models(opened)
-            wake_up = opened.enter_context(signals())
             records.save_ledgers()  # for a run that is killed
             handed = (*spills, *shared.values(), *models, *self._store.descriptors)
             # The roles inherit from the agent what it is handed.

@@ -71,17 +71,17 @@ def signals() -> Iterator[int]:
         """Record a signal, which the wake-up descriptor has already."""
         came.append(number)
 
-    before = {number: signal.signal(number, note) for number in caught}
     wake_up_before = signal.set_wakeup_fd(writing)
+    before = {number: signal.signal(number, note) for number in caught}
     unread = b""
     try:
         yield reading
         with contextlib.suppress(BlockingIOError):
             unread = os.read(reading, 64)
     finally:
-        signal.set_wakeup_fd(wake_up_before)
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(wake_up_before)
         os.close(reading)
         os.close(writing)
     if came and len(unread) == len(came):

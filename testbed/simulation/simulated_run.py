@@ -28,7 +28,7 @@ from testbed.planning.plan import Plan
 from testbed.plugins.names import said
 from testbed.run_endings import is_complete
 from testbed.runs import energy, link_bytes, utilisation
-from testbed.runs.ending import EndError, explain, signals, stopped_by
+from testbed.runs.ending import EndError, explain, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.runs.watching import Watcher, progress_of
@@ -83,8 +83,11 @@ class SimulatedRun:
         self._used: list[DeviceUtilisation] = []
         self._next_look = 0.0
 
-    def execute(self) -> dict[str, Any]:
+    def execute(self, wake_up: int) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
+
+        Args:
+            wake_up: the descriptor of ``runs.ending.signals``.
 
         Raises:
             RunError: the run directory could not be made, or the run's end not be written.
@@ -103,7 +106,7 @@ class SimulatedRun:
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         outcome = self._recording.outcome
-        with signals() as wake_up, self._opened, self._computing:
+        with self._opened, self._computing:
             try:
                 self._load()
                 self._simulate(lambda: self._look(wake_up))

@@ -148,13 +148,13 @@ def expanded(folder: Path, arguments: list[str]) -> list[str]:
 
 def interrupt(command: CommandLine, spec: Path, settings: list[str]) -> None:
     """Start a run that is long enough to be interrupted, and interrupt it."""
-    longer = [word.replace("updates=30", "updates=20000") for word in settings]
+    longer = [word.replace("updates=30", "updates=3000") for word in settings]
     started = command.start(
         "simulate", spec, *longer, "--no-report", "--set", "algorithms=[asgd]", "--seed", "9"
     )
     until(lambda: list(command.folder.glob("runs/*/*-9*/*/manifest.json")), "a run", 600)
     started.interrupt()
-    started.wait(600)
+    assert started.wait(600) == 130, started.said
 
 
 def test_the_shell_of_this_host_can_parse_the_blocks(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from testbed import execution
 from testbed.experiment.load import load
-from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.planning.plan import Plan, plan
+from testbed.runs.resuming import RunJob
 from testbed.runs.watching import Unwatched
 
 pytestmark = [
@@ -71,7 +72,7 @@ def prepared(tmp_path: Path) -> Plan:
 
 def carry_out(one: Plan, directory: Path) -> tuple[dict[str, Any], Any]:
     """Carry a run out; return its summary and the rows of all pushes, less the host's time."""
-    summary = EmulatedRun(one, directory, Unwatched(), time.monotonic()).execute()
+    summary = execution.carry_out(RunJob(one), directory, Unwatched(), time.monotonic())
     assert summary["ended"] == "completed", summary["reason"]
     assert summary["traffic"]["reconciled"] is True
     return summary, pq.read_table(directory / "updates.parquet").drop_columns(["host_time"])

@@ -36,6 +36,9 @@ def test_curves_are_read_back_by_update_and_by_byte(
             assert [event.wall_time - began for event in events] == pytest.approx(
                 table["time"], abs=1e-5
             )
+        # TensorBoard shows the options of all runs only if no run says which options there are.
+        told = read.PluginTagToContent("hparams")
+        assert set(told) == {"_hparams_/session_start_info", "_hparams_/session_end_info"}
     delays = read.Scalars("diagnostics/delay")
     assert [event.value for event in delays] == pytest.approx(columns(run, "diagnostics")["delay"])
 

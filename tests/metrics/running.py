@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan, plan
+from testbed.runs.ending import signals
 from testbed.runs.watching import Unwatched
 from testbed.simulation.simulated_run import SimulatedRun
 
@@ -36,7 +37,8 @@ def simulated(one: Plan, folder: Path) -> tuple[Path, LiveRun]:
     """Simulate a run; return its directory and its metrics at its end."""
     directory = folder / one.spec.name / "time-1" / one.label
     live = LiveRun(one, "time-1")
-    SimulatedRun(one, directory, Unwatched(), time.monotonic(), live).execute()
+    with signals() as wake_up:
+        SimulatedRun(one, directory, Unwatched(), time.monotonic(), live).execute(wake_up)
     return directory, live
 
 

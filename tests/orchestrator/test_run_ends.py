@@ -15,6 +15,7 @@ from testbed.nodes import control_group, run_names
 from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.planning.plan import Plan, plan
 from testbed.roles.server.wall_server import WallServer
+from testbed.runs.ending import signals
 from testbed.runs.watching import AnyProgress, Progress
 from testbed.simulation.simulated_run import SimulatedRun
 
@@ -71,7 +72,9 @@ def assert_failed(directory: Path, reason: str, traceback: str) -> None:
 @pytest.mark.exercises("namespaces")
 def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path) -> None:
     watcher, directory = Impatient(), tmp_path / "run"
-    summary = EmulatedRun(_plan(tmp_path), directory, watcher, time.monotonic()).execute()
+    run = EmulatedRun(_plan(tmp_path), directory, watcher, time.monotonic())
+    with signals() as wake_up:
+        summary = run.execute(wake_up)
     reason = 'the orchestrator: KeyError: "something of the testbed\'s own"'
     assert summary["reason"].startswith(reason)
     assert summary["updates"] >= 100
@@ -106,7 +109,9 @@ def test_a_server_s_last_report_is_read_before_its_exit(
 ) -> None:
     """The agent reports the exit over another channel, which may be read first."""
     monkeypatch.setattr(WallServer, "serve", talkative)
-    summary = EmulatedRun(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic()).execute()
+    run = EmulatedRun(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic())
+    with signals() as wake_up:
+        summary = run.execute(wake_up)
     assert summary["reason"].startswith("the parameter server died: the reason; see ")
 
 
@@ -117,7 +122,8 @@ def _is_ours(pid: int) -> bool:
 def test_an_exception_in_the_simulator_ends_the_run_as_failed(tmp_path: Path) -> None:
     one = _plan(tmp_path, "engine=simulation", "clock=virtual")
     directory = tmp_path / "run"
-    summary = SimulatedRun(one, directory, Impatient(), time.monotonic()).execute()
+    with signals() as wake_up:
+        summary = SimulatedRun(one, directory, Impatient(), time.monotonic()).execute(wake_up)
     reason = 'the simulator: KeyError: "something of the testbed\'s own"'
     assert summary["reason"].startswith(reason)
     assert_failed(directory, reason, "traceback.txt")

@@ -1,5 +1,6 @@
 """Signals that come during a run, and those that come when it has ended already."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -13,6 +14,7 @@ from testbed.execution import execute
 from testbed.experiment.load import load
 from testbed.runs.ending import LateSignalError, signals
 from testbed.runs.watching import Unwatched
+from testbed.simulation.recording import Recording
 from testbed.simulation.simulated_run import SimulatedRun
 
 SPEC = """
@@ -51,6 +53,26 @@ def test_an_error_of_the_body_goes_before_a_signal() -> None:
     with pytest.raises(ZeroDivisionError), signals():
         send(signal.SIGINT)
         raise ZeroDivisionError
+
+
+def test_a_signal_while_a_run_s_directory_and_libraries_are_made_ready_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that imports another may swallow a KeyboardInterrupt, as Arrow does with pandas."""
+    made = Recording
+
+    def interrupted(*arguments: Any, **named: Any) -> Recording:
+        recording = made(*arguments, **named)
+        with contextlib.suppress(BaseException):
+            send(signal.SIGINT)
+        return recording
+
+    monkeypatch.setattr("testbed.simulation.simulated_run.Recording", interrupted)
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC.replace("updates: 20", "updates: 1000000"))
+    execution = execute(load(path), tmp_path / "runs", lambda *_: Unwatched(), report=False)
+    (summary,) = execution.summaries
+    assert summary["reason"] == "stopped by SIGINT"
 
 
 @pytest.mark.parametrize(

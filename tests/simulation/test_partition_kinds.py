@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.execution import carry_out
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.planning.images import share_out
 from testbed.planning.plan import plan
 from testbed.results.reading.recorded_run import RecordedRun
+from testbed.runs.resuming import RunJob
 from testbed.runs.watching import Unwatched
-from testbed.simulation.simulated_run import SimulatedRun
 from testbed.training import computation
 
 WORKERS = 5
@@ -57,7 +58,7 @@ def test_a_run_learns_from_its_partition_and_records_it(
         "partition": partition,
     }
     (one,) = plan(Spec.model_validate(spec, strict=True))
-    summary = SimulatedRun(one, tmp_path / "run", Unwatched(), time.monotonic()).execute()
+    summary = carry_out(RunJob(one), tmp_path / "run", Unwatched(), time.monotonic())
     assert summary["ended"] == "completed"
     counts = RecordedRun.load(tmp_path / "run").image_counts
     parts = computation.parts(one.settings, labels)

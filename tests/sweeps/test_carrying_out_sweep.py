@@ -130,7 +130,8 @@ def test_after_ctrl_c_and_a_kill_the_sweep_ends_complete(
         started = command.start("sweep", file, "--json", *longer)
         until(lambda before=reached: complete() > before, "one more run", 120)  # type: ignore[misc]
         until(lambda: len(list(folder.glob("*/checkpoints/*"))) > 0, "a checkpoint", 120)
-        workers = started.process.children(recursive=True)
+        # A worker has children of its own for a moment: `git` says which commit it runs.
+        workers = started.process.children()
         assert len(workers) == min(2, len(os.sched_getaffinity(0)))
         started.process.send_signal(number)
         status = started.wait(60)

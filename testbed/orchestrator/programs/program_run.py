@@ -62,7 +62,7 @@ from testbed.planning import program_nodes
 from testbed.planning.program_plan import ProgramPlan
 from testbed.programs.instance import Instance
 from testbed.programs.life import Action, EndRun, Life, LogMessage, Start
-from testbed.runs.ending import EndError, explain, signals
+from testbed.runs.ending import EndError, explain
 from testbed.runs.watching import Watcher
 from testbed.telemetry.event_kinds import EventKind
 
@@ -124,8 +124,11 @@ class ProgramRun:
             LastSampleTaken: self._last_sample_taken,
         }
 
-    def execute(self) -> dict[str, Any]:
+    def execute(self, wake_up: int) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
+
+        Args:
+            wake_up: the descriptor of ``runs.ending.signals``.
 
         Raises:
             RunError: the run directory could not be made, or the end not be written to it.
@@ -140,7 +143,6 @@ class ProgramRun:
             )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
-        # From here until the end is written, a signal only asks the run to end.
         home = (self._directory / NODES).absolute()
         run = "/".join(self._directory.absolute().parts[-3:])
         instances = self._plan.instances(home / HOME, run)
@@ -152,25 +154,24 @@ class ProgramRun:
             clock=time.monotonic,
             round_of=lambda: self._records.round,
         )
-        self._carry_out(home)
+        self._carry_out(home, wake_up)
         try:
             return self._records.close(self._life.running)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
 
-    def _carry_out(self, home: Path) -> None:
+    def _carry_out(self, home: Path, wake_up: int) -> None:
         """Carry the run out; every error is noted in the outcome, and none is raised."""
         records, outcome = self._records, self._records.outcome
         try:
-            with signals() as wake_up:
-                self._make_homes(home)
-                plan, runtime = self._plan, self._plan.spec.devices.runtime
-                agent = self._agent = AgentProcess(records.processes_log, (), Keepers())
-                with removed_at_end(agent, runtime, records):
-                    chosen = program_nodes.chosen(plan, str(home))
-                    agent.ask(LoadRoles(program_nodes.load(plan), chosen))
-                    agent.ask(BuildNetwork(program_nodes.network(plan, records.log.traffic)))
-                    self._loop(wake_up)
+            self._make_homes(home)
+            plan, runtime = self._plan, self._plan.spec.devices.runtime
+            agent = self._agent = AgentProcess(records.processes_log, (), Keepers())
+            with removed_at_end(agent, runtime, records):
+                chosen = program_nodes.chosen(plan, str(home))
+                agent.ask(LoadRoles(program_nodes.load(plan), chosen))
+                agent.ask(BuildNetwork(program_nodes.network(plan, records.log.traffic)))
+                self._loop(wake_up)
         except EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
         except OSError as error:
