@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from testbed.doctor import containers
+from testbed.doctor import planned_containers
 from testbed.doctor.attempts import (
     WITHOUT_CAPTURE,
     make_namespaces,
@@ -64,7 +64,7 @@ def _of_nodes(plans: Sequence[AnyPlan]) -> Iterator[HostError]:
         yield HostError(f"this host cannot make namespaces: {problem}")
         return  # the rest is looked for in namespaces
     if plans[0].spec.devices.runtime == "docker":
-        yield from _raised_by(containers.check, plans)
+        yield from _raised_by(planned_containers.check, plans)
     yield from _raised_by(_check_sysctls, plans)
     yield from _raised_by(_check_links, plans)
     yield from _raised_by(_check_faults, plans)

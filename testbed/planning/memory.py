@@ -7,10 +7,13 @@ A simulation: the peak of its resident memory by the number of its workers (docs
 Memory that grows with the model is counted in vectors of its parameters, of four bytes each.
 """
 
+from typing import TYPE_CHECKING
+
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.compression import CompressionOptions
-from testbed.experiment.model_conflicts import described
-from testbed.experiment.spec import Spec
+
+if TYPE_CHECKING:
+    from testbed.experiment.spec import Spec
 
 MIB = 2**20
 CNN = 211_690
@@ -28,15 +31,18 @@ SIMULATED = 128 * 2**10
 """Bytes of a simulated worker without vectors."""
 
 
-def needed(spec: Spec) -> int:
+def needed(spec: "Spec") -> int:
     """Return the bytes of memory that a run of one algorithm may take."""
     devices = spec.devices.workers + 1 + spec.devices.servers
     processes = (spec.simulation.processors or 1) - 1 if spec.engine == "simulation" else 0
     return SHARED + PROCESS * processes + devices * per_device(spec)
 
 
-def per_device(spec: Spec) -> int:
+def per_device(spec: "Spec") -> int:
     """Return the bytes of memory that one more device takes in a run of one algorithm."""
+    # Here, because it imports torch: `testbed doctor` reads the figures only.
+    from testbed.experiment.model_conflicts import described
+
     vector = 4 * described(spec).vector(spec.model.buffers)
     at_server = vector * at_server_per_worker(spec)
     if spec.engine == "simulation":
@@ -49,13 +55,13 @@ def per_device(spec: Spec) -> int:
     return (STARTED if alone else NODE) + held * vector + at_server
 
 
-def at_server_per_worker(spec: Spec) -> int:
+def at_server_per_worker(spec: "Spec") -> int:
     """Return the number of vectors that the servers together keep for each worker."""
     (algorithm,) = spec.algorithms
     return algorithm_named(algorithm.name).vectors_per_worker(algorithm)
 
 
-def _kept(spec: Spec) -> int:
+def _kept(spec: "Spec") -> int:
     """Return the number of vectors of a simulated worker besides the version that it computes at."""
     (algorithm,) = spec.algorithms
     if getattr(algorithm, "error_feedback", False):

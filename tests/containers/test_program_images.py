@@ -9,7 +9,7 @@ import yaml
 from docker.errors import ImageNotFound
 
 from testbed.containers import engine
-from testbed.doctor import containers
+from testbed.doctor import planned_containers
 from testbed.errors import HostError
 from testbed.experiment.load import load_any
 from testbed.experiment.programs_spec import ProgramsSpec
@@ -82,9 +82,9 @@ def test_images_are_there_start_by_themselves_and_fit(
     monkeypatch.setattr(engine, "connect", lambda: Engine(images))
     monkeypatch.setattr(engine, "check", lambda _client, count: count == plan.containers)
     if not sentence:
-        containers.check([plan])
+        planned_containers.check([plan])
         return
     with pytest.raises(HostError) as error:
-        containers.check([plan])
+        planned_containers.check([plan])
     assert sentence in str(error.value)
     assert str(error.value).count("\n") == 0
