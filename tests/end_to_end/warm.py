@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
+import pyarrow as pa
 
 from testbed.channel import Channel, ReceivedMessage
 from testbed.nodes import linux
@@ -23,12 +25,18 @@ from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.forked_process import begin_anew
 
 _IMPORTED = (
-    "cli",
-    "execution",
-    "orchestrator.emulated_run",
-    "roles.entry",
-    "simulation.simulated_run",
-    "sweeps.carrying_out_sweep",
+    "matplotlib.figure",
+    "plotly.offline",
+    "testbed.__main__",
+    "testbed.cli.shown_runs",
+    "testbed.display.displayed",
+    "testbed.execution",
+    "testbed.orchestrator.emulated_run",
+    "testbed.orchestrator.programs.program_run",
+    "testbed.results.report.report",
+    "testbed.roles.entry",
+    "testbed.simulation.simulated_run",
+    "testbed.sweeps.carrying_out_sweep",
 )
 _ROOM = "x" * 4096
 """An argument that leaves room for the command lines of the forked processes."""
@@ -147,7 +155,8 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
 def main() -> None:
     """Import what a command and its run import, serve, and be the commands that are asked for."""
     for module in _IMPORTED:
-        importlib.import_module(f"testbed.{module}")
+        importlib.import_module(module)
+    pa.array(np.zeros(1))  # the first array makes Arrow import pandas
     channel = Channel.from_descriptor(int(sys.argv[1]))
     asked = _serve(channel)
     channel.close()
