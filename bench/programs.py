@@ -73,17 +73,19 @@ def environment(name: str) -> Path:
     if made_of.exists() and made_of.read_text() == digest:
         return folder
     base = getattr(sys, "_base_executable", sys.executable)
-    subprocess.run([base, "-m", "venv", "--clear", str(folder)], check=True)
+    subprocess.run([base, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
     lines = [line for line in wanted.splitlines() if line and not line.startswith("#")]
     borrows = any(line.startswith("torch") for line in lines)
     own = [line for line in lines if not borrows or line.partition("=")[0] not in BORROWED]
     if borrows:
         place = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages/borrowed.pth"
         (folder / place).write_text(sysconfig.get_path("purelib") + "\n")
-    pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+    # By this environment's pip: to make one of its own takes longer than many an example's packages.
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
     if own:
         more = shlex.split(os.environ.get("PIP_ARGS", ""))
-        subprocess.run([*pip, *more, *own], check=True)
+        options = ["--quiet", "--disable-pip-version-check", *more]
+        subprocess.run([*pip, "install", *options, *own], check=True)
     made_of.write_text(digest)
     return folder
 

@@ -97,9 +97,14 @@ only at what they have brought up themselves.
 """
 LONG = (
     "tests/end_to_end/test_program_examples",
+    "tests/end_to_end/test_resume",
+    "tests/end_to_end/test_servers_agree",
     "tests/end_to_end/test_agree",
     "tests/end_to_end/test_server_killed",
     "tests/end_to_end/",
+    "tests/pages/",
+    "tests/bench/test_golden",
+    "tests/docs/",
     "tests/dashboards/test_queries",
     "tests/traffic/test_sockets",
     "tests/sweeps/",

@@ -12,7 +12,12 @@ from testbed.standalone.messages import secret_of
 
 
 def main() -> int:
-    """Run the role that the arguments name; return the exit status."""
+    """Run the role that the arguments name; return the exit status, or end with that of an error."""
+    with command("testbed"):
+        return _carry_out()
+
+
+def _carry_out() -> int:
     options = _arguments().parse_args()
     secret = secret_of(os.environ.get("TESTBED_SECRET"))
 
@@ -81,5 +86,4 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    with command("testbed"):
-        sys.exit(main())
+    sys.exit(main())

@@ -76,10 +76,11 @@ class WarmCommand(psutil.Process):
 class Warm:
     """The process that has done the imports; it ends with the one that made it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], before: Sequence[str] = ()) -> None:
+        """Start it; ``before`` goes before the interpreter's name."""
         self._channel, theirs = Channel.pair()
         subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno()), _ROOM],
+            [*before, sys.executable, "-m", __name__, str(theirs.fileno()), _ROOM],
             pass_fds=(theirs.fileno(),),
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -6,13 +6,14 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
+
+from tests.end_to_end.warm import Warm, WarmCommand
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC = """\
@@ -24,19 +25,6 @@ algorithms: [asgd]
 devices: {workers: %d}
 evaluation: {every: 10}
 waiting: {distribution: constant, mean: 10ms}
-"""
-# One script starts all roles: their ports are fixed, so that they need a network of their own.
-SCRIPT = """\
-ip link set lo up
-for role in $1 evaluator; do
-    "$0" -m testbed.standalone $role > $role-$$.log 2>&1 &
-done
-"$0" -m testbed.standalone server spec.yaml --results results --ready ready &
-echo $! > server.pid
-wait $!
-status=$?
-wait
-exit $status
 """
 
 
@@ -50,23 +38,73 @@ def isolated() -> list[str]:
     return before
 
 
-def start(
-    folder: Path, updates: int, learning_rate: float = 0.1, workers: int = 1
-) -> subprocess.Popen[str]:
-    (folder / "spec.yaml").write_text(SPEC % (updates, learning_rate, workers))
-    environment = os.environ | {
-        "TESTBED_SECRET": secrets.token_hex(16),
-        "PYTHONPATH": str(REPOSITORY),
-        "OMP_NUM_THREADS": "1",
-    }
-    return subprocess.Popen(
-        [*isolated(), "sh", "-c", SCRIPT, sys.executable, "worker " * workers],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+# In one network of their own, because their ports are fixed, and forked from one process, because an
+# interpreter of each role takes more of a processor than its training.
+@pytest.fixture(scope="module")
+def warm() -> Warm:
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    return Warm(environment, [*isolated(), "sh", "-c", 'ip link set lo up; exec "$@"', "sh"])
+
+
+class Roles:
+    """The processes of a run; what the server prints comes by ``stdout``."""
+
+    def __init__(self, warm: Warm, folder: Path, workers: int) -> None:
+        environment = os.environ | {
+            "TESTBED_SECRET": secrets.token_hex(16),
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        reading, writing = os.pipe()
+        self.stdout = os.fdopen(reading, encoding="utf-8")
+
+        def role(output: int, *arguments: str) -> WarmCommand:
+            return warm.start(
+                arguments, folder, environment, output, output, program="testbed.standalone"
+            )
+
+        self.server = role(writing, "server", "spec.yaml", "--results", "results")
+        os.close(writing)
+        self._processes = [self.server]
+        for i, name in enumerate(["worker"] * workers + ["evaluator"]):
+            with (folder / f"{name}-{i}.log").open("wb") as log:
+                self._processes.append(role(log.fileno(), name))
+
+    def wait(self, seconds: float) -> int:
+        """Wait until every role has ended; return the server's exit status."""
+        deadline = time.monotonic() + seconds
+        for process in self._processes:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        return self.server.wait()
+
+    def rest(self, seconds: float) -> tuple[int, str]:
+        """Read what the server still prints; return its exit status, and that, once all have ended."""
+        said = self.stdout.read()
+        return self.wait(seconds), said
+
+    def close(self) -> None:
+        self.stdout.close()
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+
+
+class Starting(Protocol):
+    def __call__(self, updates: int, learning_rate: float = 0.1, workers: int = 1) -> Roles: ...
+
+
+@pytest.fixture
+def start(warm: Warm, tmp_path: Path) -> Iterator[Starting]:
+    """A function that starts all roles; those still running at the end are killed."""
+    started: list[Roles] = []
+
+    def starting(updates: int, learning_rate: float = 0.1, workers: int = 1) -> Roles:
+        (tmp_path / "spec.yaml").write_text(SPEC % (updates, learning_rate, workers))
+        started.append(Roles(warm, tmp_path, workers))
+        return started[-1]
+
+    yield starting
+    for one in started:
+        one.close()
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -76,10 +114,10 @@ def summary(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.real
-def test_a_run_from_start_to_end(tmp_path: Path) -> None:
-    process = start(tmp_path, 30, workers=2)
-    said, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, said
+def test_a_run_from_start_to_end(start: Starting, tmp_path: Path) -> None:
+    process = start(30, workers=2)
+    status, said = process.rest(240)
+    assert status == 0, said
     result = summary(tmp_path)
     assert (result["ended"], result["updates"], result["workers_lost"]) == ("completed", 30, 0)
     lines = said.splitlines()
@@ -104,19 +142,22 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_a_server_whose_run_diverges_says_so_and_ends_with_its_status(tmp_path: Path) -> None:
-    process = start(tmp_path, 60, learning_rate=1e30)
-    said, _ = process.communicate(timeout=240)
-    assert process.returncode == 3, said
+def test_a_server_whose_run_diverges_says_so_and_ends_with_its_status(
+    start: Starting, tmp_path: Path
+) -> None:
+    process = start(60, learning_rate=1e30)
+    status, said = process.rest(240)
+    assert status == 3, said
     assert "update 60 of 60: loss nan, ingress" in said
     assert "diverged: the loss is not a finite number from update" in said
     assert summary(tmp_path)["ended"] == "diverged"
 
 
 @pytest.mark.real
-def test_a_server_whose_output_is_not_read_any_more_goes_on(tmp_path: Path) -> None:
-    process = start(tmp_path, 300)
-    assert process.stdout is not None
+def test_a_server_whose_output_is_not_read_any_more_goes_on(
+    start: Starting, tmp_path: Path
+) -> None:
+    process = start(300)
     for line in process.stdout:
         if line.startswith("training begins"):
             break
@@ -126,16 +167,17 @@ def test_a_server_whose_output_is_not_read_any_more_goes_on(tmp_path: Path) -> N
 
 
 @pytest.mark.real
-def test_a_stopped_server_writes_its_results_and_the_others_end(tmp_path: Path) -> None:
-    process = start(tmp_path, 1_000_000)
-    assert process.stdout is not None
+def test_a_stopped_server_writes_its_results_and_the_others_end(
+    start: Starting, tmp_path: Path
+) -> None:
+    process = start(1_000_000)
     for line in process.stdout:
         if line.startswith("update 20"):
             break
-    os.kill(int((tmp_path / "server.pid").read_text()), signal.SIGTERM)
+    process.server.send_signal(signal.SIGTERM)
     began = time.monotonic()
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM, said
+    status, said = process.rest(60)
+    assert status == 128 + signal.SIGTERM, said
     assert time.monotonic() - began < 30
     result = summary(tmp_path)
     assert (result["ended"], result["reason"]) == ("interrupted", "stopped by SIGTERM")
@@ -157,10 +199,9 @@ def small_results(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.real
 def test_a_full_disk_ends_the_run_with_an_error_message(
-    tmp_path: Path, small_results: Path
+    start: Starting, tmp_path: Path, small_results: Path
 ) -> None:
-    process = start(tmp_path, 1_000_000)
-    assert process.stdout is not None
+    process = start(1_000_000)
     said = ""
     for line in process.stdout:
         said += line
@@ -169,9 +210,9 @@ def test_a_full_disk_ends_the_run_with_an_error_message(
     with (small_results / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):
         while True:
             filler.write(bytes(4096))
-    rest, _ = process.communicate(timeout=120)
+    status, rest = process.rest(120)
     said += rest
-    assert process.returncode == 1, said
+    assert status == 1, said
     assert "failed: results cannot be written to" in said
     assert "No space left on device" in said
     assert "Traceback" not in said
