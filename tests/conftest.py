@@ -95,7 +95,10 @@ They look for leftovers of any run, leave something for ``testbed clean``, build
 every processor busy; or they measure times that busy processors would lengthen. All other tests look
 only at what they have brought up themselves.
 """
+IN_A_GUEST = "tests/kernels/test_booted"
+"""The test of ``kernels/`` that does nothing on the host: its kernel has it to itself."""
 LONG = (
+    IN_A_GUEST,
     "tests/end_to_end/test_program_examples",
     "tests/end_to_end/test_resume",
     "tests/end_to_end/test_servers_agree",
@@ -116,6 +119,11 @@ LONG = (
 """Long tests, the longest first, so that none is left to one process when the others are done."""
 
 
+def on_the_host(nodeid: str) -> bool:
+    """Return True if a test must not run at the same time as others of its kind."""
+    return nodeid.startswith(ON_THE_HOST) and not nodeid.startswith(IN_A_GUEST)
+
+
 class HostAndRest(LoadScopeScheduling):  # type: ignore[misc]
     """Scheduler that runs the tests on the host one after another, in one process.
 
@@ -123,7 +131,7 @@ class HostAndRest(LoadScopeScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "host" if nodeid.startswith(ON_THE_HOST) else nodeid.partition("::")[0]
+        return "host" if on_the_host(nodeid) else nodeid.partition("::")[0]
 
     def schedule(self) -> None:
         """Share the tests out in the order of ``place``, not by the number of tests in a file."""
@@ -133,7 +141,7 @@ class HostAndRest(LoadScopeScheduling):  # type: ignore[misc]
 
 def place(nodeid: str) -> int:
     """Return a test's rank: first tests on the host, then long tests, then all others."""
-    if nodeid.startswith(ON_THE_HOST):
+    if on_the_host(nodeid):
         return 0
     return next((i for i, path in enumerate(LONG, 1) if nodeid.startswith(path)), len(LONG) + 1)
 
