@@ -94,11 +94,27 @@ class Printed:
         stdout: int | None,
         stderr: int | None,
     ) -> subprocess.CompletedProcess[str]:
-        """Carry out a command; a stream that is None is closed."""
+        """Carry out a command in a warm process; a stream that is None is closed."""
+        texts = [*map(str, arguments)]
+        if stdout is None or stderr is None:  # which the interpreter finds at its start
+            return self._started(texts, stdout, stderr)
+        written = [self.folder / name for name in ("output", "errors")]
+        with written[0].open("wb") as output, written[1].open("wb") as errors:
+            streams = [
+                kept.fileno() if asked == subprocess.PIPE else asked
+                for kept, asked in ((output, stdout), (errors, stderr))
+            ]
+            command = warm().start(texts, self.folder, self.environment, *streams)
+            status = command.wait(SECONDS)
+        return subprocess.CompletedProcess(texts, status, *(path.read_text() for path in written))
+
+    def _started(
+        self, texts: list[str], stdout: int | None, stderr: int | None
+    ) -> subprocess.CompletedProcess[str]:
         close = [">&-"] * (stdout is None) + ["2>&-"] * (stderr is None)
         shell = f'exec "$@" {" ".join(close)}'
         return subprocess.run(
-            ["sh", "-c", shell, "sh", sys.executable, "-m", "testbed", *map(str, arguments)],
+            ["sh", "-c", shell, "sh", sys.executable, "-m", "testbed", *texts],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -108,19 +124,6 @@ class Printed:
             timeout=SECONDS,
             check=False,
         )
-
-    def without_progress(
-        self, *arguments: str | Path, stderr: int | None
-    ) -> subprocess.CompletedProcess[str]:
-        """Carry out a command whose standard error is dead, in a warm process if it can be."""
-        if stderr is None:  # which the interpreter finds at its start
-            return self.do(*arguments, stdout=subprocess.PIPE, stderr=None)
-        printed = self.folder / "printed"
-        with printed.open("wb") as stdout:
-            texts = [*map(str, arguments)]
-            command = warm().start(texts, self.folder, self.environment, stdout.fileno(), stderr)
-            status = command.wait(SECONDS)
-        return subprocess.CompletedProcess(texts, status, printed.read_text(), "")
 
     def ends(self) -> list[str]:
         found = sorted(self.folder.glob("**/manifest.json"))
@@ -136,7 +139,7 @@ def printed(tmp_path: Path) -> Printed:
 def test_a_simulation_completes_without_its_progress(error: str, printed: Printed) -> None:
     with DEAD[error]() as dead:
         spec = printed.spec(SPEC | {"algorithms": ["asgd", "comp-asgd"]})
-        done = printed.without_progress("simulate", spec, "--no-report", stderr=dead)
+        done = printed.do("simulate", spec, "--no-report", stdout=subprocess.PIPE, stderr=dead)
     assert printed.ends() == ["completed", "completed"]
     assert done.returncode == 0
     assert "wire bytes" in done.stdout or "bytes: payload" in done.stdout
@@ -147,7 +150,7 @@ def test_a_simulation_completes_without_its_progress(error: str, printed: Printe
 def test_an_emulation_completes_without_its_progress(error: str, printed: Printed) -> None:
     with DEAD[error]() as dead:
         spec = printed.spec(SPEC)
-        done = printed.without_progress("run", spec, "--no-report", stderr=dead)
+        done = printed.do("run", spec, "--no-report", stdout=subprocess.PIPE, stderr=dead)
     assert printed.ends() == ["completed"]
     assert done.returncode == 0
     assert "the three ledgers agree in 1 of 1 run" in done.stdout
