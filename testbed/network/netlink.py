@@ -13,6 +13,8 @@ import socket
 import struct
 from collections.abc import Iterator, Sequence
 
+from testbed.network.underlay import INNER_MTU
+
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_NEIGHBOUR = 16, 20, 24, 28
 _ERROR = 2
 _REQUEST, _ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
@@ -28,6 +30,8 @@ _PERMANENT = 0x80
 _MAIN_TABLE, _STATIC, _UNICAST = 254, 4, 1
 _LINK_ADDRESS, _LINK_NAME, _LINK_INFORMATION, _LINK_NAMESPACE = 1, 3, 18, 28
 _LINK_SUPER_FRAME = 41
+_LINK_MTU = 4
+_TUNNEL_NETWORK, _TUNNEL_TO, _TUNNEL_FROM, _TUNNEL_LEARNS, _TUNNEL_PORT = 1, 2, 4, 7, 15
 _INFORMATION_KIND, _INFORMATION_DATA, _VETH_PEER = 1, 2, 1
 _INTERFACE_OFFSET = _HEADER.size + 4
 """Offset of the interface's index in a request about its queueing disciplines."""
@@ -65,6 +69,37 @@ class Requests:
         here = _LINK.pack(0, 0, interface, _UP, _UP) + _named(name, mac)
         body = here + _attribute(_LINK_INFORMATION, information)
         self._add(f"the link {name}", _NEW_LINK, _ADD, body)
+
+    def add_tunnel(
+        self,
+        interface: tuple[int, str, str],
+        namespace: int,
+        network: int,
+        ends: tuple[str, str, int],
+    ) -> None:
+        """Add a VXLAN interface, which is up, in another namespace; its packets pass this one.
+
+        Args:
+            interface: its index, name and MAC address.
+            namespace: descriptor of the interface's network namespace.
+            network: the VXLAN network identifier.
+            ends: the IPv4 addresses of this host and the other one, and the UDP port of both.
+        """
+        index, name, mac = interface
+        here, there, port = ends
+        tunnel = _attribute(_TUNNEL_NETWORK, struct.pack("=I", network))
+        tunnel += _attribute(_TUNNEL_FROM, ipaddress.IPv4Address(here).packed)
+        tunnel += _attribute(_TUNNEL_TO, ipaddress.IPv4Address(there).packed)
+        tunnel += _attribute(_TUNNEL_LEARNS, b"\0") + _attribute(
+            _TUNNEL_PORT, struct.pack("!H", port)
+        )
+        information = _attribute(_INFORMATION_KIND, b"vxlan")
+        information += _attribute(_INFORMATION_DATA, tunnel)
+        body = _LINK.pack(0, 0, index, _UP, _UP) + _named(name, mac)
+        body += _attribute(_LINK_MTU, struct.pack("=I", INNER_MTU))
+        body += _attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
+        body += _attribute(_LINK_INFORMATION, information)
+        self._add(f"the tunnel {name} to {there}", _NEW_LINK, _ADD, body)
 
     def set_up(self, interface: int) -> None:
         """Take an interface up."""
