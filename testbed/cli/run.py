@@ -13,8 +13,12 @@ from testbed.number_text import as_number
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from testbed.execution import ExecutionResult
     from testbed.metrics.exporter import Exporter
+    from testbed.orchestrator.hosts.hosts_file import HostsFile
+    from testbed.planning.plans import AnyPlan
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment file (YAML).")]
 Overrides = Annotated[
@@ -28,6 +32,13 @@ Overrides = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")]
+Hosts = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Spread each run over this host and those of a file, where `testbed agent` waits.",
+    ),
+]
 Serve = Annotated[
     bool,
     typer.Option(
@@ -48,6 +59,7 @@ def run(
     metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
     serve: Serve = False,
+    hosts: Hosts = None,
 ) -> None:
     """Run an experiment and write its report.
 
@@ -65,13 +77,28 @@ def run(
     from testbed.planning.plans import plans_of
 
     loaded = load_any(spec, set_ or (), seed)
-    check(plans_of(loaded), out)
+    plans = plans_of(loaded)
+    check(plans, out)
+    spread = _hosts(hosts, plans, serving) if hosts else None
     with serving.exporter() as exporter:
         with beside(out) if serve else nullcontext() as pages, displayed() as watch:
             if pages is not None:
                 tell(f"pages: {pages}")
-            execution = execute(loaded, out, watch, began, exporter, report=report)
+            execution = execute(loaded, out, watch, began, exporter, report=report, hosts=spread)
         show_results(execution, as_json, serving, exporter)
+
+
+def _hosts(path: Path, plans: "Sequence[AnyPlan]", serving: MetricsOptions) -> "HostsFile":
+    """Read the file of hosts, and check that they can carry out runs."""
+    from testbed.errors import SpecError
+    from testbed.orchestrator.hosts import spread
+    from testbed.orchestrator.hosts.hosts_file import HostsFile
+
+    if serving.port is not None:
+        raise SpecError("--hosts: metrics are exported of runs on one host so far")
+    file = HostsFile.load(path)
+    spread.check(file, plans)
+    return file
 
 
 def simulate(

@@ -26,7 +26,7 @@ from testbed.network.netlink import Requests
 from testbed.network.shaping import count_egress, count_ingress, packed_egress
 from testbed.network.sysctls import OF_ALL, OF_ROLES
 from testbed.network.topology import Direction, Network
-from testbed.network.underlay import Underlay
+from testbed.network.underlay import INNER_MTU, Underlay
 from testbed.nodes.linux import inside_network, own_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
@@ -185,10 +185,21 @@ class _Builder:
             host.add_tunnel(interface, self._namespaces[here], network, ends)
             host.carry_out()
 
+    def _locked_mtu(self, link: Link) -> int | None:
+        """Return the MTU of routes over a link that crosses; None for another.
+
+        Without it the kernel would shorten the packets to what fits into one of the underlay's, and the
+        ledgers would not be those of one host.
+        """
+        crosses = {link.node, link.router} & self._elsewhere.keys()
+        return INNER_MTU if crosses else None
+
     def _set_up_near_end(self, router: Requests, link: Link) -> None:
         interface = DEVICE_INDEX + link.index
         router.add_address(interface, link.router_address, PREFIX_LENGTH)
         router.add_neighbour(interface, link.address, link.mac)
+        if (mtu := self._locked_mtu(link)) is not None:
+            router.add_neighbours_route(link.address, interface, mtu)
         router.shape(interface, self._packed(link, up=False))
 
     def _set_up_stack(self) -> None:
@@ -200,8 +211,11 @@ class _Builder:
         node.set_up(interface)
         node.add_address(interface, link.address, PREFIX_LENGTH)
         node.add_neighbour(interface, link.router_address, link.router_mac)
+        mtu = self._locked_mtu(link)
         if link.node not in self._routers:
-            node.add_default_route(link.router_address)
+            node.add_default_route(link.router_address, mtu=mtu)
+        elif mtu is not None:
+            node.add_neighbours_route(link.router_address, interface, mtu)
         node.shape(interface, self._packed(link, up=True))
         node.carry_out()
 
@@ -226,10 +240,12 @@ class _Builder:
         for router, requests in self._routers.items():
             hops = list(self._network.next_links(router))
             if router != CORE and len({first.index for _, first in hops}) == 1:
-                requests.add_default_route(_gateway(router, hops[0][1]))
+                gateway, mtu = _gateway(router, hops[0][1]), self._locked_mtu(hops[0][1])
+                requests.add_default_route(gateway, mtu=mtu)
             else:
                 for number, (link, first) in enumerate(hops):
-                    requests.add_route(link.address, _gateway(router, first))
+                    gateway, mtu = _gateway(router, first), self._locked_mtu(first)
+                    requests.add_route(link.address, gateway, mtu=mtu)
                     if number % LINKS_PER_CHECK == 0:
                         requests.carry_out()
             requests.carry_out()

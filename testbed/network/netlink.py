@@ -27,7 +27,8 @@ _NEIGHBOUR = struct.Struct("=BxxxiHBB")
 _ROUTE = struct.Struct("=BBBBBBBBI")
 _UP = 1
 _PERMANENT = 0x80
-_MAIN_TABLE, _STATIC, _UNICAST = 254, 4, 1
+_MAIN_TABLE, _STATIC, _UNICAST, _ON_LINK = 254, 4, 1, 253
+_ROUTE_INTERFACE, _ROUTE_METRICS, _METRIC_LOCKS, _METRIC_MTU = 4, 8, 1, 2
 _LINK_ADDRESS, _LINK_NAME, _LINK_INFORMATION, _LINK_NAMESPACE = 1, 3, 18, 28
 _LINK_SUPER_FRAME = 41
 _LINK_MTU = 4
@@ -123,13 +124,25 @@ class Requests:
         body += _attribute(1, ipaddress.IPv4Address(address).packed) + _attribute(2, _mac(mac))
         self._add(f"the neighbour {address}", _NEW_NEIGHBOUR, _ADD, body)
 
-    def add_default_route(self, gateway: str) -> None:
-        """Add a default route by a gateway."""
-        self._add_route(gateway, 0, b"")
+    def add_default_route(self, gateway: str, *, mtu: int | None = None) -> None:
+        """Add a default route by a gateway.
 
-    def add_route(self, address: str, gateway: str) -> None:
-        """Add the route to one IPv4 address by a gateway."""
-        self._add_route(gateway, 32, _attribute(1, ipaddress.IPv4Address(address).packed))
+        Args:
+            mtu: the bytes of the longest packet, whatever the kernel learns; None: as it finds.
+        """
+        self._add_route(gateway, 0, _locked(mtu))
+
+    def add_neighbours_route(self, address: str, interface: int, mtu: int) -> None:
+        """Add the route to a neighbour's address, on which no packet is longer than ``mtu`` bytes."""
+        body = _ROUTE.pack(socket.AF_INET, 32, 0, 0, _MAIN_TABLE, _STATIC, _ON_LINK, _UNICAST, 0)
+        body += _attribute(1, ipaddress.IPv4Address(address).packed)
+        body += _attribute(_ROUTE_INTERFACE, struct.pack("=I", interface)) + _locked(mtu)
+        self._add(f"the route to {address}", _NEW_ROUTE, _ADD, body)
+
+    def add_route(self, address: str, gateway: str, *, mtu: int | None = None) -> None:
+        """Add the route to one IPv4 address by a gateway; for ``mtu`` see ``add_default_route``."""
+        destination = _attribute(1, ipaddress.IPv4Address(address).packed)
+        self._add_route(gateway, 32, destination + _locked(mtu))
 
     def _add_route(self, gateway: str, length: int, destination: bytes) -> None:
         body = _ROUTE.pack(socket.AF_INET, length, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
@@ -185,6 +198,14 @@ class Requests:
                     failed = OSError(error, f"{what} cannot be set up: {os.strerror(error)}")
         if failed is not None:
             raise failed
+
+
+def _locked(mtu: int | None) -> bytes:
+    """Return the attribute of a route whose MTU stays what it is; none for None."""
+    if mtu is None:
+        return b""
+    lock = _attribute(_METRIC_LOCKS, struct.pack("=I", 1 << _METRIC_MTU))
+    return _attribute(_ROUTE_METRICS, lock + _attribute(_METRIC_MTU, struct.pack("=I", mtu)))
 
 
 def _answers(data: bytes) -> Iterator[tuple[int, int]]:
