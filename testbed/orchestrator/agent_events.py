@@ -116,6 +116,7 @@ class AgentEvents:
             link.interface if link.node in in_routers else DEVICE_INTERFACE for link in plan.links
         ]
         self._counted_at_router = {*plan.counted, *plan.aggregators}
+        self._host = HOME  # of the event that is handled
         self._sampled: dict[str, int] = {}
         self._samples_of = {HOME: range(len(self._links))} if sampled is None else sampled
         event = records.event
@@ -130,6 +131,7 @@ class AgentEvents:
             LinksCounted: self._links_counted,
             LinksProbed: self._links_probed,
             NetworkBuilt: self._network_built,
+            CountersSampled: self._counters_sampled,
             IngressRead: self._ingress_read,
             TrafficStopped: self._traffic_stopped,
             LinkBytesRead: self._link_bytes_read,
@@ -152,10 +154,8 @@ class AgentEvents:
             self._metrics.from_agent(event)
         if not isinstance(event, _NO_PROGRESS):
             self._setup.step()
-        if isinstance(event, CountersSampled):
-            self._counters_sampled(event, host)
-        else:
-            self._handlers[type(event)](event)
+        self._host = host
+        self._handlers[type(event)](event)
 
     # -- set-up
 
@@ -244,8 +244,9 @@ class AgentEvents:
 
     # -- traffic
 
-    def _counters_sampled(self, event: CountersSampled, host: str) -> None:
+    def _counters_sampled(self, event: CountersSampled) -> None:
         """Log one part of a sample of the counters of a host's links."""
+        host = self._host
         rows = np.frombuffer(event.raw, COUNTS)
         all_of_host, begun = self._samples_of[host], self._sampled.get(host, 0)
         places = all_of_host[begun : begun + len(rows)]

@@ -123,8 +123,8 @@ def test_links_between_hosts_carry_what_links_of_one_host_do(
             down = carried(nodes["server"], nodes["worker-0"], network.link("worker-0").address)
             found.append((ingress, *up, down))
         (alone, *_), (apart_ingress, first, *_, down) = found
-        # Acknowledgements merge differently; what is shaped takes as long, at 20 Mbit/s. Segments cut to
-        # what fits into one packet of the underlay would have 0.2 % more headers.
+        # Acknowledgements merge differently; what is shaped takes as long, at 20 Mbit/s. Segments that
+        # were cut to what fits into one packet of the underlay would have 0.2 % more headers.
         assert apart_ingress == pytest.approx(alone, rel=0.001)
         assert 8 * SIZE / 20e6 * 0.95 < first < 8 * SIZE / 20e6 * 1.5
         if network is STAR:

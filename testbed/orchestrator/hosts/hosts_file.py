@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.errors import SpecError
+from testbed.experiment.load import read_other
 from testbed.network.underlay import PORT as TUNNEL_PORT
 
 AGENT_PORT = 14_790
@@ -77,14 +77,7 @@ class HostsFile:
         Raises:
             SpecError: it cannot be read, or says something that cannot be.
         """
-        try:
-            content = _Content.model_validate(yaml.safe_load(path.read_text("utf-8")))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise SpecError(f"{path}: {error}") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise SpecError(f"{path}: {where}: {first['msg']}") from error
+        content = read_other(path, _Content)
         others = [_other(path, name, host) for name, host in content.hosts.items()]
         own = _address(path, "underlay", content.underlay)
         for pattern, host in content.place.items():

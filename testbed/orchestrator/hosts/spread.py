@@ -2,13 +2,16 @@
 
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from testbed.errors import SpecError
+from testbed.experiment.units import format_rate
+from testbed.network.links import Link
 from testbed.network.underlay import MOST_NETWORKS
+from testbed.number_text import as_number
 from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile
@@ -28,7 +31,9 @@ def problem_of(plan: LinkedPlan) -> str | None:
         "only nodes of namespaces are spread so far, no containers": (
             plan.spec.devices.runtime != "namespaces"
         ),
-        "faults strike the devices of one host so far": bool(plan.spec.faults),
+        "faults, arrivals and departures are of devices on one host so far": bool(
+            plan.settings.faults.rules
+        ),
         "servers on workers' machines are not spread so far": bool(plan.machines),
         "background traffic is of one host so far": bool(plan.background),
     }
@@ -95,6 +100,10 @@ class Spread:
         network = self.plan.network
         return {node: self.place.get(node, HOME) for node in (*network.devices, *network.routers)}
 
+    def crosses(self, link: Link) -> bool:
+        """Return True if a link's ends are on two hosts."""
+        return self._host_of_node[link.node] != self._host_of_node[link.router]
+
     def _address(self, host: str) -> str:
         return self.members[host].host.underlay if host != HOME else self.file.underlay
 
@@ -151,6 +160,32 @@ class Spread:
             }
             for name, one in self.members.items()
         }
+
+
+def described(file: HostsFile, plan: Plan) -> Iterator[str]:
+    """Yield lines that say who is where, and what crosses.
+
+    Raises:
+        HostError, SpecError: as for ``Spread.called``.
+    """
+    spread = Spread.called(file, plan)
+    for member in spread.members.values():
+        member.connection.socket.close()
+    part = "worker" if plan.served else "peer"
+    hosts = {HOME: "this host", **{name: f"host {name}" for name in spread.members}}
+    for host, text in hosts.items():
+        own = [one for one in plan.workers if spread.place.get(one, HOME) == host]
+        what = "routers, servers, evaluator, " if host == HOME else ""
+        names = f" ({own[0]} to {own[-1]})" if len(own) > 1 else f" ({own[0]})" if own else ""
+        yield f"{text}: {what}{as_number(len(own), part)}{names}"
+    crossing = [link for link in plan.links if spread.crosses(link)]
+    for way, shapes in (
+        ("to this host", [link.uplink for link in crossing]),
+        ("from this host", [link.downlink for link in crossing]),
+    ):
+        rates = [shape.rate for shape in shapes]
+        total = format_rate(sum(filter(None, rates))) if all(rates) else "no limit"
+        yield f"{as_number(len(crossing), 'link')} between hosts, {way} together: {total}"
 
 
 def channels_of_orders(numbers: Sequence[int]) -> dict[int, tuple[socket.socket, socket.socket]]:
