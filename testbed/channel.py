@@ -41,6 +41,7 @@ _ROOM = socket.CMSG_SPACE((MOST_DESCRIPTORS + 1) * _ITEM_SIZE) + socket.CMSG_SPA
 # Plain integers: a member of an enumeration takes microseconds to combine, at each message.
 _WITHOUT_DESCRIPTORS, _CUT = int(socket.MSG_CTRUNC), int(socket.MSG_TRUNC)
 _ASK = (LARGEST, _ROOM, socket.MSG_CMSG_CLOEXEC)
+_PASSING = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL | socket.MSG_CMSG_CLOEXEC)
 
 
 class InvalidMessageError(ValueError):
@@ -181,6 +182,68 @@ class Channel:
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """What one end of a channel has sent in one piece, for a process that only passes it on.
+
+    Attributes:
+        content: the bytes; of a long message those of its memory file.
+        long: whether it was in a memory file.
+        descriptors: those that came with it; the receiver owns them.
+    """
+
+    content: bytes
+    long: bool
+    descriptors: Sequence[int]
+
+
+def receive_packet(end: socket.socket, longest: int) -> Packet | None:
+    """Return the packet that has come to an end of a channel; None once the other end is closed.
+
+    Args:
+        longest: bytes of the longest packet.
+
+    Raises:
+        BlockingIOError: none has come.
+        InvalidMessageError: it is longer, or its memory file is none.
+    """
+    try:
+        data, ancillary, flags, _ = end.recvmsg(longest, _ROOM, _PASSING)
+    except ConnectionResetError:
+        data, ancillary, flags, _ = end.recvmsg(longest, _ROOM, _PASSING)
+    own = list(_attached(ancillary)[0])
+    if flags & _CUT:
+        raise InvalidMessageError(f"a packet of more than {longest:,} bytes")
+    if data != _IN_FILE or not own:
+        return Packet(data, False, own) if data else None
+    file = own.pop()
+    try:
+        return Packet(_read(file, None), True, own)
+    finally:
+        os.close(file)
+
+
+def send_packet(
+    end: socket.socket, content: bytes, *, long: bool = False, descriptors: Sequence[int] = ()
+) -> None:
+    """Send a packet as it was received, if there is room for it.
+
+    Raises:
+        BlockingIOError: there is none.
+        OSError: no process has the other end open.
+    """
+    own = list(descriptors)
+    file = _sealed(content) if long else None
+    if file is not None:
+        own.append(file)
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", own))
+    try:
+        end.sendmsg([_IN_FILE if long else content], [rights] if own else [], _PASSING)
+    finally:
+        if file is not None:
+            os.close(file)
 
 
 def readable(descriptor: int, patience: float | None) -> bool:

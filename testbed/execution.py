@@ -39,6 +39,7 @@ from testbed.runs.watching import Watcher
 
 if TYPE_CHECKING:
     from testbed.metrics.exporter import Exporter
+    from testbed.orchestrator.hosts.hosts_file import HostsFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def execute(
     exporter: "Exporter | None" = None,
     *,
     report: bool = True,
+    hosts: "HostsFile | None" = None,
 ) -> ExecutionResult:
     """Carry out every run of an experiment; an interruption ends the whole experiment.
 
@@ -110,6 +112,7 @@ def execute(
         began: CLOCK_MONOTONIC when the command began; None for now.
         exporter: serves the metrics of the runs, if they are wanted.
         report: True to draw the figures and write the report at the end, which takes seconds.
+        hosts: those that each run is spread over; None for this one.
 
     Raises:
         SpecError: the plan cannot be made, or the folder cannot be written.
@@ -117,7 +120,8 @@ def execute(
     plans = plans_of(spec)
     directory = _make_directory(runs_root / spec.name, spec.seed)
     (directory / "experiment.yaml").write_text(dump(spec), encoding="utf-8")
-    summaries = _carry_out([RunJob(one) for one in plans], directory, watcher, began, exporter)
+    jobs = [RunJob(one) for one in plans]
+    summaries = _carry_out(jobs, directory, watcher, began, exporter, hosts=hosts)
     return _execution(directory, summaries, report)
 
 
@@ -152,6 +156,8 @@ def _carry_out(
     watcher: Callable[[AnyPlan, int, int], Watcher],
     began: float | None,
     exporter: "Exporter | None",
+    *,
+    hosts: "HostsFile | None" = None,
 ) -> list[dict[str, Any]]:
     summaries: list[dict[str, Any]] = []
     for number, job in enumerate(jobs, 1):
@@ -166,7 +172,8 @@ def _carry_out(
             exporter.add(metrics)
         watching = watcher(job.plan, number, len(jobs))
         try:
-            summaries.append(carry_out(job, directory / job.plan.label, watching, start, metrics))
+            where = directory / job.plan.label
+            summaries.append(carry_out(job, where, watching, start, metrics, hosts=hosts))
         except LateSignalError as late:
             raise _interrupted_after(number, len(jobs), directory, late) from late
         if summaries[-1]["ended"] == "interrupted":
@@ -180,6 +187,8 @@ def carry_out(
     watcher: Watcher,
     began: float,
     metrics: LiveRun | LivePrograms | None = None,
+    *,
+    hosts: "HostsFile | None" = None,
 ) -> dict[str, Any]:
     """Start or resume one run, and return its summary when it has ended.
 
@@ -188,6 +197,7 @@ def carry_out(
         watcher: shows the run's progress.
         began: CLOCK_MONOTONIC when its set-up began.
         metrics: the run's metrics, if they are exported.
+        hosts: those that the run is spread over; None for this one.
 
     Raises:
         RunError: its directory cannot be written.
@@ -200,7 +210,7 @@ def carry_out(
             assert not isinstance(metrics, LiveRun)
             return ProgramRun(job.plan, directory, watcher, began, metrics).execute(wake_up)
         assert not isinstance(metrics, LivePrograms)
-        with _made(job, directory) as make:
+        with _made(job, directory, hosts) as make:
             return make(watcher, began, metrics).execute(wake_up)
 
 
@@ -245,14 +255,14 @@ class _Executable(Protocol):
 
 @contextmanager
 def _made(
-    job: RunJob, directory: Path
+    job: RunJob, directory: Path, hosts: "HostsFile | None"
 ) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
     """Yield the function that makes a job's run, which begins or resumes when it is executed."""
     make: Callable[..., _Executable]
     types: Collection[type]
     assert isinstance(job.plan, Plan)
     if job.plan.spec.engine == "emulation":
-        make, types = EmulatedRun, coming_back.STORED
+        make, types = partial(EmulatedRun, hosts=hosts), coming_back.STORED
     else:
         # Imported only here: a simulation computes in this process, and importing torch takes seconds.
         from testbed.simulation.simulated_devices import STORED

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from testbed.cli import (
+    agent,
     data,
     dilate,
     exec_command,
@@ -75,6 +76,7 @@ app.command()(results.report)
 app.command()(export.export)
 app.command()(top.top)
 app.command()(serve.serve)
+app.command()(agent.agent)
 app.command()(logs.logs)
 app.command("exec")(exec_command.exec_)
 app.command()(metrics.replay)

@@ -9,12 +9,18 @@ import typer
 
 from testbed.cli.metrics import MetricsOptions
 from testbed.cli.options import AsJson, MetricsLinger, MetricsPort, MetricsWorkers, Report
+from testbed.errors import SpecError
 from testbed.number_text import as_number
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from testbed.execution import ExecutionResult
+    from testbed.experiment.load import AnySpec
     from testbed.metrics.exporter import Exporter
+    from testbed.orchestrator.hosts.hosts_file import HostsFile
+    from testbed.planning.plans import AnyPlan
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment file (YAML).")]
 Overrides = Annotated[
@@ -28,6 +34,13 @@ Overrides = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")]
+Hosts = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Spread each run over this host and those of a file, where `testbed agent` waits.",
+    ),
+]
 Serve = Annotated[
     bool,
     typer.Option(
@@ -48,6 +61,7 @@ def run(
     metrics_linger: MetricsLinger = None,
     metrics_workers: MetricsWorkers = False,
     serve: Serve = False,
+    hosts: Hosts = None,
 ) -> None:
     """Run an experiment and write its report.
 
@@ -65,13 +79,27 @@ def run(
     from testbed.planning.plans import plans_of
 
     loaded = load_any(spec, set_ or (), seed)
-    check(plans_of(loaded), out)
+    plans = plans_of(loaded)
+    check(plans, out)
+    if hosts is not None and serving.port is not None:
+        raise SpecError("--hosts: metrics are exported of runs on one host so far")
+    spread = _hosts(hosts, plans) if hosts else None
     with serving.exporter() as exporter:
         with beside(out) if serve else nullcontext() as pages, displayed() as watch:
             if pages is not None:
                 tell(f"pages: {pages}")
-            execution = execute(loaded, out, watch, began, exporter, report=report)
+            execution = execute(loaded, out, watch, began, exporter, report=report, hosts=spread)
         show_results(execution, as_json, serving, exporter)
+
+
+def _hosts(path: Path, plans: "Sequence[AnyPlan]") -> "HostsFile":
+    """Read the file of hosts, and check that they can carry out runs."""
+    from testbed.orchestrator.hosts import spread
+    from testbed.orchestrator.hosts.hosts_file import HostsFile
+
+    file = HostsFile.load(path)
+    spread.check(file, plans)
+    return file
 
 
 def simulate(
@@ -138,6 +166,7 @@ def show_results(
 
 def plan(
     spec: SpecFile,
+    *,
     set_: Overrides = None,
     seed: Seed = None,
     drawing: Annotated[
@@ -148,6 +177,7 @@ def plan(
         ),
     ] = None,
     as_json: AsJson = False,
+    hosts: Hosts = None,
 ) -> None:
     """Show what an experiment would create, and start nothing.
 
@@ -156,7 +186,6 @@ def plan(
     """
     from testbed.cli import plan_network, plan_text
     from testbed.cli import plan_programs as plan_programs_text
-    from testbed.errors import SpecError
     from testbed.execution import problems
     from testbed.experiment.load import load_any
     from testbed.experiment.programs_spec import ProgramsSpec
@@ -177,6 +206,8 @@ def plan(
         lacks = list(map(str, problems(plans, Path("runs"))))
         content = [plan_text.as_json(plan) for plan in plans]
         lines = plan_text.describe(plans)
+    if hosts is not None:
+        lines = [*lines, *_placed(hosts, loaded)]
     if as_json:
         typer.echo(json_text([one | {"host_lacks": lacks} for one in content], indent=2))
         return
@@ -186,6 +217,18 @@ def plan(
         typer.echo(f"this host cannot run it: {reason}")
     if drawing is not None:
         typer.echo(f"drawing: {drawing}")
+
+
+def _placed(path: Path, loaded: "AnySpec") -> list[str]:
+    """Return lines that say on which host of a file each device of the first run would be."""
+    from testbed.orchestrator.hosts import spread
+    from testbed.planning.plan import Plan
+    from testbed.planning.plans import plans_of
+
+    first = plans_of(loaded)[0]
+    file = _hosts(path, [first])
+    assert isinstance(first, Plan)  # others are refused
+    return ["", *spread.described(file, first)]
 
 
 def schema() -> None:

@@ -6,7 +6,7 @@ the file's line or the command-line option that it came from.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -28,6 +28,7 @@ _LARGEST = 1 << 20
 """The largest experiment file in bytes; a larger file was given by mistake."""
 
 
+M = TypeVar("M", bound=BaseModel)
 AnySpec: TypeAlias = Spec | ProgramsSpec
 """The content of an experiment file: algorithms of the testbed, or programs of users."""
 
@@ -297,11 +298,39 @@ def check(
         # What is named from a plug-in that cannot be used cannot be found either.
         found = [problem for problem in found if problem[1][:1] != ("algorithms",)]
     if found:
-        found.sort(key=lambda problem: problem[0])
-        lines = (f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)
-        # Values from the file may contain line breaks.
-        raise SpecError("\n".join(" ".join(line.splitlines()) for line in lines))
+        raise _refused(found)
     return spec
+
+
+def _refused(found: list[tuple[int, KeyPath, str, str]]) -> SpecError:
+    """Return the error of problems: the line, the path, where it is, and a sentence, of each."""
+    found.sort(key=lambda problem: problem[0])
+    lines = (f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)
+    # Values from the file may contain line breaks.
+    return SpecError("\n".join(" ".join(line.splitlines()) for line in lines))
+
+
+def read_other(path: Path, model: type[M]) -> M:
+    """Read a file beside the experiment's, with the same care: of hosts, say.
+
+    Args:
+        model: that of its content.
+
+    Raises:
+        SpecError: it cannot be read; the message has a line for each problem.
+    """
+    document = parse_document(read_text(path), str(path))
+    found = [(line, at, f"{path}:{line}", text) for at, line, text in document.problems]
+    data = document.data if isinstance(document.data, dict) else {}
+    try:
+        content = model.model_validate(data, strict=True)
+    except ValidationError as error:
+        for at, text in problems(error, data, model):
+            line = document.line(at)
+            found.append((line, at, f"{path}:{line}", text))
+    if found:
+        raise _refused(found)
+    return content
 
 
 def _origin(at: KeyPath, document: Document, applied: list[Override]) -> str | None:

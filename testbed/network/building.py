@@ -1,5 +1,7 @@
 """Build a run's network from inside the core's network namespace.
 
+A link between two hosts is a tunnel (``underlay``), and each host builds what it has of the network.
+
 One netlink socket in each router makes its veth pairs, with the far ends already in the namespaces of
 its devices or of another router; one more per device, opened inside it, gives the far end its address
 and route. The requests are packed by ``netlink``: with a thousand devices they take most of the time
@@ -24,6 +26,7 @@ from testbed.network.netlink import Requests
 from testbed.network.shaping import count_egress, count_ingress, packed_egress
 from testbed.network.sysctls import OF_ALL, OF_ROLES
 from testbed.network.topology import Direction, Network
+from testbed.network.underlay import INNER_MTU, Underlay
 from testbed.nodes.linux import inside_network, own_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
@@ -76,6 +79,8 @@ def build(
     queues: Queues = NO_QUEUES,
     abandoned: Callable[[int], bool] = lambda _: False,
     sysctls: Mapping[str, str] = OF_ROLES,
+    *,
+    underlay: Underlay | None = None,
 ) -> None:
     """Make the links of a network, and its routes; the current network namespace is the core.
 
@@ -83,11 +88,14 @@ def build(
         namespaces: descriptor of the network namespace of each node but the core, by name.
         sysctls: the nodes' settings that are not the kernel's own, by their names.
         abandoned: called now and then with the number of links so far; True stops the building.
+        underlay: what is known of the other hosts; None if all nodes are on this one. Nodes that are
+            elsewhere have no namespace.
     """
     with contextlib.ExitStack() as opened:
         core = own_network()
         opened.callback(os.close, core)
-        builder = _Builder(network, {**namespaces, CORE: core}, queues, opened, sysctls)
+        places = {**namespaces, CORE: core}
+        builder = _Builder(network, places, queues, opened, sysctls, underlay=underlay)
         for number, link in enumerate(network.links):
             if number % LINKS_PER_CHECK == 0 and abandoned(number):
                 return
@@ -106,8 +114,12 @@ class _Builder:
         queues: Queues,
         opened: contextlib.ExitStack,
         sysctls: Mapping[str, str],
+        *,
+        underlay: Underlay | None,
     ) -> None:
         self._network = network
+        self._underlay = underlay
+        self._elsewhere = underlay.elsewhere if underlay else {}
         self._sysctls = sysctls
         self._namespaces = namespaces
         self._queues = queues
@@ -117,6 +129,8 @@ class _Builder:
         shapes = (shape for link in network.links for shape in (link.uplink, link.downlink))
         self._in_order = queues.in_order or any(shape.by_frame for shape in shapes)
         for router in network.routers:
+            if router in self._elsewhere:
+                continue
             with inside_network(namespaces[router]):
                 self._set_up_stack()
                 _prepare_router()
@@ -124,28 +138,69 @@ class _Builder:
 
     def connect(self, link: Link) -> None:
         """Make a link, with the shapes that need no classes for single devices."""
-        routers, namespace = self._routers, self._namespaces[link.node]
-        near = DEVICE_INDEX + link.index
-        far, name = (
-            (near, link.interface) if link.node in routers else (DEVICE_INDEX, DEVICE_INTERFACE)
-        )
-        router = routers[link.router]
-        router.add_veth(near, link.interface, link.router_mac, (far, name, link.mac), namespace)
-        router.add_address(near, link.router_address, PREFIX_LENGTH)
-        router.add_neighbour(near, link.address, link.mac)
-        router.shape(near, self._packed(link, up=False))
-        if link.node in routers:
-            router.carry_out()
-            self._set_up_far_end(routers[link.node], far, link)
-            return
-        with inside_network(namespace):
-            self._set_up_stack()
-            device = Requests()
-        router.carry_out()
-        with contextlib.closing(device):
-            if self._super_frame is not None:
-                device.limit_super_frames(far, self._super_frame)
-            self._set_up_far_end(device, far, link)
+        routers = self._routers
+        has_node, has_router = link.node not in self._elsewhere, link.router not in self._elsewhere
+        far, name = DEVICE_INDEX + link.index, link.interface
+        with contextlib.ExitStack() as opened:
+            node = routers.get(link.node)
+            if has_node and node is None:
+                far, name = DEVICE_INDEX, DEVICE_INTERFACE
+                with inside_network(self._namespaces[link.node]):
+                    self._set_up_stack()
+                    node = opened.enter_context(contextlib.closing(Requests()))
+            self._join(link, (far, name, link.mac), has_node, has_router)
+            if has_router:
+                self._set_up_near_end(routers[link.router], link)
+                routers[link.router].carry_out()
+            if node is not None and has_node:
+                if self._super_frame is not None and link.node not in routers:
+                    node.limit_super_frames(far, self._super_frame)
+                self._set_up_far_end(node, far, link)
+
+    def _join(
+        self, link: Link, far: tuple[int, str, str], has_node: bool, has_router: bool
+    ) -> None:
+        """Make the interfaces of a link that are on this host, if any is.
+
+        Args:
+            far: index, name and MAC address of the node's.
+        """
+        near = DEVICE_INDEX + link.index, link.interface, link.router_mac
+        if has_node and has_router:
+            self._routers[link.router].add_veth(*near, far, self._namespaces[link.node])
+        elif has_node:
+            self._add_tunnel(link, far, link.node, link.router)
+        elif has_router:
+            self._add_tunnel(link, near, link.router, link.node)
+
+    def _add_tunnel(
+        self, link: Link, interface: tuple[int, str, str], here: str, there: str
+    ) -> None:
+        """Make an end of a link in the namespace of a node that is here, to one that is elsewhere."""
+        underlay = self._underlay
+        assert underlay is not None
+        ends = underlay.address, underlay.elsewhere[there], underlay.port
+        with inside_network(underlay.namespace), contextlib.closing(Requests()) as host:
+            network = underlay.network_of(link.index)
+            host.add_tunnel(interface, self._namespaces[here], network, ends)
+            host.carry_out()
+
+    def _locked_mtu(self, link: Link) -> int | None:
+        """Return the MTU of routes over a link that crosses; None for another.
+
+        Without it the kernel would shorten the packets to what fits into one of the underlay's, and the
+        ledgers would not be those of one host.
+        """
+        crosses = {link.node, link.router} & self._elsewhere.keys()
+        return INNER_MTU if crosses else None
+
+    def _set_up_near_end(self, router: Requests, link: Link) -> None:
+        interface = DEVICE_INDEX + link.index
+        router.add_address(interface, link.router_address, PREFIX_LENGTH)
+        router.add_neighbour(interface, link.address, link.mac)
+        if (mtu := self._locked_mtu(link)) is not None:
+            router.add_neighbours_route(link.address, interface, mtu)
+        router.shape(interface, self._packed(link, up=False))
 
     def _set_up_stack(self) -> None:
         _set_up_stack(self._sysctls)
@@ -156,8 +211,11 @@ class _Builder:
         node.set_up(interface)
         node.add_address(interface, link.address, PREFIX_LENGTH)
         node.add_neighbour(interface, link.router_address, link.router_mac)
+        mtu = self._locked_mtu(link)
         if link.node not in self._routers:
-            node.add_default_route(link.router_address)
+            node.add_default_route(link.router_address, mtu=mtu)
+        elif mtu is not None:
+            node.add_neighbours_route(link.router_address, interface, mtu)
         node.shape(interface, self._packed(link, up=True))
         node.carry_out()
 
@@ -182,10 +240,12 @@ class _Builder:
         for router, requests in self._routers.items():
             hops = list(self._network.next_links(router))
             if router != CORE and len({first.index for _, first in hops}) == 1:
-                requests.add_default_route(_gateway(router, hops[0][1]))
+                gateway, mtu = _gateway(router, hops[0][1]), self._locked_mtu(hops[0][1])
+                requests.add_default_route(gateway, mtu=mtu)
             else:
                 for number, (link, first) in enumerate(hops):
-                    requests.add_route(link.address, _gateway(router, first))
+                    gateway, mtu = _gateway(router, first), self._locked_mtu(first)
+                    requests.add_route(link.address, gateway, mtu=mtu)
                     if number % LINKS_PER_CHECK == 0:
                         requests.carry_out()
             requests.carry_out()
@@ -198,22 +258,30 @@ class _Builder:
         local = {device: address[beside] for device, beside in queues.local.items()}
         for (index, up), pairs in queues.fair.items():
             link = network.links_by_index[index]
+            if not self._sends_here(link, up):
+                continue
             shape = network.shape((index, up))
             addresses = [(address[sender], address[receiver]) for sender, receiver in pairs]
             with self._inside_end(link, up) as interface, contextlib.closing(Requests()) as own:
                 share_fairly(own, interface, shape, addresses, apart)
         for device in queues.counted:
             link = network.link(device)
-            if (link.index, False) not in queues.fair:
+            if (link.index, False) not in queues.fair and self._sends_here(link, up=False):
                 with self._inside_end(link, up=False) as interface, IPRoute() as netlink:
                     others = [*apart, local[device]] if device in local else apart
                     above = [address[one] for one in (queues.above.get(device),) if one]
                     count_ingress(netlink, interface, others, link.downlink, above)
         for index, up in self._also_observed:
             link = network.links_by_index[index]
+            if not self._sends_here(link, up):
+                continue
             with self._inside_end(link, up) as interface, IPRoute() as netlink:
                 others = [*apart, local[link.node]] if up and link.node in local else apart
                 count_egress(netlink, interface, others)
+
+    def _sends_here(self, link: Link, up: bool) -> bool:
+        """Return True if the sending end of a link's direction is on this host."""
+        return (link.node if up else link.router) not in self._elsewhere
 
     @contextlib.contextmanager
     def _inside_end(self, link: Link, up: bool) -> Iterator[int]:

@@ -13,6 +13,8 @@ import socket
 import struct
 from collections.abc import Iterator, Sequence
 
+from testbed.network.underlay import INNER_MTU
+
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_NEIGHBOUR = 16, 20, 24, 28
 _ERROR = 2
 _REQUEST, _ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
@@ -25,9 +27,12 @@ _NEIGHBOUR = struct.Struct("=BxxxiHBB")
 _ROUTE = struct.Struct("=BBBBBBBBI")
 _UP = 1
 _PERMANENT = 0x80
-_MAIN_TABLE, _STATIC, _UNICAST = 254, 4, 1
+_MAIN_TABLE, _STATIC, _UNICAST, _ON_LINK = 254, 4, 1, 253
+_ROUTE_INTERFACE, _ROUTE_METRICS, _METRIC_LOCKS, _METRIC_MTU = 4, 8, 1, 2
 _LINK_ADDRESS, _LINK_NAME, _LINK_INFORMATION, _LINK_NAMESPACE = 1, 3, 18, 28
 _LINK_SUPER_FRAME = 41
+_LINK_MTU = 4
+_TUNNEL_NETWORK, _TUNNEL_TO, _TUNNEL_FROM, _TUNNEL_LEARNS, _TUNNEL_PORT = 1, 2, 4, 7, 15
 _INFORMATION_KIND, _INFORMATION_DATA, _VETH_PEER = 1, 2, 1
 _INTERFACE_OFFSET = _HEADER.size + 4
 """Offset of the interface's index in a request about its queueing disciplines."""
@@ -66,6 +71,37 @@ class Requests:
         body = here + _attribute(_LINK_INFORMATION, information)
         self._add(f"the link {name}", _NEW_LINK, _ADD, body)
 
+    def add_tunnel(
+        self,
+        interface: tuple[int, str, str],
+        namespace: int,
+        network: int,
+        ends: tuple[str, str, int],
+    ) -> None:
+        """Add a VXLAN interface, which is up, in another namespace; its packets pass this one.
+
+        Args:
+            interface: its index, name and MAC address.
+            namespace: descriptor of the interface's network namespace.
+            network: the VXLAN network identifier.
+            ends: the IPv4 addresses of this host and the other one, and the UDP port of both.
+        """
+        index, name, mac = interface
+        here, there, port = ends
+        tunnel = _attribute(_TUNNEL_NETWORK, struct.pack("=I", network))
+        tunnel += _attribute(_TUNNEL_FROM, ipaddress.IPv4Address(here).packed)
+        tunnel += _attribute(_TUNNEL_TO, ipaddress.IPv4Address(there).packed)
+        tunnel += _attribute(_TUNNEL_LEARNS, b"\0") + _attribute(
+            _TUNNEL_PORT, struct.pack("!H", port)
+        )
+        information = _attribute(_INFORMATION_KIND, b"vxlan")
+        information += _attribute(_INFORMATION_DATA, tunnel)
+        body = _LINK.pack(0, 0, index, _UP, _UP) + _named(name, mac)
+        body += _attribute(_LINK_MTU, struct.pack("=I", INNER_MTU))
+        body += _attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
+        body += _attribute(_LINK_INFORMATION, information)
+        self._add(f"the tunnel {name} to {there}", _NEW_LINK, _ADD, body)
+
     def set_up(self, interface: int) -> None:
         """Take an interface up."""
         self._add("an interface", _NEW_LINK, 0, _LINK.pack(0, 0, interface, _UP, _UP))
@@ -88,13 +124,25 @@ class Requests:
         body += _attribute(1, ipaddress.IPv4Address(address).packed) + _attribute(2, _mac(mac))
         self._add(f"the neighbour {address}", _NEW_NEIGHBOUR, _ADD, body)
 
-    def add_default_route(self, gateway: str) -> None:
-        """Add a default route by a gateway."""
-        self._add_route(gateway, 0, b"")
+    def add_default_route(self, gateway: str, *, mtu: int | None = None) -> None:
+        """Add a default route by a gateway.
 
-    def add_route(self, address: str, gateway: str) -> None:
-        """Add the route to one IPv4 address by a gateway."""
-        self._add_route(gateway, 32, _attribute(1, ipaddress.IPv4Address(address).packed))
+        Args:
+            mtu: the bytes of the longest packet, whatever the kernel learns; None: as it finds.
+        """
+        self._add_route(gateway, 0, _locked(mtu))
+
+    def add_neighbours_route(self, address: str, interface: int, mtu: int) -> None:
+        """Add the route to a neighbour's address, on which no packet is longer than ``mtu`` bytes."""
+        body = _ROUTE.pack(socket.AF_INET, 32, 0, 0, _MAIN_TABLE, _STATIC, _ON_LINK, _UNICAST, 0)
+        body += _attribute(1, ipaddress.IPv4Address(address).packed)
+        body += _attribute(_ROUTE_INTERFACE, struct.pack("=I", interface)) + _locked(mtu)
+        self._add(f"the route to {address}", _NEW_ROUTE, _ADD, body)
+
+    def add_route(self, address: str, gateway: str, *, mtu: int | None = None) -> None:
+        """Add the route to one IPv4 address by a gateway; for ``mtu`` see ``add_default_route``."""
+        destination = _attribute(1, ipaddress.IPv4Address(address).packed)
+        self._add_route(gateway, 32, destination + _locked(mtu))
 
     def _add_route(self, gateway: str, length: int, destination: bytes) -> None:
         body = _ROUTE.pack(socket.AF_INET, length, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
@@ -150,6 +198,14 @@ class Requests:
                     failed = OSError(error, f"{what} cannot be set up: {os.strerror(error)}")
         if failed is not None:
             raise failed
+
+
+def _locked(mtu: int | None) -> bytes:
+    """Return the attribute of a route whose MTU stays what it is; none for None."""
+    if mtu is None:
+        return b""
+    lock = _attribute(_METRIC_LOCKS, struct.pack("=I", 1 << _METRIC_MTU))
+    return _attribute(_ROUTE_METRICS, lock + _attribute(_METRIC_MTU, struct.pack("=I", mtu)))
 
 
 def _answers(data: bytes) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """Handle the events of the agent: the progress of set-up, exits of processes, and the traffic."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from testbed.metrics.live import LiveRun
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
+from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.setup_progress import SetupProgress
@@ -89,11 +90,14 @@ class AgentEvents:
         setup: SetupProgress,
         metrics: LiveRun | None,
         read_reports: Callable[[], None],
+        sampled: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Make the table of handlers.
 
         Args:
             read_reports: takes in every report of a role that has arrived.
+            sampled: by host, the places in the plan of the links whose counters its agent samples, in
+                their order; None if there is one host.
         """
         self.traffic_complete = False
         self._plan = plan
@@ -112,7 +116,9 @@ class AgentEvents:
             link.interface if link.node in in_routers else DEVICE_INTERFACE for link in plan.links
         ]
         self._counted_at_router = {*plan.counted, *plan.aggregators}
-        self._sampled = 0
+        self._host = HOME  # of the event that is handled
+        self._sampled: dict[str, int] = {}
+        self._samples_of = {HOME: range(len(self._links))} if sampled is None else sampled
         event = records.event
         self._handlers: dict[type, Callable[[Any], None]] = {
             RunFailed: self._failed,
@@ -135,8 +141,8 @@ class AgentEvents:
             **dict.fromkeys(_FOR_OTHERS, lambda _: None),
         }
 
-    def handle(self, event: Event | None) -> None:
-        """Handle one event; None is the end of the agent.
+    def handle(self, event: Event | None, host: str = HOME) -> None:
+        """Handle one event of a host's agent; None is the end of the agent.
 
         Raises:
             EndError: the run ends with this event.
@@ -148,6 +154,7 @@ class AgentEvents:
             self._metrics.from_agent(event)
         if not isinstance(event, _NO_PROGRESS):
             self._setup.step()
+        self._host = host
         self._handlers[type(event)](event)
 
     # -- set-up
@@ -238,16 +245,19 @@ class AgentEvents:
     # -- traffic
 
     def _counters_sampled(self, event: CountersSampled) -> None:
-        """Log one part of a sample of all links' counters."""
+        """Log one part of a sample of the counters of a host's links."""
+        host = self._host
         rows = np.frombuffer(event.raw, COUNTS)
-        part = slice(self._sampled, self._sampled + len(rows))
-        self._sampled = part.stop % len(self._links)
-        self._records.log.counters(self._links[part], self._interfaces[part], rows)
-        for name, row in zip(self._links[part], rows, strict=True):
+        all_of_host, begun = self._samples_of[host], self._sampled.get(host, 0)
+        places = all_of_host[begun : begun + len(rows)]
+        self._sampled[host] = (begun + len(rows)) % max(1, len(all_of_host))
+        names = [self._links[one] for one in places]
+        self._records.log.counters(names, [self._interfaces[one] for one in places], rows)
+        for name, row in zip(names, rows, strict=True):
             self._sample(name, row)
         records = self._records
         if records.fidelity and records.fidelity.links:
-            records.fidelity.links.take(part.start, rows, training=records.training_now)
+            records.fidelity.links.take(places, rows, training=records.training_now)
 
     def _host_read(self, event: HostRead) -> None:
         if self._records.fidelity:

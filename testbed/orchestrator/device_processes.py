@@ -15,7 +15,7 @@ from testbed.device_names import (
 from testbed.experiment.units import format_size
 from testbed.messages.agent_reports import ProcessExited, ProcessStarted
 from testbed.messages.requests import KillDevice, Request, StartRole
-from testbed.orchestrator.agent.process import AgentProcess
+from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.liveness import Liveness
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.stalled_processes import processes_of_devices
@@ -31,8 +31,8 @@ class DeviceProcesses:
         liveness: which devices' processes are alive.
     """
 
-    agent: AgentProcess[ReportChannels]
-    """The agent, which is started later than the parts that send it requests are made."""
+    agent: AgentsOfHosts[ReportChannels]
+    """The agents, which are started later than the parts that send them requests are made."""
 
     def __init__(self, plan: Plan, records: TrainingRecords) -> None:
         """Start with no process running."""

@@ -7,9 +7,10 @@ that says how the run ended.
 """
 
 import contextlib
+import functools
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +25,9 @@ from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
+from testbed.orchestrator.hosts.agents_of_hosts import HOME, AgentsOfHosts
+from testbed.orchestrator.hosts.hosts_file import HostsFile
+from testbed.orchestrator.hosts.spread import Spread, channels_of_orders
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.report_channels import ReportChannels
@@ -34,7 +38,7 @@ from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
-from testbed.roles.sharing import BOARD, MODELS, PACES, SETTINGS, SPILL
+from testbed.roles.sharing import BOARD, MODELS, ORDERS, PACES, SETTINGS, SPILL
 from testbed.run_endings import Ended
 from testbed.runs.ending import EndError, explain
 from testbed.runs.left_out_evaluations import ranges
@@ -55,6 +59,7 @@ class EmulatedRun:
         metrics: LiveRun | None = None,
         *,
         resumption: Resumption | None = None,
+        hosts: HostsFile | None = None,
     ) -> None:
         """Prepare; nothing is started.
 
@@ -64,6 +69,7 @@ class EmulatedRun:
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
             metrics: receives the run's state, if metrics are exported.
             resumption: what is left of the run, if it is resumed in its directory.
+            hosts: those that the run is spread over; None for this one.
         """
         self._plan = plan
         self._directory = directory
@@ -73,6 +79,8 @@ class EmulatedRun:
         self._resumption = resumption
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
+        self._hosts = hosts
+        self._spread: Spread | None = None
         self._setup = SetupProgress(host_seconds, len(plan.links) if alone else 0)
         self._store = CheckpointStores(
             directory,
@@ -91,7 +99,10 @@ class EmulatedRun:
 
         Raises:
             RunError: the run directory could not be made, or the end not be written to it.
+            HostError, SpecError: another host does not answer, or cannot have what it is to have.
         """
+        if self._hosts is not None:
+            self._spread = Spread.called(self._hosts, self._plan)
         try:
             self._records = TrainingRecords(
                 self._plan,
@@ -103,6 +114,8 @@ class EmulatedRun:
             )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
+        if self._spread:
+            self._records.log.note(hosts=self._spread.record())
         self._make_parts()
         with contextlib.ExitStack() as opened:
             board = self._board(opened)
@@ -174,6 +187,7 @@ class EmulatedRun:
             setup=self._setup,
             metrics=self._metrics,
             read_reports=self._read_reports,
+            sampled=self._spread.sampled if self._spread else None,
         )
 
     def _carry_out(self, opened: contextlib.ExitStack, board: Board | None, wake_up: int) -> None:
@@ -196,12 +210,11 @@ class EmulatedRun:
             models = self._models(opened)
             records.save_ledgers()  # for a run that is killed
             handed = (*spills, *shared.values(), *models, *self._store.descriptors)
-            # The roles inherit from the agent what it is handed.
-            agent = AgentProcess(records.processes_log, handed, ReportChannels())
-            self._devices.agent = agent
-            with removed_at_end(agent, self._plan.spec.devices.runtime, records):
-                self._ask_for_set_up({SPILL: spills, MODELS: models, **shared})
-                self._loop(agent, wake_up)
+            agents, orders = self._agents(handed)
+            self._devices.agent = agents
+            with removed_at_end(agents, self._plan.spec.devices.runtime, records):
+                self._ask_for_set_up({SPILL: spills, MODELS: models, **shared, **orders})
+                self._loop(agents, wake_up)
         except EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
         except OSError as error:
@@ -209,6 +222,40 @@ class EmulatedRun:
             outcome.ended, outcome.reason = "failed", explain(error, self._directory)
         except Exception as error:
             records.fail(error)
+
+    def _agents(
+        self, handed: Sequence[int]
+    ) -> tuple[AgentsOfHosts[ReportChannels], dict[str, Any]]:
+        """Start the agents, one on each host; return them, and what only the roles at home are told.
+
+        Args:
+            handed: descriptors that the roles of this host inherit from its agent.
+
+        Raises:
+            HostError, SpecError: a host does not answer, or cannot have what it is to have.
+        """
+        log, reports = self._records.processes_log, ReportChannels()
+        spread = self._spread
+        if spread is None:
+            return AgentsOfHosts(AgentProcess(log, handed, reports)), {}
+        channels = {
+            host: channels_of_orders(spread.orders(host) if spread.has_orders else ())
+            for host in spread.members
+        }
+        ours = {n: end for each in channels.values() for n, (end, _) in each.items()}
+        others = {
+            name: AgentProcess(
+                *(log, (), reports),
+                functools.partial(member.begin, {n: end for n, (_, end) in channels[name].items()}),
+            )
+            for name, member in spread.members.items()
+        }
+        descriptors = {n: end.fileno() for n, end in ours.items()}
+        home = AgentProcess(log, (*handed, *descriptors.values()), reports)
+        for end in ours.values():
+            end.close()
+        agents = AgentsOfHosts(home, others, spread.place, spread.behind)
+        return agents, {ORDERS: {str(n): fd for n, fd in descriptors.items()}}
 
     def _shared(self, board: Board | None) -> dict[str, int]:
         """Return descriptors of what roles share with this process, by the keys of their arguments."""
@@ -239,14 +286,20 @@ class EmulatedRun:
             "shared": "testbed.roles.sharing:SharedResources.make",
             "arguments": {**settings, **shared, **self._store.arguments},
         }
-        self._devices.ask(LoadRoles(load, node_plan.chosen(plan)))
+        agents, spread, chosen = self._devices.agent, self._spread, node_plan.chosen(plan)
+        agents.ask(LoadRoles(load, chosen))
         network = node_plan.network(plan, self._records.log.traffic)
         network["traffic"]["metrics"] = self._metrics is not None
-        self._devices.ask(BuildNetwork(network))
+        agents.ask(BuildNetwork(spread.part(network, HOME) if spread else network))
+        if spread is None:
+            return
+        for host in spread.members:
+            agents.ask_host(host, LoadRoles({**load, "arguments": settings}, chosen))
+            agents.ask_host(host, BuildNetwork(spread.part(network, host)))
 
     # -- the loop
 
-    def _loop(self, agent: AgentProcess[ReportChannels], wake_up: int) -> None:
+    def _loop(self, agent: AgentsOfHosts[ReportChannels], wake_up: int) -> None:
         """Serve channels and signals until the run ends, by an ``EndError`` in any case."""
         for _ in turns(
             agent,

@@ -9,8 +9,10 @@ import selectors
 import time
 from collections.abc import Callable, Iterator
 
-from testbed.messages.agent_reports import EVENTS, Event
-from testbed.orchestrator.agent.process import AgentProcess, R
+from testbed.channel import Channel
+from testbed.messages.agent_reports import Event
+from testbed.orchestrator.agent.process import R
+from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.run_notes import P, RunNotes
 from testbed.runs.ending import EndError, stopped_by
 from testbed.telemetry.event_kinds import EventKind
@@ -22,12 +24,12 @@ TURN = 0.25
 
 
 def turns(
-    agent: AgentProcess[R],
+    agents: AgentsOfHosts[R],
     wake_up: int,
     *,
     patience: Callable[[], float],
     signalled: Callable[[EndError], None],
-    handle: Callable[[Event | None], None],
+    handle: Callable[[Event | None, str], None],
 ) -> Iterator[None]:
     """Yield, without end, each time that something has arrived or its patience is over.
 
@@ -35,10 +37,12 @@ def turns(
         wake_up: descriptor from which the numbers of signals are read.
         patience: returns the seconds that the next turn may take; at most ``TURN`` are taken.
         signalled: takes in the end for which a signal asks.
-        handle: takes in an event of the agent; None if the agent has ended.
+        handle: takes in an event of an agent, and the name of its host; None if the agent has ended.
     """
     with selectors.DefaultSelector() as selector:
-        for source in (agent.control, agent.reports, wake_up):
+        for control in agents.controls:
+            selector.register(control, selectors.EVENT_READ)
+        for source in (agents.reports, wake_up):
             selector.register(source, selectors.EVENT_READ)
         while True:
             for key, events in selector.select(max(0.0, min(TURN, patience()))):
@@ -46,15 +50,18 @@ def turns(
                     continue  # there is room for requests to the agent again
                 if key.fileobj == wake_up:
                     signalled(stopped_by(os.read(wake_up, 1)[0]))
-                if key.fileobj is agent.control:
-                    handle(EVENTS.receive(agent.control))
+                if isinstance(key.fileobj, Channel):
+                    for host, event in agents.events(key.fileobj):
+                        handle(event, host)
             yield
-            wanted = selectors.EVENT_READ | agent.send_waiting() * selectors.EVENT_WRITE
-            selector.modify(agent.control, wanted)
+            full = agents.send_waiting()
+            for control in agents.controls:
+                wanted = selectors.EVENT_READ | (control in full) * selectors.EVENT_WRITE
+                selector.modify(control, wanted)
 
 
 @contextlib.contextmanager
-def removed_at_end(agent: AgentProcess[R], runtime: str, notes: RunNotes[P]) -> Iterator[None]:
+def removed_at_end(agent: AgentsOfHosts[R], runtime: str, notes: RunNotes[P]) -> Iterator[None]:
     """At the end wait until the agent has removed everything, and note what it has not."""
     try:
         yield
@@ -66,7 +73,7 @@ def removed_at_end(agent: AgentProcess[R], runtime: str, notes: RunNotes[P]) -> 
             _end(agent, runtime, notes)
 
 
-def _end(agent: AgentProcess[R], runtime: str, notes: RunNotes[P]) -> None:
+def _end(agent: AgentsOfHosts[R], runtime: str, notes: RunNotes[P]) -> None:
     began = time.monotonic()
     left = list(agent.end(began + TAKE_DOWN_TIMEOUT[runtime]))
     for what in left:

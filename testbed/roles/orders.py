@@ -174,10 +174,21 @@ class OrderChannels:
     They are made once; the devices' processes inherit them, or receive their descriptors.
     """
 
-    def __init__(self, devices: int) -> None:
-        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(devices)]
-        self._ours = dict(enumerate(ours for ours, _ in pairs))
-        self._theirs = dict(enumerate(theirs for _, theirs in pairs))
+    def __init__(self, devices: int, handed: Mapping[int, int] | None = None) -> None:
+        """Make the channels.
+
+        Args:
+            handed: an end of each channel whose other end is on another host, by the device's number:
+                the clock's where the clock is, and else the device's.
+        """
+        self._ours, self._theirs = {}, {}
+        for number in range(devices):
+            if handed and number in handed:
+                end = socket.socket(fileno=handed[number])
+                self._ours[number], self._theirs[number] = end, end.dup()
+                continue
+            pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._ours[number], self._theirs[number] = pair
 
     @classmethod
     def handed(cls, ours: Sequence[int] = (), theirs: Mapping[int, int] | None = None) -> Self:

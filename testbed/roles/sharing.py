@@ -30,6 +30,9 @@ Under the virtual clock there are two: a checkpoint is one of the whole run.
 """
 EVERY = "checkpoint_every"
 """Key of the number of updates between two checkpoints."""
+ORDERS = "orders"
+"""Key of descriptors of the channels of orders between hosts, by the devices' numbers: the clock's ends
+where the clock is, and on another host the devices'."""
 SPILL = "spill"
 """Key of the descriptors of the files for snapshots that wait for the evaluator, if there are any.
 
@@ -93,7 +96,8 @@ class SharedResources:
         """Make the resources of a run; ``arguments`` has the keys of this module."""
         settings = of_plain(Settings, arguments[SETTINGS])
         turns = None if settings.timing.own_processors else ComputingTurns()
-        orders = OrderChannels(settings.workers) if _has_orders(settings) else None
+        handed = {int(number): end for number, end in arguments.get(ORDERS, {}).items()}
+        orders = OrderChannels(settings.workers, handed) if _has_orders(settings) else None
         descriptor = arguments.get(BOARD)
         if descriptor is None:
             board = Board.private(lines_of(settings.workers, settings.serving))

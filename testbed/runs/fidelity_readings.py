@@ -86,9 +86,9 @@ class LinkSamples:
         self.fastest: float | None = None
         self.backlog: float | None = None
 
-    def take(self, first: int, rows: npt.NDArray[np.void], *, training: bool) -> None:
-        """Take in a part of a sample, of the links from ``first`` on."""
-        for number, row in enumerate(rows, first):
+    def take(self, links: Sequence[int], rows: npt.NDArray[np.void], *, training: bool) -> None:
+        """Take in a part of a sample, of links by their places in the plan."""
+        for number, row in zip(links, rows, strict=True):
             rate = self._rates[number]
             if not training or rate is None or row["class_bytes"] < 0:
                 continue

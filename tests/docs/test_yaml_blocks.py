@@ -7,6 +7,7 @@ import yaml
 
 from testbed.experiment.combinations import load_sweep
 from testbed.experiment.load import load_any
+from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.planning.plans import plans_of
 from tests.docs.blocks import Block, blocks
 
@@ -25,7 +26,26 @@ OF_OWN_ALGORITHMS = "experiments/four-shapes.yaml"
 """The file that ``test_python_blocks`` runs, where its algorithms exist."""
 
 
-@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+OF_HOSTS = "underlay: "
+"""What the file of the hosts begins with that a run is spread over."""
+
+
+def test_the_file_of_hosts_can_be_read(tmp_path: Path) -> None:
+    (block,) = (one for one in blocks("yaml") if OF_HOSTS in one.text)
+    path = tmp_path / "hosts.yaml"
+    path.write_text(block.text + 'place: {"worker-10..12": b}', encoding="utf-8")
+    file = HostsFile.load(path)
+    assert [(one.name, one.address, one.port) for one in file.others] == [
+        ("b", "10.0.0.2", 14_790),
+        ("c", "10.0.0.3", 14_790),
+    ]
+    workers = [f"worker-{number}" for number in range(30)]
+    assert file.placed(workers, {}) == dict.fromkeys(workers[10:13], "b")
+
+
+@pytest.mark.parametrize(
+    "block", [one for one in blocks("yaml") if OF_HOSTS not in one.text], ids=str
+)
 def test_a_block_is_an_experiment_file_or_a_part_of_one(block: Block, tmp_path: Path) -> None:
     if block.path == OF_OWN_ALGORITHMS:
         pytest.skip("its algorithms are the Python blocks of the same page")

@@ -132,7 +132,8 @@ class Agent:
                 else:
                     self._handlers[type(request)](request)
             if self._observation and time.monotonic() >= next_reading:
-                self._read_counter()
+                if self._observation.counts_ingress:
+                    self._read_counter()
                 self._socket_counts.take()
                 if self._host and self._host.is_due:
                     self._report(self._host.read())
@@ -214,7 +215,8 @@ class Agent:
     def _stop_traffic(self) -> None:
         if self._background:
             self._background.end()
-        self._report(self._observation.stop(self._egress(), self._device_faults.isolate))
+        if self._observation.counts_ingress:
+            self._report(self._observation.stop(self._egress(), self._device_faults.isolate))
         for counted in self._socket_counts.read():
             self._report(counted)
         for rows in self._link_counters.read():
@@ -251,13 +253,22 @@ class Agent:
         if self._is_finished():
             return
         self._report(NodesMade())
-        networks = {device: self._nodes.network(device) for device in network.devices}
+        underlay = self._underlay(plan.get("underlay"))
+        elsewhere = underlay.elsewhere if underlay else {}
+        networks = {
+            device: self._nodes.network(device)
+            for device in network.devices
+            if device not in elsewhere
+        }
         # A router is a network namespace without a process; it goes when this process ends.
+        routers = tuple(router for router in network.routers if router not in elsewhere)
         networks |= {
             router: linux.own_network() if router == CORE else linux.new_network()
-            for router in network.routers
+            for router in routers
         }
-        building.build(network, networks, queues, self._linked, plan["sysctls"])
+        building.build(
+            *(network, networks, queues, self._linked, plan["sysctls"]), underlay=underlay
+        )
         if self._is_finished():
             return
         if plan.get("probe"):
@@ -287,6 +298,20 @@ class Agent:
         self._link_counters = LinkCounters(
             network, counted.apart, networks, counted.above, queues.fair
         )
+        self._read_use(plan)
+        if plan["traffic"].get("metrics"):
+            from testbed.orchestrator.agent.metrics_samples import MetricsSamples
+
+            self._metrics = MetricsSamples(
+                network, counted, networks, self._observation, self._usage
+            )
+        self._publish(networks, routers)
+        if self._background:
+            self._background.await_start()
+        self._report(NetworkBuilt())
+
+    def _read_use(self, plan: Mapping[str, Any]) -> None:
+        """Read from now on how busy the host and its devices are."""
         from testbed.orchestrator.agent.host_readings import HostReadings
         from testbed.orchestrator.agent.processor_readings import ProcessorTimes
         from testbed.orchestrator.agent.usage import Usage
@@ -296,16 +321,25 @@ class Agent:
         if self._background:
             self._usage.helper(self._background.process, "background traffic")
         self._processor_times = ProcessorTimes(self._nodes, plan.get("measured", ()), self._usage)
-        if plan["traffic"].get("metrics"):
-            from testbed.orchestrator.agent.metrics_samples import MetricsSamples
 
-            self._metrics = MetricsSamples(
-                network, counted, networks, self._observation, self._usage
-            )
-        self._publish(networks, network.routers)
-        if self._background:
-            self._background.await_start()
-        self._report(NetworkBuilt())
+    def _underlay(self, plan: Mapping[str, Any] | None) -> Any:
+        """Return what the plan says of other hosts, with this host's own network; None if of none.
+
+        Raises:
+            HostError: this agent is not root's.
+        """
+        from testbed.network.underlay import Underlay
+
+        if plan is None:
+            return None
+        try:
+            # The orchestrator, or the service that stands for it here, is outside the run.
+            host = os.open(f"/proc/{os.getppid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            with linux.inside_network(host):
+                pass
+        except PermissionError as error:
+            raise HostError("links between hosts need root, on each host") from error
+        return Underlay(host, *(plan[key] for key in ("address", "elsewhere", "first", "port")))
 
     def _publish(self, networks: Mapping[str, int], routers: Sequence[str]) -> None:
         """Make the nodes known to ``testbed exec``."""

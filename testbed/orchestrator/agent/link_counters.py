@@ -53,6 +53,8 @@ class LinkCounters:
         sharing = fair or {}
 
         def add(node: str, direction: Direction, interface: int, classes: Sequence[int]) -> None:
+            if node not in namespaces:  # it is on another host, which counts it
+                return
             pairs = sharing.get(direction)
             dropping = classes if pairs is None else range(FIRST, FIRST + 1 + len(pairs))
             splitters: Sequence[int] = ()

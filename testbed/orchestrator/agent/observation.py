@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from testbed.messages.agent_reports import IngressRead, TrafficStopped
 from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
@@ -18,7 +20,7 @@ from testbed.nodes.linux import inside_network
 from testbed.orchestrator.agent.background_traffic import Background
 from testbed.orchestrator.agent.capturing import CaptureProcess, summed
 from testbed.telemetry.traffic_files import capture_file
-from traffic.counters import Counts, Meter, read_all
+from traffic.counters import COUNTS, Counts, Meter, read_all
 
 QUIET = 0.2
 """Seconds without a frame after which the link counts as quiet."""
@@ -97,6 +99,9 @@ class Observation:
         self._ingress: dict[str, Meter] = {}
         self._meters: list[Meter] = []
         for link in network.links:
+            # What is on another host is counted there.
+            if (link.router if link.node in counted.devices else link.node) not in namespaces:
+                continue
             if link.node in counted.devices:
                 # At the router's end, where all traffic into the device passes.
                 with inside_network(namespaces[link.router]):
@@ -125,6 +130,11 @@ class Observation:
                     self._captures[device] = CaptureProcess(
                         link.interface, file, plan, without, link.address
                     )
+
+    @property
+    def counts_ingress(self) -> bool:
+        """Whether this host has a counted device's router."""
+        return bool(self._ingress)
 
     @property
     def capture_processes(self) -> list[int]:
@@ -189,7 +199,7 @@ class Observation:
 
     def sample(self) -> list[bytes]:
         """Read all counters: a row of ``traffic.counters.COUNTS`` per link, ``ROWS`` rows per part."""
-        rows = read_all(self._meters)
+        rows = read_all(self._meters) if self._meters else np.empty(0, COUNTS)
         return [rows[i : i + ROWS].tobytes() for i in range(0, len(rows), ROWS)]
 
     def complaint(self) -> str | None:

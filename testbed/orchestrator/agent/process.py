@@ -8,9 +8,9 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import psutil
 from threadpoolctl import threadpool_limits
@@ -34,6 +34,9 @@ class Reports(Protocol):
 
 
 R = TypeVar("R", bound=Reports)
+Begin: TypeAlias = Callable[[Channel, int, Collection[int]], psutil.Process]
+"""Starts an agent, or what stands for one on another host: with the agent's end of its channel, which
+is then closed here, the descriptor of the log, and those that the agent keeps, at their numbers."""
 
 
 class AgentProcess(Generic[R]):
@@ -44,17 +47,24 @@ class AgentProcess(Generic[R]):
         reports: the channels on which the roles report.
     """
 
-    def __init__(self, log: Path, handed: Collection[int], reports: R) -> None:
+    def __init__(
+        self, log: Path, handed: Collection[int], reports: R, begin: Begin | None = None
+    ) -> None:
         """Start the agent.
 
         Args:
-            reports: has no channel yet.
+            reports: the channels of the roles that have been started elsewhere already.
             log: file to which the output of the agent and of the roles is appended.
             handed: descriptors that the roles inherit from the agent.
+            begin: starts it; None on this host.
+
+        Raises:
+            OSError: the log cannot be opened, or the process not be made.
         """
         self.control, theirs = Channel.pair()
         self.reports = reports
-        self._process = start(theirs, log, handed)
+        with log.open("ab") as output:
+            self._process = (begin or start)(theirs, output.fileno(), handed)
         self._requests: deque[tuple[Request, Channel | None]] = deque()
 
     def ask(self, request: Request) -> None:
@@ -107,7 +117,6 @@ class AgentProcess(Generic[R]):
         """
         self._drop_requests()
         self.control.end()
-        self.reports.close()
         yield from self._left(deadline)
         self.control.close()
         try:
@@ -116,20 +125,7 @@ class AgentProcess(Generic[R]):
             # The kernel ends the fork server and every node with the agent.
             self._process.kill()
             self._process.wait()
-        yield from self._remove_left()
-
-    def _remove_left(self) -> Iterator[str]:
-        """Remove what an agent leaves if it dies early: control groups and folders of containers.
-
-        Yields:
-            What cannot be removed.
-        """
-        try:
-            for group in control_group.made_by(self._process.pid):
-                group.remove()
-            leftovers.remove_folders(self._process.pid)
-        except OSError as error:
-            yield f"{error}; `testbed clean` removes it once nothing uses it"
+        yield from removed(self._process.pid)
 
     def _left(self, deadline: float) -> Iterator[str]:
         """Read the agent's last messages; yield what it reports that it could not remove."""
@@ -142,23 +138,40 @@ class AgentProcess(Generic[R]):
                     yield event.text
 
 
-def start(control: Channel, log: Path, handed: Collection[int] = ()) -> psutil.Process:
+def start(control: Channel, output: int, handed: Collection[int] = ()) -> psutil.Process:
     """Fork an agent from this process, whose libraries its fork server then need not load again.
 
     Args:
         control: the agent's end of its channel, closed here.
-        log: file to which the output of the agent and of the roles is appended.
+        output: descriptor to which the agent and the roles write.
         handed: descriptors that the agent keeps, at their numbers.
 
     Raises:
-        OSError: the log cannot be opened, or the process not be made.
+        OSError: the process cannot be made.
     """
-    with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
-        files = (nothing.fileno(), output.fileno(), output.fileno())
+    with Path(os.devnull).open("rb") as nothing:
+        files = (nothing.fileno(), output, output)
         kept = (control.fileno(), *handed)
         process = forked_process.fork(run_names.AGENT, lambda: _run(control), files, kept)
     control.close()
     return psutil.Process(process)
+
+
+def removed(agent: int) -> Iterator[str]:
+    """Remove what an agent leaves if it dies early: control groups and folders of containers.
+
+    Args:
+        agent: its process id.
+
+    Yields:
+        What cannot be removed.
+    """
+    try:
+        for group in control_group.made_by(agent):
+            group.remove()
+        leftovers.remove_folders(agent)
+    except OSError as error:
+        yield f"{error}; `testbed clean` removes it once nothing uses it"
 
 
 def _run(control: Channel) -> int:

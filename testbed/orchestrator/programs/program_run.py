@@ -54,6 +54,7 @@ from testbed.messages.requests import (
 from testbed.metrics.live_programs import LivePrograms
 from testbed.nodes.confinement import HOME
 from testbed.orchestrator.agent.process import AgentProcess
+from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.programs.keepers import Keepers
 from testbed.orchestrator.programs.program_faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.program_records import ProgramRecords
@@ -166,7 +167,8 @@ class ProgramRun:
         try:
             self._make_homes(home)
             plan, runtime = self._plan, self._plan.spec.devices.runtime
-            agent = self._agent = AgentProcess(records.processes_log, (), Keepers())
+            process = AgentProcess(records.processes_log, (), Keepers())
+            agent = self._agent = AgentsOfHosts(process)
             with removed_at_end(agent, runtime, records):
                 chosen = program_nodes.chosen(plan, str(home))
                 agent.ask(LoadRoles(program_nodes.load(plan), chosen))
@@ -307,7 +309,7 @@ class ProgramRun:
 
     # -- the agent's events
 
-    def _handle(self, event: Event | None) -> None:
+    def _handle(self, event: Event | None, _: str) -> None:
         if event is None:
             log = self._records.processes_log
             raise EndError("failed", f"the agent of the run died; see {log}")

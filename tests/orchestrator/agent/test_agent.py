@@ -76,7 +76,8 @@ class Harness:
         self.control, theirs = Channel.pair()
         self.report, self._roles = Channel.pair()
         self.log = log
-        self.process = start(theirs, log, inherited)
+        with log.open("ab") as output:
+            self.process = start(theirs, output.fileno(), inherited)
         load = {"entry": ROLES, "arguments": arguments}
         self.ask(
             LoadRoles(

@@ -1,0 +1,45 @@
+"""The network between the hosts of a run, over which links cross as VXLAN tunnels (RFC 7348).
+
+A link whose ends are on two hosts is the same /31 with the same addresses: in place of a veth pair it
+has a VXLAN interface at each end, which the kernel sends as UDP packets from host to host. An interface
+knows its other end and no other address, and learns none. It is made in the namespace of a node, but
+its packets come and go through the host's own namespace, where its socket is.
+
+Packets within are as long as on one host, 1,500 bytes, so that the ledgers agree. Their outer packets
+are 50 bytes longer; an underlay with less room than that has each in two fragments.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PORT = 14_789
+"""The UDP port of the tunnels: not 4789, which other programs of the hosts may have."""
+MOST_NETWORKS = 1 << 24
+"""The number of VXLAN network identifiers."""
+OVERHEAD = 50
+"""Bytes of a frame's outer headers: Ethernet within 14, VXLAN 8, UDP 8, IP 20."""
+INNER_MTU = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class Underlay:
+    """What one host knows of the others.
+
+    Attributes:
+        namespace: descriptor of the host's own network namespace.
+        address: the host's IPv4 address in the underlay.
+        elsewhere: for each node that is on another host, routers included, that host's address.
+        first_network: the VXLAN network identifier of link 0; link i has the i-th after it. Two runs on
+            the same hosts must have none in common.
+        port: the UDP port of all hosts.
+    """
+
+    namespace: int
+    address: str
+    elsewhere: Mapping[str, str]
+    first_network: int
+    port: int = PORT
+
+    def network_of(self, link: int) -> int:
+        """Return the VXLAN network identifier of a link, by its index."""
+        return (self.first_network + link) % MOST_NETWORKS

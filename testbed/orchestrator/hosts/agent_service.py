@@ -1,0 +1,171 @@
+"""``testbed agent``: wait for orchestrators on other hosts, and start an agent for each of their runs.
+
+What is sent over the connection is what an orchestrator sends an agent on its own host. An agent does
+whatever it is asked to, as root: whoever knows the secret has this host.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from testbed.channel import Channel, ReceivedMessage, parsed
+from testbed.code_digest import package_digest
+from testbed.errors import SpecError
+from testbed.messages.codec import encode
+from testbed.messages.requests import REQUESTS, LoadRoles
+from testbed.nodes import forked_process, run_names
+from testbed.orchestrator.agent.process import removed, start
+from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Kind, Relay
+from testbed.orchestrator.hosts.secured_connection import (
+    SHORTEST_SECRET,
+    ConnectionLostError,
+    Frame,
+    SecuredConnection,
+)
+from testbed.roles.sharing import ORDERS
+from testbed.version import VERSION
+
+PATIENCE = 10.0
+"""Seconds in which the other side must prove that it knows the secret."""
+_TAKE_DOWN = 120.0
+"""Seconds that an agent has to remove everything, when its orchestrator is gone."""
+
+
+def facts() -> dict[str, Any]:
+    """Return what an orchestrator has to know of this host before it sends anything."""
+    return {
+        "version": VERSION,
+        "code": package_digest(),
+        "processors": len(os.sched_getaffinity(0)),
+        "memory": psutil.virtual_memory().total,
+        "root": os.geteuid() == 0,
+        "now": time.monotonic(),
+    }
+
+
+def serve(address: str, port: int, secret: bytes, say: Callable[[str], None]) -> None:
+    """Start an agent for each orchestrator that calls, until this process is ended.
+
+    Args:
+        say: tells the person who started this what happens.
+
+    Raises:
+        SpecError: the address or port cannot be had.
+    """
+    try:
+        listener = socket.create_server((address, port))
+    except OSError as error:
+        raise SpecError(f"cannot listen on {address}:{port}: {error.strerror}") from error
+    package_digest()  # once, for all
+    say(f"waiting on {address}:{listener.getsockname()[1]}")
+    running: set[int] = set()
+    with listener:
+        listener.settimeout(1.0)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                connection, (caller, _) = listener.accept()
+                with connection:
+                    running.add(_fork(connection, caller, secret))
+            for process in [*running]:
+                if os.waitpid(process, os.WNOHANG)[0]:
+                    running.discard(process)
+
+
+def _fork(connection: socket.socket, caller: str, secret: bytes) -> int:
+    def body() -> int:
+        try:
+            _serve_run(connection, secret)
+        except ConnectionLostError as error:
+            print(f"{caller}: {error}", flush=True)
+            return 1
+        return 0
+
+    return forked_process.fork(run_names.HOST_AGENT, body, (0, 1, 2), (connection.fileno(),))
+
+
+def _serve_run(connection: socket.socket, secret: bytes) -> None:
+    """Start the agent of one run, and carry its channels until it has ended.
+
+    Raises:
+        ConnectionLostError: the connection has ended before, or the caller does not know the secret.
+    """
+    secured = SecuredConnection.proven(connection, secret, calls=False, seconds=PATIENCE)
+    frames: list[Frame] = []
+    while not frames:
+        frames += secured.receive()
+    frames.clear()
+    secured.send(Kind.OPEN, CONTROL, json.dumps(facts()).encode())
+    try:
+        while len(frames) < 2:  # what is wanted, and the first request
+            frames += secured.receive()
+    except ConnectionLostError:
+        return  # it only wanted to know that this host is there
+    wanted = json.loads(frames.pop(0).content)
+    pairs = {
+        number: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for number in wanted["orders"]
+    }
+    ends = {FIRST_ORDERS + number: ours for number, (ours, _) in pairs.items()}
+    theirs = {number: end.fileno() for number, (_, end) in pairs.items()}
+    ends[CONTROL], control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ends[OUTPUT], output = socket.socketpair()
+    _with_orders(ends[CONTROL], frames.pop(0), theirs)
+    with output:
+        agent = start(Channel(control), output.fileno(), theirs.values())
+    for _, end in pairs.values():
+        end.close()
+    try:
+        Relay(secured, ends, calls=False, pending=frames).run()
+    finally:
+        for end in ends.values():
+            end.close()
+        _ended(agent)
+
+
+def _with_orders(control: socket.socket, frame: Frame, orders: dict[int, int]) -> None:
+    """Give the agent its first request, with the descriptors of the devices' channels of orders."""
+    request = REQUESTS.decode(ReceivedMessage(*parsed(frame.content)))
+    if not isinstance(request, LoadRoles):
+        raise ConnectionLostError("it has asked for something before what roles need")
+    arguments = {**request.load["arguments"], ORDERS: {str(n): fd for n, fd in orders.items()}}
+    fields, raw = encode(LoadRoles({**request.load, "arguments": arguments}, request.nodes))
+    Channel(control.dup()).send(fields, raw)
+
+
+def _ended(agent: psutil.Process) -> None:
+    """Wait for an agent's end, and remove what it has left."""
+    deadline = time.monotonic() + _TAKE_DOWN
+    try:
+        agent.wait(max(1.0, deadline - time.monotonic()))
+    except psutil.TimeoutExpired:
+        agent.kill()
+        agent.wait()
+    for what in removed(agent.pid):
+        print(what, flush=True)
+
+
+def secret_in(file: Path | None) -> bytes:
+    """Return the secret of a file, or without one that of ``TESTBED_SECRET``.
+
+    Raises:
+        SpecError: there is none, or it is too short.
+    """
+    try:
+        text = file.read_text("utf-8") if file else os.environ.get("TESTBED_SECRET", "")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"the secret in {file} cannot be read: {error}") from error
+    secret = text.strip().encode()
+    if len(secret) < SHORTEST_SECRET:
+        where = file or "TESTBED_SECRET"
+        raise SpecError(
+            f"{where} must hold a secret of {SHORTEST_SECRET} characters or more, the same for all "
+            "hosts: `openssl rand -hex 32` makes one"
+        )
+    return secret

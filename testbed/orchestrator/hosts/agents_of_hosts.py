@@ -1,0 +1,166 @@
+"""The agents of one run on several hosts, which the orchestrator asks and hears like one.
+
+The *home* is the orchestrator's own host: the routers, all that serve, and the evaluator are there, and
+so is all that is captured, and counted of ingress. The others have workers or peers.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Generic
+
+import numpy as np
+
+from testbed.channel import Channel
+from testbed.messages.agent_reports import (
+    EVENTS,
+    CountersSampled,
+    Event,
+    LastSampleTaken,
+    LibrariesLoaded,
+    LinksCounted,
+    NetworkBuilt,
+    NodesCounted,
+    NodesMade,
+    ProcessorTimesRead,
+    ProcessStarted,
+    RemainsFound,
+    RunFailed,
+    WarningRaised,
+)
+from testbed.messages.requests import (
+    FreezeDevice,
+    KillDevice,
+    ReadProcessors,
+    Request,
+    StartRole,
+    StopTraffic,
+    ThawDevice,
+)
+from testbed.orchestrator.agent.process import AgentProcess, R
+from traffic.counters import COUNTS
+
+HOME = ""
+"""The name of the orchestrator's own host."""
+_OF_ONE_DEVICE = (StartRole, FreezeDevice, ThawDevice, KillDevice)
+_OF_ALL = (StopTraffic, ReadProcessors)
+_WHEN_ALL_HAVE = (LibrariesLoaded, NodesMade, NetworkBuilt, LastSampleTaken)
+"""Events that count only when each host's agent has reported them."""
+_COUNTED = (NodesCounted, LinksCounted)
+
+
+class AgentsOfHosts(Generic[R]):
+    """The agents of one run.
+
+    Attributes:
+        reports: the channels on which the roles of all hosts report.
+    """
+
+    def __init__(
+        self,
+        home: AgentProcess[R],
+        others: Mapping[str, AgentProcess[R]] | None = None,
+        place: Mapping[str, str] | None = None,
+        behind: Mapping[str, float] | None = None,
+    ) -> None:
+        """Take over agents that have been started.
+
+        Args:
+            others: by the names of their hosts; None if there is one host.
+            place: the host of each device that is not at home.
+            behind: by how many seconds each other host's CLOCK_MONOTONIC is behind this host's.
+        """
+        self.reports = home.reports
+        self._agents = {HOME: home, **(others or {})}
+        self._place = place or {}
+        self._behind = behind or {}
+        self._reported: dict[type, set[str]] = {}
+        self._counts: dict[type, dict[str, int]] = {}
+        self._seconds: dict[str, Mapping[str, float]] = {}
+
+    @property
+    def process(self) -> int:
+        """The process id of the agent at home."""
+        return self._agents[HOME].process
+
+    @property
+    def controls(self) -> Sequence[Channel]:
+        """The channels on which the agents report."""
+        return [agent.control for agent in self._agents.values()]
+
+    def ask(self, request: Request) -> None:
+        """Send a request to the agent that it concerns: the device's, all, or that at home."""
+        if isinstance(request, _OF_ONE_DEVICE):
+            self.ask_host(self._place.get(request.device, HOME), request)
+        else:
+            for host in self._agents if isinstance(request, _OF_ALL) else (HOME,):
+                self.ask_host(host, request)
+
+    def ask_host(self, host: str, request: Request) -> None:
+        """Send a request to the agent of a host."""
+        self._agents[host].ask(request)
+
+    def send_waiting(self) -> list[Channel]:
+        """Send the queued requests while there is room; return the channels that have none."""
+        return [agent.control for agent in self._agents.values() if agent.send_waiting()]
+
+    def events(self, control: Channel) -> Iterator[tuple[str, Event | None]]:
+        """Yield what an agent's next message says about the run, and its host; None if it has ended."""
+        (host,) = (name for name, agent in self._agents.items() if agent.control is control)
+        event = EVENTS.receive(control)
+        if host != HOME:
+            event = self._of_other(host, event)
+        if isinstance(event, _WHEN_ALL_HAVE):
+            reported = self._reported.setdefault(type(event), set())
+            reported.add(host)
+            if len(reported) < len(self._agents):
+                return
+        elif isinstance(event, _COUNTED):
+            counts = self._counts.setdefault(type(event), {})
+            counts[host] = event.count
+            event = replace(event, count=sum(counts.values()))
+        elif isinstance(event, ProcessorTimesRead):
+            self._seconds[host] = event.seconds
+            if host != HOME:
+                return
+            together = {name: one for each in self._seconds.values() for name, one in each.items()}
+            event = replace(event, seconds=together)
+        elif isinstance(event, ProcessStarted) and host != HOME:
+            return  # its number says nothing here
+        yield host, event
+
+    def _of_other(self, host: str, event: Event | None) -> Event:
+        """Return the event of another host's agent as one of this host's."""
+        if event is None:
+            return RunFailed(f"the agent of host {host} died", host=True)
+        if isinstance(event, RunFailed):
+            text = (
+                event.reason if event.reason.startswith("host ") else f"host {host}: {event.reason}"
+            )
+            return replace(event, reason=text)
+        if isinstance(event, WarningRaised | RemainsFound):
+            return replace(event, text=f"host {host}: {event.text}")
+        if isinstance(event, CountersSampled):
+            rows = np.frombuffer(event.raw, COUNTS).copy()
+            rows["time"] += self._behind[host]
+            return CountersSampled(rows.tobytes())
+        return event
+
+    def end(self, deadline: float) -> Iterator[str]:
+        """Have each agent remove everything, and wait for their ends.
+
+        Args:
+            deadline: CLOCK_MONOTONIC in seconds after which an agent is killed.
+
+        Yields:
+            What could not be removed.
+        """
+        for host, agent in self._agents.items():
+            if host != HOME:
+                with contextlib.suppress(OSError):
+                    agent.control.end()  # they end at the same time
+        self.reports.close()
+        for host, agent in self._agents.items():
+            where = f"host {host}: " if host != HOME else ""
+            for what in agent.end(deadline):
+                yield f"{where}{what}"

@@ -1,0 +1,153 @@
+"""The file that ``--hosts`` names: this host's address, the others', and who is where."""
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from testbed.errors import SpecError
+from testbed.experiment.load import read_other
+from testbed.network.underlay import PORT as TUNNEL_PORT
+
+AGENT_PORT = 14_790
+"""The TCP port of the agents of hosts, if the file names no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHost:
+    """A host whose agent was started there.
+
+    Attributes:
+        address, port: of its agent.
+        underlay: its address for the tunnels of links.
+    """
+
+    name: str
+    address: str
+    port: int
+    underlay: str
+
+
+class _Host(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    agent: Annotated[str, Field(description="The address of its agent, with a port or without.")]
+    underlay: Annotated[
+        str | None, Field(description="Its address for links; else the agent's.")
+    ] = None
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    underlay: str
+    hosts: dict[str, _Host]
+    place: dict[str, str] = {}
+    secret_file: str | None = None
+    trusted: bool = False
+    port: int = TUNNEL_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class HostsFile:
+    """What the file says.
+
+    Attributes:
+        underlay: this host's own address for the tunnels.
+        others: in the order of the file.
+        place: the host of devices, by patterns of their names: ``worker-0``, ``worker-10..19``.
+        secret_file: None for ``TESTBED_SECRET``.
+        port: the UDP port of the tunnels, on all hosts.
+    """
+
+    underlay: str
+    others: Sequence[OtherHost]
+    place: Mapping[str, str] = field(default_factory=dict)
+    secret_file: Path | None = None
+    port: int = TUNNEL_PORT
+
+    @classmethod
+    def load(cls, path: Path) -> "HostsFile":
+        """Read the file.
+
+        Raises:
+            SpecError: it cannot be read, or says something that cannot be.
+        """
+        content = read_other(path, _Content)
+        others = [_other(path, name, host) for name, host in content.hosts.items()]
+        own = _address(path, "underlay", content.underlay)
+        for pattern, host in content.place.items():
+            if host not in content.hosts:
+                raise SpecError(
+                    f"{path}: place: {pattern} is on {host}, which is none of the hosts"
+                )
+        if not content.trusted:
+            for one in (
+                own,
+                *(address for host in others for address in (host.address, host.underlay)),
+            ):
+                if not ipaddress.ip_address(one).is_private:
+                    raise SpecError(
+                        f"{path}: {one} is no private address, and what passes between hosts is not "
+                        "encrypted: say `trusted: true` if nobody else reads that network"
+                    )
+        secret = path.parent / content.secret_file if content.secret_file else None
+        return cls(own, others, content.place, secret, content.port)
+
+    def placed(self, devices: Sequence[str], processors: Mapping[str, int]) -> dict[str, str]:
+        """Return the host of each device that is not on this host.
+
+        Args:
+            devices: those that may be elsewhere, in their order.
+            processors: of each host by name, of this one under an empty name. Devices that ``place``
+                does not name are divided by them, in slices of the order.
+
+        Raises:
+            SpecError: a pattern of ``place`` matches no device.
+        """
+        found: dict[str, str] = {}
+        for pattern, host in self.place.items():
+            matching = [one for one in devices if _matches(pattern, one)]
+            if not matching:
+                raise SpecError(f"place: {pattern} is no device of the experiment")
+            found |= dict.fromkeys(matching, host)
+        if self.place:
+            return found
+        total, begun = sum(processors.values()), 0
+        for number, name in enumerate(processors, 1):
+            share = sum([*processors.values()][:number])
+            end = len(devices) * share // total
+            if name:
+                found |= dict.fromkeys(devices[begun:end], name)
+            begun = end
+        return found
+
+
+def _other(path: Path, name: str, host: _Host) -> OtherHost:
+    address, colon, port = host.agent.partition(":")
+    if colon and not (port.isdigit() and 0 < int(port) < 65_536):
+        raise SpecError(f"{path}: hosts.{name}.agent: {port!r} is no port")
+    address = _address(path, f"hosts.{name}.agent", address)
+    underlay = _address(path, f"hosts.{name}.underlay", host.underlay or address)
+    return OtherHost(name, address, int(port) if colon else AGENT_PORT, underlay)
+
+
+def _address(path: Path, where: str, text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise SpecError(f"{path}: {where}: {text!r} is no IPv4 address") from None
+
+
+def _matches(pattern: str, device: str) -> bool:
+    """Return True if a pattern is a device's name, or a range that it is in."""
+    span = re.fullmatch(r"(.*?)(\d+)\.\.(\d+)", pattern)
+    if span is None:
+        return pattern == device
+    stem, first, last = span.groups()
+    number = device.removeprefix(stem)
+    return device.startswith(stem) and number.isdigit() and int(first) <= int(number) <= int(last)

@@ -1,0 +1,130 @@
+"""The orchestrator's side of a host whose agent was started by hand: call it, and relay to it."""
+
+import contextlib
+import functools
+import json
+import os
+import socket
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from testbed.channel import Channel
+from testbed.code_digest import package_digest
+from testbed.errors import HostError
+from testbed.messages.agent_reports import RunFailed
+from testbed.messages.codec import send
+from testbed.nodes import forked_process, run_names
+from testbed.orchestrator.hosts.hosts_file import OtherHost
+from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, Kind, Relay
+from testbed.orchestrator.hosts.secured_connection import ConnectionLostError, SecuredConnection
+from testbed.version import VERSION
+
+PATIENCE = 10.0
+"""Seconds in which a host must answer."""
+
+
+def own_processors() -> int:
+    """Return the number of processors that this host's devices may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A host of a run besides the orchestrator's own, whose agent has been called.
+
+    Attributes:
+        processors: that it may use.
+        memory: bytes that it has.
+        behind: by how many seconds its CLOCK_MONOTONIC is behind this host's.
+        error: the most seconds by which ``behind`` may be wrong: half a round trip.
+    """
+
+    host: OtherHost
+    connection: SecuredConnection
+    processors: int
+    memory: int
+    behind: float
+    error: float
+
+    @classmethod
+    def called(cls, host: OtherHost, secret: bytes) -> "Member":
+        """Call a host's agent.
+
+        Raises:
+            HostError: it is not there, does not know the secret, or cannot take part.
+        """
+        what = f"host {host.name} ({host.address}:{host.port})"
+        try:
+            connection = socket.create_connection((host.address, host.port), PATIENCE)
+        except OSError as error:
+            raise HostError(
+                f"{what}: no agent answers ({error.strerror or error}): start `testbed agent` there"
+            ) from error
+        try:
+            secured = SecuredConnection.proven(connection, secret, calls=True, seconds=PATIENCE)
+            asked = time.monotonic()
+            secured.send(Kind.OPEN, CONTROL, b"{}")
+            found: Mapping[str, Any] = json.loads(secured.receive()[0].content)
+            trip = time.monotonic() - asked
+        except (ConnectionLostError, IndexError) as error:
+            connection.close()
+            raise HostError(f"{what}: {error}") from error
+        problem = None
+        if found["code"] != package_digest():
+            problem = f"it runs other code (version {found['version']}; here it is {VERSION})"
+        elif not found["root"]:
+            problem = "links between hosts need an agent of root there"
+        if problem:
+            connection.close()
+            raise HostError(f"{what}: {problem}")
+        behind = asked + trip / 2 - found["now"]
+        return cls(host, secured, found["processors"], found["memory"], behind, trip / 2)
+
+    def begin(
+        self,
+        orders: Mapping[int, socket.socket],
+        control: Channel,
+        output: int,
+        handed: Collection[int],
+    ) -> psutil.Process:
+        """Start the process that stands for the host's agent here; see ``agent.process.Begin``.
+
+        Args:
+            orders: the devices' ends of the channels of orders, by the devices' numbers; closed here.
+        """
+        assert not handed  # descriptors do not cross hosts
+        wanted = {"orders": [*orders]}
+        self.connection.send(Kind.OPEN, CONTROL, json.dumps(wanted).encode())
+        own = self.connection.socket
+        kept = (own.fileno(), control.fileno(), *(end.fileno() for end in orders.values()))
+        with Path(os.devnull).open("rb") as nothing:
+            process = forked_process.fork(
+                f"{run_names.RELAY}-{self.host.name}",
+                functools.partial(self._relay, orders, control),
+                (nothing.fileno(), output, output),
+                kept,
+            )
+        control.close()
+        for end in orders.values():
+            end.close()
+        own.close()
+        return psutil.Process(process)
+
+    def _relay(self, orders: Mapping[int, socket.socket], control: Channel) -> int:
+        end = socket.socket(fileno=os.dup(control.fileno()))
+        ends = {CONTROL: end} | {FIRST_ORDERS + n: one for n, one in orders.items()}
+        try:
+            relay = Relay(self.connection, ends, calls=True, output=lambda data: os.write(1, data))
+            control.close()
+            relay.run()
+        except ConnectionLostError as error:
+            with contextlib.suppress(OSError):
+                reason = f"host {self.host.name} is lost: {error}"
+                send(Channel(end), RunFailed(reason, host=True))
+            return 1
+        return 0
