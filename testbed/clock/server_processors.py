@@ -110,25 +110,29 @@ class ServerProcessors(Stateful):
         was_called, one.called = one.called, True
         return not was_called
 
-    def begin(self, server: int, now: float) -> float | None:
-        """Begin with what is handled next; return when that is over, or None if nothing waits."""
+    def begin(self, server: int, now: float, *, is_over: bool) -> float | None:
+        """Begin with what is handled next; return when that is over, or None if nothing waits.
+
+        Args:
+            is_over: True if the server's updates are complete, so that it applies no push any more.
+        """
         one = self._processors[server]
         one.task = one.next(now)
         if one.task is None:
             one.called = False
             return None
-        seconds = self._seconds(server, one.task[1])
+        seconds = self._seconds(server, one.task[1], is_over=is_over)
         one.busy += seconds
         one.until = now + seconds
         return one.until
 
-    def _seconds(self, server: int, message: Arrived | Outgoing) -> float:
+    def _seconds(self, server: int, message: Arrived | Outgoing, *, is_over: bool) -> float:
         """Return for how long a message occupies a server's processor."""
         costs = self._costs
         if isinstance(message, Outgoing):
             return costs.message + message.size * costs.byte
         seconds = len(message.sizes) * costs.message + message.size * costs.byte
-        if message.push is not None and message.push.update is not None:
+        if not is_over and message.push is not None and message.push.update is not None:
             seconds += self._held[server] * costs.apply
         return seconds
 

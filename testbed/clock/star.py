@@ -399,7 +399,8 @@ class StarClock(EventClock[TimedWorker]):
         """Do what a server's processor has handled, or have it begin with what is next."""
         assert self.processors is not None
         if not has_handled:
-            end = self.processors.begin(server, self.now)
+            is_over = self._services[server].finished
+            end = self.processors.begin(server, self.now, is_over=is_over)
             if end is not None:
                 self.events.add(end, HANDLED, server)
                 self._hold_up(server, end)
