@@ -2,8 +2,9 @@
 
 Bytes are those that have left one direction of a device's link, all headers included: of a message on
 its way, the part that has left. Messages that take no time under the clock (requests for parameters,
-greetings) and those within a machine are not among them. The clock gives servers and aggregators no
-time of their own, so there is nothing to say of their computing.
+greetings) and those within a machine are not among them. Servers and aggregators compute while they
+handle messages, if these cost time (``testbed.clock.server_processors``); otherwise there is nothing to
+say of their computing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,11 +26,18 @@ class DeviceUse(NamedTuple):
     Attributes:
         computed: seconds; None of a device whose time the clock does not model.
         sent, received: bytes over each direction of its link.
+        waiting: the mean seconds for which what has arrived waits for the processor; None of a device
+            whose messages take no time.
     """
 
     computed: float | None
     sent: int
     received: int
+    waiting: float | None = None
+
+
+COLUMNS = len(DeviceUse._fields)
+"""The numbers in a row of ``as_array``."""
 
 
 def of_peers(clock: MeshClock, settings: Settings) -> list[DeviceUse]:
@@ -72,12 +80,19 @@ def of_served(clock: StarClock, settings: Settings) -> list[DeviceUse]:
         if worker != server or worker >= settings.network.co_located:
             ends = worker, place(server)
             between[ends if up else ends[::-1]] = size
-    return [
+    both = _add_up(callers + settings.servers, between)
+    uses = [
         DeviceUse(
-            clock.computing.at(device, clock.now) if device < settings.workers else None, *both
+            clock.computing.at(device, clock.now) if device < settings.workers else None, *one
         )
-        for device, both in enumerate(_add_up(callers + settings.servers, between))
+        for device, one in enumerate(both)
     ]
+    if clock.processors is not None:
+        for server in range(settings.serving):
+            device = place(server)
+            computed = clock.processors.used(server, clock.now)
+            uses[device] = DeviceUse(computed, *both[device], clock.processors.wait(server))
+    return uses
 
 
 def _add_up(devices: int, between: Mapping[tuple[int, int], int]) -> list[tuple[int, int]]:
@@ -98,14 +113,18 @@ def report(
 
 
 def as_array(uses: Sequence[DeviceUse]) -> npt.NDArray[np.float64]:
-    """Return a row for each device: seconds computed (NaN: not modelled), bytes sent and received."""
-    rows = [(np.nan if one.computed is None else one.computed, *one[1:]) for one in uses]
-    return np.array(rows, np.float64).reshape(-1, 3)
+    """Return a row for each device, of a use's numbers; NaN is what is not known."""
+    rows = [[np.nan if number is None else number for number in one] for one in uses]
+    return np.array(rows, np.float64).reshape(-1, COLUMNS)
 
 
 def from_array(rows: npt.NDArray[np.float64]) -> list[DeviceUse]:
     """Return what ``as_array`` was given."""
     return [
-        DeviceUse(None if np.isnan(computed) else computed, int(sent), int(received))
-        for computed, sent, received in rows.tolist()
+        DeviceUse(_known(computed), int(sent), int(received), _known(waiting))
+        for computed, sent, received, waiting in rows.tolist()
     ]
+
+
+def _known(number: float) -> float | None:
+    return None if np.isnan(number) else number

@@ -2,13 +2,14 @@
 
 Of events at one moment, those of a lower rank come first. Faults strike, and killed peers come back;
 messages pass the core, and arrive at those that compute; computations end, and messages arrive at
-servers; then workers ask for parameters (a pull gets every update that arrived up to its time) and
-peers begin to compute; links have room again; those that were silent for too long are suspected; and
-last the time limits of servers and aggregators are over.
+servers, whose processors have handled one, where that takes time; then workers ask for parameters (a
+pull gets every update that arrived up to its time) and peers begin to compute; processors of servers
+begin with the next message; links have room again; those that were silent for too long are suspected;
+and last the time limits of servers and aggregators are over.
 
 Within each rank, the event with the lower number comes first. Around servers that is a conversation's:
-the worker's number if there is one server; of time limits, the server's index. Among peers it is made
-of the peer's and, of its messages, the sender's.
+the worker's number if there is one server; of processors and time limits, the server's index. Among
+peers it is made of the peer's and, of its messages, the sender's.
 """
 
 import heapq
@@ -25,17 +26,20 @@ from testbed.checkpoints.stateful import Stateful
     TAKEN,
     FINISHED,
     SERVED,
+    HANDLED,
     ASKED,
+    READY,
     FREE,
     SILENT,
     EXPIRED,
-) = range(-1, 10)
+) = range(-1, 12)
 """Ranks of events.
 
 What is ``TAKEN`` arrives at a device that computes: parameters, or a peer's message. Until then it is
 on the link, and what happens to the link may move it. What has ``WAITED`` has left the link and is
 taken in at a frozen device's thaw: only another freeze may move it, and it comes before anything that
-leaves the link at that moment. What is ``SERVED`` arrives at a server.
+leaves the link at that moment. What is ``SERVED`` arrives at a server. Where messages take its
+processor time, one is ``HANDLED``, and the processor is then ``READY`` for the next.
 """
 BEGIN = ASKED
 """A peer begins to compute: at the rank at which workers ask."""

@@ -34,12 +34,15 @@ from testbed.clock.event_queue import (
     EXPIRED,
     FINISHED,
     FREE,
+    HANDLED,
+    READY,
     SERVED,
     SILENT,
     STOPPED,
     TAKEN,
     WAITED,
 )
+from testbed.clock.server_processors import Outgoing, ServerProcessors
 from testbed.clock.serving_roles import ServingRoles
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.stage import Arrived, Stage
@@ -63,6 +66,8 @@ from testbed.engine.events import (
 from testbed.training.parameter_service import ParameterService
 from testbed.wire.frames import HEADER
 
+_OF_PROCESSORS = frozenset({HANDLED, READY})
+"""Ranks of events of a server's processor, whose number is the server's index."""
 AHEAD = 16
 """The number of computations whose certain end may be told before the clock gets there.
 
@@ -78,9 +83,10 @@ class StarClock(EventClock[TimedWorker]):
         conditions: None in a run without faults.
         serving: the roles that serve.
         conversations: the numbers of which worker talks to which server.
+        processors: of the roles that serve; None where messages take them no time.
     """
 
-    not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_role"})
+    not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_role", "_co_located"})
     nothing_follows = "no worker will push any longer"
 
     def __init__(
@@ -99,6 +105,11 @@ class StarClock(EventClock[TimedWorker]):
         self._stage = stage
         self._busy = devices.busy
         self._role = devices.role
+        self._co_located = devices.co_located
+        self.processors: ServerProcessors | None = None
+        if devices.costs is not None:
+            held = [service.parameters for service in services]
+            self.processors = ServerProcessors(devices.costs, held)
         servers = self.conversations.servers
         self.devices = {
             worker: TimedWorker.joining(devices.role(worker), servers, *devices.lines(worker))
@@ -135,6 +146,9 @@ class StarClock(EventClock[TimedWorker]):
             if rank == EXPIRED:
                 yield from self._waiting_for(number)
                 continue
+            if rank in _OF_PROCESSORS:
+                yield from self._handled_for(number)
+                continue
             worker = self.conversations.worker(number)
             is_sent = rank in (FINISHED, SERVED) or self.conversations.below(worker) is None
             if worker in self.devices and is_sent:
@@ -150,11 +164,24 @@ class StarClock(EventClock[TimedWorker]):
         above = self.conversations.above(server)
         yield from self.devices if above is None else {above} & self.devices.keys()
 
+    def _handled_for(self, server: int) -> Iterator[int]:
+        """Yield the workers whose messages a server's processor handles, now or later."""
+        assert self.processors is not None
+        for number, message in self.processors.tasks(server):
+            worker = self.conversations.worker(number)
+            is_sent = isinstance(message, Arrived) or self.conversations.below(worker) is None
+            if worker in self.devices and is_sent:
+                yield worker
+
     def drain(self) -> None:
         """Count the messages that workers were told to send and that come too late for an update."""
         for transfer in () if self.transfers is None else self.transfers.uploads():
             self._drain(transfer.conversation, is_received=transfer.size is not None)
+        for worker in self.devices:
+            self._drop_unhandled(worker)
         for _, rank, number, what in self.events.in_order():
+            if rank in _OF_PROCESSORS:
+                continue
             worker = self.conversations.worker(number)
             if worker not in self.devices:
                 continue
@@ -192,6 +219,9 @@ class StarClock(EventClock[TimedWorker]):
     def _handle(self, time: float, rank: int, number: int, what: float) -> None:
         if rank == EXPIRED:
             self._expire(time, number)
+        elif rank in _OF_PROCESSORS:
+            self.now = time
+            self._go_on(number, has_handled=rank == HANDLED)
         elif self.conditions is None or not self.conditions.delays(time, rank, number, what):
             self._take_place(time, rank, number, what)
 
@@ -204,9 +234,14 @@ class StarClock(EventClock[TimedWorker]):
         if rank in {WAITED, TAKEN}:
             self._receive(number, state, what)
         elif rank == FINISHED:
-            if what == state.begun:  # otherwise it was interrupted
-                self.computing.finish(worker)
-                self._finish(worker, state)
+            if what != state.begun:  # it was interrupted
+                return
+            if state.held_up:
+                self.events.add(time + state.held_up, FINISHED, number, what)
+                state.held_up = 0.0
+                return
+            self.computing.finish(worker)
+            self._finish(worker, state)
         elif rank == SERVED:
             self._arrive(number, state, what)
         else:
@@ -249,6 +284,9 @@ class StarClock(EventClock[TimedWorker]):
         self._stage.compute(worker, job.bases)
         computing, waiting = self._busy(worker, self.now, state.role.gradients)
         self.computing.begin(worker, self.now, computing * factor)
+        state.held_up = 0.0
+        if self.processors is not None and worker < self._co_located:
+            self._hold_up(worker, self.processors.free(worker))
         end = self.now + (computing + waiting) * factor
         self.events.add(end, FINISHED, self.conversations.of_worker(worker)[0], state.begun)
         if state.role.certain:
@@ -340,7 +378,8 @@ class StarClock(EventClock[TimedWorker]):
             self.transfers.resume(self.now, number)  # its worker has thawed
             return
         else:
-            arrived = self.receive(number, keep=not state.up.instant)
+            waits = self.processors is not None or not state.up.instant
+            arrived = self.receive(number, keep=waits)
             if arrived is not None:
                 exact = state.up.send(sent, arrived.size)
                 if exact > self.now:
@@ -349,8 +388,42 @@ class StarClock(EventClock[TimedWorker]):
                     return
         if arrived is None:
             self.remove(worker)
+        elif self.processors is None:
+            self.serving.take_in(number, arrived)
+        else:
+            server = self.conversations.server(number)
+            if self.processors.arrive(server, number, arrived, self.now):
+                self.events.add(self.now, READY, server)
+
+    def _go_on(self, server: int, *, has_handled: bool) -> None:
+        """Do what a server's processor has handled, or have it begin with what is next."""
+        assert self.processors is not None
+        if not has_handled:
+            is_over = self._services[server].finished
+            end = self.processors.begin(server, self.now, is_over=is_over)
+            if end is not None:
+                self.events.add(end, HANDLED, server)
+                self._hold_up(server, end)
             return
-        self.serving.take_in(number, arrived)
+        task = self.processors.handled(server)
+        self.events.add(self.now, READY, server)
+        if task is None:
+            return
+        number, message = task
+        if isinstance(message, Outgoing):
+            self._leave(number, message.size, message.version)
+            self.serving.settle()
+        else:
+            self.serving.take_in(number, message)
+
+    def _hold_up(self, server: int, until: float) -> None:
+        """Stop the computation of the worker on a server's machine while its processor is occupied."""
+        if server >= self._co_located or until <= self.now:
+            return
+        frozen = 0.0 if self.conditions is None else self.conditions[server].frozen
+        if frozen <= self.now and self.computing.is_under_way(server, self.now):
+            self.devices[server].held_up += until - self.now
+            self.computing.freeze(server, self.now, until)
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         """Return the next message of a worker, or None if it is gone; see ``Stage.receive``."""
@@ -397,6 +470,14 @@ class StarClock(EventClock[TimedWorker]):
         """Keep account of what a worker has done that is gone."""
         self.computing.cut(worker, self.now)
         self.line_bytes.retire(worker, self.now, (state.up, state.down))
+        self._drop_unhandled(worker)
+
+    def _drop_unhandled(self, worker: int) -> None:
+        """Drop what servers have not handled of a worker's messages, and count it as late."""
+        if self.processors is not None:
+            for number in self.conversations.of_worker(worker):
+                for arrived in self.processors.drop(self.conversations.server(number), number):
+                    self.count_late(number, arrived)
 
     def answer(self, worker: int, server: int) -> None:
         """Send a worker a server's parameters."""
@@ -404,6 +485,15 @@ class StarClock(EventClock[TimedWorker]):
         size, version = self._stage.answer(number), self._services[server].half.version
         state = self.devices[worker]
         deque(state.role.handle(Coming(self.conversations.place(number))), maxlen=0)
+        if self.processors is None:
+            self._leave(number, size, version)
+        elif self.processors.send(server, number, Outgoing(size, version)):
+            self.events.add(self.now, READY, server)
+
+    def _leave(self, number: int, size: int, version: int) -> None:
+        """Put parameters on their way to a worker."""
+        worker = self.conversations.worker(number)
+        state = self.devices[worker]
         if self.transfers is not None:
             transfer = Transfer(number, up=False, size=size, version=version)
             self.transfers.begin(self.now, transfer)
@@ -426,6 +516,9 @@ class StarClock(EventClock[TimedWorker]):
 
     def has_room(self, server: int, worker: int) -> bool:
         """Return True if what a worker was sent before by a server has left its downlink."""
+        number = self.conversations.between(worker, server)
+        if self.processors is not None and self.processors.is_sending(number):
+            return False
         if self.transfers is not None:
-            return self.transfers.has_room(self.conversations.between(worker, server))
+            return self.transfers.has_room(number)
         return self.devices[worker].down.free <= self.now

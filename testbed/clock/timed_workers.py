@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from testbed.algorithms.worker_half import Leg
-from testbed.clock import shared_transfers, usage_counters
+from testbed.clock import server_processors, shared_transfers, usage_counters
 from testbed.clock.conversations import Conversations, conversations
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.lines import lines
@@ -21,7 +21,7 @@ from testbed.rate_trace import RateTrace
 from testbed.training import computation
 from testbed.training.gathering import Gathering
 from testbed.training.parameter_service import Pushed
-from testbed.training.settings import Settings
+from testbed.training.settings import CostSettings, Settings
 from testbed.training.silence import Silence
 from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.updates import DenseUpdate, SparseUpdate
@@ -33,7 +33,8 @@ class TimedWorker(TimedDevice):
 
     ``role`` decides what it does. ``begun`` counts its computations; ``finished`` and ``ahead`` are
     about the last of them: whether the clock has reached its end, and whether the worker was told of it
-    before. ``waiting`` are its messages that were received and have not arrived, by server, and
+    before. ``held_up`` are the seconds by which its end is late as a server on the same machine handled
+    messages. ``waiting`` are its messages that were received and have not arrived, by server, and
     ``early`` those that were received before they were sent, by the clock. What an aggregator does its
     own role decides, and of this one only that it asks is of use.
     """
@@ -44,6 +45,7 @@ class TimedWorker(TimedDevice):
     begun: int = 0
     finished: bool = False
     ahead: bool = False
+    held_up: float = 0.0
 
     @classmethod
     def joining(cls, role: Worker, servers: int, up: Line, down: Line) -> Self:
@@ -64,6 +66,7 @@ STORED: tuple[type, ...] = (
     Gathering,
     *shared_transfers.STORED,
     *usage_counters.STORED,
+    *server_processors.STORED,
     Line,
     TracedLine,
     RateTrace,
@@ -90,6 +93,8 @@ class Devices:
         lines: makes a worker's uplink and downlink.
         transfers: where workers share links, what passes them; the lines are not used then.
         conversations: which worker talks to which server; None: each to all.
+        costs: what messages cost the processors of servers; None: nothing.
+        co_located: the number of workers, the first ones, that share the processor of a server.
     """
 
     workers: Sequence[int]
@@ -98,6 +103,8 @@ class Devices:
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None
     conversations: Conversations | None = None
+    costs: CostSettings | None = None
+    co_located: int = 0
 
     @classmethod
     def of(
@@ -122,4 +129,6 @@ class Devices:
             lines=lambda worker: lines(settings, worker),
             transfers=shared_transfers.shared_transfers(settings),
             conversations=numbers,
+            costs=settings.timing.costs,
+            co_located=settings.network.co_located,
         )

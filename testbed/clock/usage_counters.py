@@ -50,6 +50,11 @@ class ComputingTime(Stateful):
         self.cut(device, now)
         self._under_way[device] = _Computation(now, seconds, 0.0, now)
 
+    def is_under_way(self, device: int, now: float) -> bool:
+        """Return True if a device has not computed yet for as long as its computation takes."""
+        one = self._under_way.get(device)
+        return one is not None and one.so_far(now) < one.seconds
+
     def freeze(self, device: int, begin: float, until: float) -> None:
         """Stop a device's computation from one time until another, as the device is frozen."""
         if device in self._under_way:

@@ -28,6 +28,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *_labels(contents),
         *_data(contents),
         *_clock(contents),
+        *_costs(contents),
         # Algorithms check themselves against the devices, so these must be valid first.
         *(() if devices else _algorithms(contents)),
         *_image(contents),
@@ -89,6 +90,18 @@ def _clock(contents: Contents) -> list[Conflict]:
         return []
     text = "a simulation has only the virtual clock: take this out, or make it virtual"
     return [(("clock",), text)]
+
+
+def _costs(contents: Contents) -> list[Conflict]:
+    if contents.costs is None:
+        return []
+    if contents.clock == "wall":
+        text = "messages cost real time under the wall clock: take it out, or use `clock: virtual`"
+        return [(("costs",), text)]
+    if contents.peers:
+        text = f"peers ({contents.peers[0]}) have no server: take it out"
+        return [(("costs",), text)]
+    return []
 
 
 def _standstill(contents: Contents) -> list[Conflict]:

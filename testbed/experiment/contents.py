@@ -12,6 +12,7 @@ from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_experiment
 from testbed.experiment.profiles.hardware_profiles import HARDWARE
+from testbed.experiment.sections.costs import CostsSpec
 from testbed.experiment.sections.datasets import (
     DATASETS,
     DatasetSpec,
@@ -147,6 +148,12 @@ class Contents(Section):
         default_factory=lambda: PlainSpec(distribution="exponential"),
         description="The time that a worker waits between computing and pushing; default: none.",
         examples=[{"distribution": "exponential", "mean": "100ms"}],
+    )
+    costs: CostsSpec | None = Field(
+        default=None,
+        description="The processor time that messages cost servers under the virtual clock; "
+        "`python -m bench.costs` measures it. Default (null): none.",
+        examples=[{"message": "50us", "byte": "0.3ns", "apply": "1ns"}],
     )
     evaluation: EvaluationSpec = Field(
         default_factory=EvaluationSpec,

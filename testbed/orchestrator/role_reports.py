@@ -201,7 +201,7 @@ class RoleReports:
         self._records.event("info", goes_on_with(report.version), device, EventKind.RETURNED)
 
     def _devices_used(self, report: DevicesUsed) -> None:
-        used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, 3))
+        used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, device_use.COLUMNS))
         found = utilisation.by_clock(self._plan, report.run_time, used)
         self._records.used = self._records.meter.metered(found)
         if report.at_evaluation:

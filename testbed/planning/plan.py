@@ -42,6 +42,7 @@ from testbed.planning.presence_rules import presence_rules
 from testbed.training import computation
 from testbed.training.settings import (
     ClassSettings,
+    CostSettings,
     DataSettings,
     DeviceSettings,
     FaultSettings,
@@ -445,6 +446,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 suspect_after=spec.suspect_after(algorithm),
                 gradient_time=spec.gradient_time,
                 own_processors=spec.devices.limits_processors,
+                costs=None if spec.costs is None else CostSettings(**spec.costs.model_dump()),
             ),
             network=NetworkSettings(
                 server_addresses=[network.link(device).address for device in called],

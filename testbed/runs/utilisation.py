@@ -4,8 +4,8 @@ Paper 003, §5.5, tells the mean processor utilisation of workers and of servers
 machines against what the network could carry. Here each device has both, over the time of training:
 
 - its *processor*: under the virtual clock the time for which it computed gradients ÷ the time of
-  training, since a computation keeps one processor busy for its drawn time. The clock gives servers and
-  aggregators no time of their own, so theirs is not known. Under the wall clock the processor time of
+  training, since a computation keeps one processor busy for its drawn time. That of servers and
+  aggregators is known only if messages cost them time. Under the wall clock the processor time of
   the device's processes ÷ (the time of training × the processors that it may use, or 1);
 - each direction of its *link*: bits that passed ÷ (the rate × the time of training).
 
@@ -13,7 +13,7 @@ Both clocks' runs have the same columns. What is not known stays empty, and the 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from testbed.clock.device_use import DeviceUse
@@ -88,7 +88,10 @@ def by_clock(plan: Plan, seconds: float, uses: Sequence[DeviceUse]) -> list[Devi
         both = [passed.pop(name) for name in (plan.servers[number], _worker(plan, number))]
         sent, received = sum(one.sent for one in both), sum(one.received for one in both)
         passed[machine] = Passed("virtual clock", seconds, sent, received)
-    return rows(plan, processors, passed)
+    return [
+        replace(row, message_wait=used[row.device].waiting) if row.device in used else row
+        for row in rows(plan, processors, passed)
+    ]
 
 
 def rows(
@@ -187,6 +190,8 @@ def summary(found: Sequence[DeviceUtilisation], clock: str) -> dict[str, Any]:
                 share: _spread([getattr(one, f"{share}_utilisation") for one in devices])
                 for share in SHARES
             }
+            waits = _spread([one.message_wait for one in devices])
+            parts[part] |= {} if waits is None else {"message_wait": waits}
     return {"parts": parts, "remarks": _remarks(found, clock)}
 
 
@@ -205,7 +210,7 @@ def _remarks(found: Sequence[DeviceUtilisation], clock: str) -> list[str]:
     without = sorted({one.part for one in found if one.cpu_source is None})
     if without and clock == "virtual":
         parts = " and ".join(f"{part}s" for part in without)
-        remarks.append(f"the virtual clock gives {parts} no time of their own")
+        remarks.append(f"the virtual clock gives {parts} no time of their own without `costs`")
     elif without:
         remarks.append(f"the processor time of {_some(found, 'cpu_source')} could not be read")
     if any(one.cpu_source == "process" for one in found):

@@ -233,7 +233,7 @@ class Computations(Stateful):
 def _instant(settings: Settings) -> bool:
     """Return True if what the only server sends is used at once, whatever happens."""
     at_once = all(device.is_sent_at_once for device in settings.kinds_of_devices)
-    alone = settings.serving == 1 and not settings.network.route_of
+    alone = settings.serving == 1 and not (settings.network.route_of or settings.timing.costs)
     return alone and at_once and not any(map(_delays, settings.faults.rules))
 
 

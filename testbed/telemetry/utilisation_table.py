@@ -26,8 +26,9 @@ class DeviceUtilisation:
         cpu_source: ``virtual clock``, ``control group``, ``process`` or ``container``; None if its
             processor time is not known.
         cpu_window: the seconds of training in which the processor time passed.
-        cpu_seconds: under the virtual clock the seconds in which it computed gradients; under the wall
-            clock the processor time of its processes.
+        cpu_seconds: under the virtual clock the seconds in which it computed gradients or, of servers
+            whose messages cost time, handled messages; under the wall clock the processor time of its
+            processes.
         cpu_limit: the processors that it may use; 1 if the experiment does not limit them, since a role
             computes in one thread.
         cpu_utilisation: ``cpu_seconds`` ÷ (``cpu_window`` × ``cpu_limit``).
@@ -40,6 +41,8 @@ class DeviceUtilisation:
         idle_watts, busy_watts, sent_joules, received_joules: its power, as ``DevicePower`` has it.
         on_seconds: the seconds of training for which it was switched on.
         joules: its energy; None if its power, its processor time or its bytes are not known.
+        message_wait: the mean seconds for which messages that had arrived at a server waited for its
+            processor; None unless messages cost time.
     """
 
     device: str
@@ -64,6 +67,7 @@ class DeviceUtilisation:
     received_joules: float | None = None
     on_seconds: float | None = None
     joules: float | None = None
+    message_wait: float | None = None
 
 
 _TYPES = {

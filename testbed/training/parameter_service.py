@@ -95,6 +95,7 @@ class ParameterService(Stateful):
     Attributes:
         half: the server's half of the algorithm.
         index: the server's, of several.
+        parameters: how many it holds, shared buffers included.
         payload_bytes: payload bytes of all pushes so far.
         message_bytes: bytes of all messages so far.
         local_payload_bytes, local_message_bytes: those of the worker on the server's own machine, which
@@ -108,6 +109,7 @@ class ParameterService(Stateful):
         {
             "half",
             "index",
+            "parameters",
             "_local",
             "_apply",
             "_diagnostics",
@@ -137,6 +139,7 @@ class ParameterService(Stateful):
         """
         self.index = index
         self.half = half
+        self.parameters = layout.total
         self._apply = apply
         self.payload_bytes = self.local_payload_bytes = 0
         self.message_bytes = self.local_message_bytes = 0

@@ -126,6 +126,21 @@ class DataSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CostSettings:
+    """The processor time that messages cost a server, in seconds.
+
+    Attributes:
+        message: each message that it receives or sends.
+        byte: each byte of it.
+        apply: an update, for each parameter that the server holds.
+    """
+
+    message: float
+    byte: float
+    apply: float
+
+
+@dataclass(frozen=True, slots=True)
 class TimingSettings:
     """The clock, and the times that a run is judged by.
 
@@ -135,12 +150,14 @@ class TimingSettings:
         gradient_time: mean of compute and waiting, in seconds; None where the host decides.
         own_processors: True if each device has a limit on its processors, so that devices need not take
             turns.
+        costs: what messages cost servers under the virtual clock; None: nothing.
     """
 
     clock: Literal["wall", "virtual"]
     suspect_after: float | None
     gradient_time: float | None
     own_processors: bool
+    costs: CostSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

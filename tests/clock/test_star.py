@@ -30,7 +30,7 @@ from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import Entry
-from testbed.training.settings import Settings
+from testbed.training.settings import CostSettings, Settings
 from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 from testbed.wire.frames import HEADER
@@ -96,7 +96,9 @@ class Case:
 class Played:
     """The clock under test; this object is its stage."""
 
-    def __init__(self, case: Case, order: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, case: Case, order: Sequence[int] | None = None, costs: CostSettings | None = None
+    ) -> None:
         """Prepare a run whose workers join in ``order``."""
         self.case = case
         half: ServerHalf
@@ -131,6 +133,7 @@ class Played:
             role=lambda _: Worker(WORKER_PROTOCOLS[case.protocol], 1),
             busy=self.busy,
             lines=lambda _: (Line(up, case.delay / 8), Line(down)),
+            costs=costs,
         )
         self.clock = StarClock([self.service], self, devices)
 

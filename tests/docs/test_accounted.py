@@ -17,6 +17,7 @@ NOT_RUN = {
     "  fidelity    did not keep up": "what `testbed show` printed; results/test_fidelity has such",
     "wall/20261128-130819-1/asgd beside": "what `testbed dilate` printed; it differs by run",
     "slow/20261128-130945-1/asgd beside": "so is this",
+    "a question, one parameter": "what `python -m bench.costs` printed; it differs by host",
     "busy  training  idle": "what `python -m bench.fidelity` printed; so is this",
     "  50 routers    sndlib/germany50": "a line of `testbed plan`",
     "run                          state     engine": "what `testbed top` printed; it differs by run",

@@ -20,6 +20,7 @@ pytestmark = [
 
 def agree(tmp_path: Path, spec: dict[str, Any]) -> list[str]:
     """Assert that emulation and simulation agree; return the digests of the parameters."""
+    tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(spec))
     found = pairs(path, tmp_path)
@@ -119,6 +120,33 @@ def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
         {"when": {"mean_time": "2s"}, "how": {"kind": "slow", "factor": 3}, "lasting": "400ms"},
     ]
     agree(tmp_path, spec)
+
+
+@pytest.mark.parametrize("name", ["agree", "agree-co-located", "agree-hierarchical"])
+def test_servers_whose_messages_take_time_agree(tmp_path: Path, name: str) -> None:
+    """Messages wait for a server when its workers are frozen, cut off and killed."""
+    spec: dict[str, Any] = yaml.safe_load(SPEC.with_stem(name).read_text())
+    spec["training"]["updates"] = 60 if name == "agree" else 20
+    del spec["algorithms"][1:]
+    (alone,) = agree(tmp_path / "alone", spec)
+    spec["costs"] = {"message": "4ms", "byte": "10ns", "apply": "20ns"}
+    if name == "agree":
+        spec["faults"] = [
+            {"when": {"probability": 0.05}, "how": "freeze", "lasting": "200ms"},
+            {
+                "who": {"number": 2},
+                "when": {"mean_time": "300ms"},
+                "how": "kill",
+                "lasting": "300ms",
+            },
+            {
+                "who": {"share": "30%"},
+                "when": {"time": "400ms"},
+                "how": "partition",
+                "lasting": "200ms",
+            },
+        ]
+    assert agree(tmp_path / "costly", spec) != [alone]
 
 
 @pytest.mark.parametrize("name", ["clusters", "graph"])

@@ -73,6 +73,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
         "devices": {"workers": 4, "servers": 3, "placement": "co-located"},
         "network": SHAPED,
+        "costs": {"message": "4ms", "byte": "10ns", "apply": "20ns"},
     },
     "hierarchical": {
         "algorithms": [{"name": "hierarchical", "ratio": 0.1, "server": "asynchronous"}],

@@ -83,7 +83,7 @@ def test_two_workers_are_as_busy_as_their_rounds_say(tmp_path: Path, wait_for: i
     assert told.parts["worker"].cpu is not None
     assert told.parts["worker"].cpu.mean == pytest.approx(ROUNDS * COMPUTE / seconds)
     assert told.parts["server"].cpu is None
-    assert told.remarks == ("the virtual clock gives servers no time of their own",)
+    assert told.remarks == ("the virtual clock gives servers no time of their own without `costs`",)
 
 
 def test_a_servers_full_link_is_in_use_all_the_time(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ class Utilisation:
         machine: the machine that it is on, if it shares one, whose link it then uses.
         cpu_source: ``virtual clock``, ``control group``, ``process`` or ``container``.
         cpu_window: the seconds of training in which the processor time passed.
-        cpu_seconds: under the virtual clock the seconds in which it computed gradients; under the wall
-            clock its processor time.
+        cpu_seconds: under the virtual clock the seconds in which it computed gradients or, of servers
+            whose messages cost time, handled messages; under the wall clock its processor time.
         cpu_limit: the processors that it may use; 1 if the experiment does not limit them.
         cpu_utilisation: the share of them that was in use.
         bytes_source: ``virtual clock``, ``counted`` or ``sampled``.
@@ -36,6 +36,7 @@ class Utilisation:
         sent_joules, received_joules: its energy for each byte, in addition.
         on_seconds: the seconds of training for which it was switched on.
         joules: its energy.
+        message_wait: the mean seconds for which messages that had arrived waited for its processor.
     """
 
     device: Text
@@ -60,10 +61,11 @@ class Utilisation:
     received_joules: float | None = None
     on_seconds: float | None = None
     joules: float | None = None
+    message_wait: float | None = None
 
 
 _NEWER = [one.name for one in fields(Utilisation) if one.default is None]
-"""The columns that tables of versions without energy lack."""
+"""The columns that tables of earlier versions lack."""
 
 
 def read_utilisation_table(directory: Path) -> Any:

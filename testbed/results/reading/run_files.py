@@ -312,7 +312,7 @@ class LeftOut(_Record):
 
 
 class Spread(_Record):
-    """The mean and the extremes of a share over devices."""
+    """The mean and the extremes of a number over devices."""
 
     mean: float
     minimum: float
@@ -320,12 +320,16 @@ class Spread(_Record):
 
 
 class PartUse(_Record):
-    """How busy the devices of one part were: shares of their processors and links; None: not known."""
+    """How busy the devices of one part were: shares of their processors and links; None: not known.
+
+    ``message_wait`` is the mean time for which messages waited for the processor, in seconds.
+    """
 
     devices: Whole
     cpu: Spread | None = None
     uplink: Spread | None = None
     downlink: Spread | None = None
+    message_wait: Spread | None = None
 
 
 class UtilisationSummary(_Record):

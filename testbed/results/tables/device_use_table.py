@@ -10,6 +10,8 @@ from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.reading.recorded_utilisation import Utilisation
 
 _HEADINGS = ("devices", "processor in use", "sent", "uplink in use", "received", "downlink in use")
+_OPTIONAL = {"message_wait": "messages waited", "joules": "energy"}
+"""The headings of columns that a run has only if they are known of any device."""
 NO_ENERGY = (
     "no energy is known: the devices have no figures of power, from `hardware` or `power` "
     "(docs/links.md)"
@@ -19,23 +21,29 @@ MOST_DEVICES = 20
 
 
 def headings(run: RecordedRun) -> tuple[str, ...]:
-    """Return the columns' headings; the last one is of the energy, if that of any device is known."""
-    return (*_HEADINGS, "energy") if _is_metered(run) else _HEADINGS
+    """Return the columns' headings."""
+    return (*_HEADINGS, *(_OPTIONAL[column] for column in _known(run)))
 
 
-def _is_metered(run: RecordedRun) -> bool:
-    return any(one.joules is not None for one in run.utilisation)
+def _known(run: RecordedRun) -> list[str]:
+    """Return the columns that not every run has, as far as they are known of any device."""
+    return [
+        column
+        for column in _OPTIONAL
+        if any(getattr(one, column) is not None for one in run.utilisation)
+    ]
 
 
 def utilisation_rows(run: RecordedRun) -> list[tuple[str, ...]]:
     """Return the cells of each row: a part, and its devices below it; none without a table."""
-    found = []
+    found, known = [], _known(run)
     for part in dict.fromkeys(one.part for one in run.utilisation):
         devices = [one for one in run.utilisation if one.part == part]
-        found.append(_cells(link_labels.several([one.device for one in devices]), devices))
+        name = link_labels.several([one.device for one in devices])
+        found.append(_cells(name, devices, known))
         if 1 < len(devices) <= MOST_DEVICES:
-            found += [_cells(one.device, [one]) for one in devices]
-    return found if _is_metered(run) else [cells[:-1] for cells in found]
+            found += [_cells(one.device, [one], known) for one in devices]
+    return found
 
 
 def in_words(run: RecordedRun) -> str:
@@ -44,8 +52,8 @@ def in_words(run: RecordedRun) -> str:
         return ""
     if run.manifest.clock == "virtual":
         text = (
-            "Processor: the time for which a device computed gradients ÷ the time of training, by the "
-            "virtual clock."
+            "Processor: the time for which a device computed gradients, or a server handled messages, "
+            "÷ the time of training, by the virtual clock."
         )
     else:
         text = (
@@ -76,7 +84,8 @@ def records(run: RecordedRun) -> list[dict[str, Any]]:
     return [asdict(one) for one in run.utilisation]
 
 
-def _cells(name: str, devices: Sequence[Utilisation]) -> tuple[str, ...]:
+def _cells(name: str, devices: Sequence[Utilisation], known: Sequence[str]) -> tuple[str, ...]:
+    """Return a row's cells; ``known`` are the columns that not every run has, of those it has."""
     each = " each" if len(devices) > 1 else ""
 
     def share(column: str) -> str:
@@ -87,6 +96,10 @@ def _cells(name: str, devices: Sequence[Utilisation]) -> tuple[str, ...]:
         return text if text == q.UNKNOWN else text + each
 
     energy = _mean([one.joules for one in devices], q.as_energy)
+    more = {
+        "message_wait": _spread([one.message_wait for one in devices], q.as_milliseconds),
+        "joules": energy if energy == q.UNKNOWN else energy + each,
+    }
     return (
         name,
         share("cpu_utilisation"),
@@ -94,7 +107,7 @@ def _cells(name: str, devices: Sequence[Utilisation]) -> tuple[str, ...]:
         share("uplink_utilisation"),
         size("received_bytes"),
         share("downlink_utilisation"),
-        energy if energy == q.UNKNOWN else energy + each,
+        *(more[column] for column in known),
     )
 
 
