@@ -30,14 +30,14 @@ from pydantic import Field
 from testbed.algorithms.all_to_all import ExchangingPeer
 from testbed.algorithms.compression import LargestEntries, Ratio
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm
+from testbed.algorithms.interface import Conditions, PeerAlgorithm, PeerOptions
 from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.errors import SpecError
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 
-class AkoOptions(Options):
+class AkoOptions(PeerOptions):
     """The options of Ako."""
 
     name: Literal["ako"] = "ako"

@@ -17,14 +17,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from testbed.algorithms.interface import Conditions, Options, PeerAlgorithm
+from testbed.algorithms.interface import Conditions, PeerAlgorithm, PeerOptions
 from testbed.algorithms.learning_rate import LearningRate, as_rate
 from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.algorithms.staleness_clocks import StalenessClocks
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 
-class AllToAllOptions(Options):
+class AllToAllOptions(PeerOptions):
     """The options of All-to-All; α is the experiment's learning rate."""
 
     name: Literal["all-to-all"] = "all-to-all"

@@ -27,9 +27,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.diagnostic import Diagnostic
@@ -79,6 +79,30 @@ class AsynchronousOptions(Options):
         "than the slowest one is sent parameters when that one has caught up; with several servers, by "
         "the first one. Default (null): no worker waits for another.",
     )
+
+
+def _limit(value: Any) -> Any:
+    if value in (None, "unlimited") or (type(value) is int and value >= 1):
+        return value
+    raise ValueError(f"must be a number of rounds from 1 on, or unlimited, not {value!r}")
+
+
+class PeerOptions(Options):
+    """The options of an algorithm whose peers send in rounds, and need not wait for them to leave."""
+
+    send_queue: Annotated[
+        Annotated[int, Field(ge=1)] | Literal["unlimited"] | None, BeforeValidator(_limit)
+    ] = Field(
+        default=None,
+        description="Rounds whose messages may wait to leave a peer while it computes its next "
+        "gradient, or unlimited: it never waits for its own messages. Default (null): 1.",
+        examples=[3, "unlimited"],
+    )
+
+    @property
+    def queued_rounds(self) -> int | None:
+        """The number of rounds that may wait; None: any."""
+        return None if self.send_queue == "unlimited" else self.send_queue or 1
 
 
 @dataclass(frozen=True, slots=True)

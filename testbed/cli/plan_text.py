@@ -108,6 +108,7 @@ def describe(plans: Sequence[Plan]) -> list[str]:
         *(line for plan in kinds for line in plan_network.describe(plan)),
         *([] if simulated else [_traffic(spec)]),
         *_kept_at_server(plans),
+        *_waiting(plans),
         f"about {max(plan.memory for plan in plans) / 2**30:.1f} GiB of memory"
         + ("" if simulated else f", {max(plan.open_files for plan in plans)} open files"),
     ]
@@ -162,6 +163,19 @@ def _model(plan: Plan) -> list[str]:
         return [text]
     measured = f", evaluations measure {training.measure.column}" if training.measure else ""
     return [text, f"loss {loss} of {inputs}{measured}"]
+
+
+def _waiting(plans: Sequence[Plan]) -> Iterator[str]:
+    """Yield a line for each run of peers with a send queue of their own."""
+    for plan in plans:
+        queue = plan.settings.training.send_queue
+        if queue != 1:
+            rounds, size = memory.waiting(plan.spec)
+            most = f"up to {queue}" if queue else f"any number of (here about {rounds + 1:,})"
+            yield (
+                f"{plan.label}: messages of {most} rounds may wait to leave a peer, which takes about "
+                f"{as_bytes(size)} more of memory"
+            )
 
 
 def _kept_at_server(plans: Sequence[Plan]) -> list[str]:

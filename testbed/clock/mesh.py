@@ -13,9 +13,10 @@ order in which it sent them. Where faults may strike, the clock consults two obj
 ``conditions`` about each event, and the ``strikes`` after it.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from testbed.clock.conversations import PeerConversations
@@ -79,6 +80,7 @@ class Mesh:
         lines: makes a peer's uplink and downlink.
         transfers: where peers share links, what passes them; the lines are not used then.
         patience: the seconds for which a peer that is waited for may be silent; None: no limit.
+        queue: the rounds whose messages may wait to leave a peer while it computes; inf: any.
     """
 
     neighbours: Sequence[Sequence[int]]
@@ -87,6 +89,7 @@ class Mesh:
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None
     patience: float | None = None
+    queue: float = 1
 
     @classmethod
     def of(cls, settings: Settings, busy: Callable[[int, float], tuple[float, float]]) -> "Mesh":
@@ -100,6 +103,7 @@ class Mesh:
             lambda peer: (Line(None), Line(None)) if shared else lines(settings, peer),
             SharedTransfers(settings, PeerConversations(neighbours)) if shared else None,
             settings.timing.suspect_after,
+            math.inf if settings.training.send_queue is None else settings.training.send_queue,
         )
 
 
@@ -107,25 +111,40 @@ class Mesh:
 class TimedPeer(TimedDevice):
     """One peer, as the clock sees it.
 
-    The uplink's marks are the times when what it sent in its last step has left, and in the one before.
+    The uplink's marks are the times when what it sent in its last steps has left, the last one first:
+    one more than may wait. It has none if any number may.
 
     Attributes:
         role: what decides what it does.
+        queue: the steps whose messages may wait to leave while it computes; inf: any.
         steps: its steps so far.
-        leaving: messages of the last step that have not left, where links are shared.
-        held: messages of the step before that have not left; it begins again when they have.
+        leaving: by step, in order, the messages that have not left, where links are shared.
     """
 
     role: Peer
+    queue: float
     steps: int = 0
-    leaving: int = 0
-    held: int = 0
+    leaving: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def beginning(cls, up: Line, down: Line, role: Peer) -> Self:
+    def beginning(cls, up: Line, down: Line, role: Peer, queue: float) -> Self:
         """Return the state of a peer that has taken no step."""
-        up.marks = [0.0, 0.0]
-        return cls(up, down, role)
+        up.marks = [] if queue == math.inf else [0.0] * (int(queue) + 1)
+        return cls(up, down, role, queue)
+
+    def must_leave(self, step: int) -> bool:
+        """Return True if it computes only when the messages of a step have left."""
+        return step <= self.steps - self.queue
+
+    @property
+    def is_held(self) -> bool:
+        """True if messages that must leave first have not, where links are shared."""
+        oldest = next(iter(self.leaving), None)
+        return oldest is not None and self.must_leave(oldest)
+
+    def free_from(self, now: float) -> float:
+        """Return when it may compute again, as far as its own uplink lets it, if it steps now."""
+        return max([now, *self.up.marks[-1:]])
 
 
 class MeshClock(EventClock[TimedPeer]):
@@ -153,7 +172,7 @@ class MeshClock(EventClock[TimedPeer]):
         self._all = len(mesh.neighbours)
         self._arrivals = [UpdateArrived(sender) for sender in range(self._all)]
         self.devices = {
-            peer: TimedPeer.beginning(*mesh.lines(peer), self.new_role(peer))
+            peer: self.beginning(*mesh.lines(peer), self.new_role(peer))
             for peer in range(self._all)
         }
         self._at_core: dict[int, deque[int]] = {}
@@ -164,9 +183,13 @@ class MeshClock(EventClock[TimedPeer]):
         hands, computes = self._stage.hands(peer), peer < self._mesh.computing
         return Peer(hands, computes=computes, patience=self._mesh.patience)
 
+    def beginning(self, up: Line, down: Line, role: Peer) -> TimedPeer:
+        """Return the state of a peer that has taken no step."""
+        return TimedPeer.beginning(up, down, role, self._mesh.queue)
+
     def state(self) -> dict[str, Any]:
         devices = {
-            peer: (one.up, one.down, one.role.kept(), one.steps, one.leaving, one.held)
+            peer: (one.up, one.down, one.role.kept(), one.steps, one.leaving)
             for peer, one in self.devices.items()
         }
         return super().state() | {_DEVICES: devices}
@@ -180,7 +203,7 @@ class MeshClock(EventClock[TimedPeer]):
         for peer, (up, down, saved, *counts) in devices.items():
             role = self.new_role(peer)
             role.go_on(saved)
-            self.devices[peer] = TimedPeer(up, down, role, *counts)
+            self.devices[peer] = TimedPeer(up, down, role, self._mesh.queue, *counts)
 
     def _begin(self) -> None:
         if self._service.begun:
@@ -303,11 +326,10 @@ class MeshClock(EventClock[TimedPeer]):
             self.add(action.time, _RANKS[action.token.what], peer)
         elif isinstance(action, WhenLeft):
             one = self.devices[peer]
-            marks = one.up.marks
-            marks[1] = marks[0]
-            one.steps, one.leaving, one.held = one.steps + 1, 0, one.leaving
-            if not one.held:
-                self.add(max(self.now, marks[1]), BEGIN, peer)
+            one.up.marks[1:] = one.up.marks[:-1]
+            one.steps += 1
+            if not one.is_held:
+                self.add(one.free_from(self.now), BEGIN, peer)
         else:
             self.remove(peer)
 
@@ -323,7 +345,8 @@ class MeshClock(EventClock[TimedPeer]):
         one = self.devices.get(peer)
         if one is not None and isinstance(what, Step):
             self._send(peer, what.messages, one.steps)
-            one.up.marks[0] = one.up.free
+            if one.up.marks:
+                one.up.marks[0] = one.up.free
         elif one is not None and isinstance(what, Answered):
             self._send(peer, what.messages)
         self._stage.record(self._service.told(peer, what, self.now, self._stage.host_time()))
@@ -343,7 +366,8 @@ class MeshClock(EventClock[TimedPeer]):
             if self.transfers is not None:
                 number, up = self.conversations.way(peer, receiver)
                 part_of = 0 if self.is_cut_off(receiver) else step
-                one.leaving += part_of > 0
+                if part_of:
+                    one.leaving[part_of] = one.leaving.get(part_of, 0) + 1
                 self.transfers.begin(self.now, Transfer(number, up, size, part_of))
                 continue
             number = receiver * self._all + peer
@@ -363,12 +387,11 @@ class MeshClock(EventClock[TimedPeer]):
         one = self.devices.get(sender)
         if one is None or not transfer.version:
             return
-        if transfer.version == one.steps:
-            one.leaving -= 1
-            return
-        one.held -= 1
-        if not one.held:
-            self.add(self.now, BEGIN, sender)
+        one.leaving[transfer.version] -= 1
+        if not one.leaving[transfer.version]:
+            del one.leaving[transfer.version]
+            if one.must_leave(transfer.version) and not one.is_held:
+                self.add(self.now, BEGIN, sender)
 
     # -- what faults change
 

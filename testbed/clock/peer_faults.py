@@ -159,7 +159,7 @@ class PeerConditions(DeviceConditions[TimedPeer]):
         sent, coming = clock.sent_by(device), clock.sent_to(device)
         clock.events.move(sent, (AT_CORE,), lambda time, _: max(clock.now, up(time)))
         clock.events.move(coming, (TAKEN,), lambda time, _: max(clock.now, down(time)))
-        begin = max(clock.now, clock.devices[device].up.marks[1])
+        begin = clock.devices[device].free_from(clock.now)
         clock.events.move({coming[0]}, (BEGIN,), lambda _time, _what: begin)
 
     def _await_link(self, device: int, until: float) -> None:
@@ -211,7 +211,7 @@ class PeerConditions(DeviceConditions[TimedPeer]):
         role = clock.new_role(peer)
         # As the earlier process would have: what it has waited for may be due later than its own.
         role.look = self._looks.pop(peer)
-        clock.devices[peer] = TimedPeer.beginning(away.up, away.down, role)
+        clock.devices[peer] = clock.beginning(away.up, away.down, role)
         clock.tell(peer, role, Began())
         self.freed(peer)
 

@@ -19,9 +19,9 @@ any         End                                SERVING     none; it computes no 
 ==========  =================================  ==========  =========================================
 
 What happens to a half, a model and messages is up to ``PeerHands``, which may be elsewhere. A peer
-computes while it sends, but no more than one step's messages wait to leave it. Those that it waits
-for must not be silent for too long: it suspects them, and waits for them again as soon as something of
-them comes.
+computes while it sends, but messages of no more steps than its run allows wait to leave it then. Those
+that it waits for must not be silent for too long: it suspects them, and waits for them again as soon as
+something of them comes.
 """
 
 import math

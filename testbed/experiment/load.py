@@ -153,8 +153,11 @@ def _leave_out_nothings(spec: Spec, data: dict[str, Any]) -> None:
     if spec.evaluation.measure is None:
         del data["evaluation"]["measure"]
     for algorithm in data["algorithms"]:
-        # `runs` makes a label, the spec has the next three; not every algorithm has the last.
-        for key in ("label", "learning_rate", "encoding", "pulls", "staleness_bound"):
+        # `runs` makes a label, the spec has the next three; not every algorithm has the last two.
+        for key in (
+            *("label", "learning_rate", "encoding", "pulls"),
+            *("staleness_bound", "send_queue"),
+        ):
             if algorithm.get(key, key) is None:
                 del algorithm[key]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.compression import CompressionOptions
+from testbed.algorithms.interface import PeerOptions
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec
@@ -47,18 +48,45 @@ def per_device(spec: "Spec") -> int:
     at_server = vector * at_server_per_worker(spec)
     if spec.engine == "simulation":
         # The version that the worker computes at, and the vectors that it keeps or sends.
-        return SIMULATED + vector + at_server + vector * _kept(spec)
+        return SIMULATED + vector + at_server + vector * _kept(spec) + waiting(spec)[1]
     alone = spec.devices.runtime == "docker" and spec.devices.launched == "image"
     # The parameters on their way to the worker, and those that it holds; of several servers also the
     # slices that came before the last ones.
     held = 2 + (spec.devices.servers > 1)
-    return (STARTED if alone else NODE) + held * vector + at_server
+    return (STARTED if alone else NODE) + held * vector + at_server + waiting(spec)[1]
 
 
 def at_server_per_worker(spec: "Spec") -> int:
     """Return the number of vectors that the servers together keep for each worker."""
     (algorithm,) = spec.algorithms
     return algorithm_named(algorithm.name).vectors_per_worker(algorithm)
+
+
+def waiting(spec: "Spec") -> tuple[int, int]:
+    """Return the rounds whose messages may wait to leave a peer besides the last, and their bytes.
+
+    Where any number may wait, that depends on how much faster a peer computes than its uplink sends.
+    """
+    (algorithm,) = spec.algorithms
+    if not isinstance(algorithm, PeerOptions) or algorithm.queued_rounds == 1:
+        return 0, 0
+    # Imported only here: it needs torch, which the check of a host does not wait for.
+    from testbed.experiment.model_conflicts import described
+
+    rounds = spec.training.updates / spec.devices.workers
+    # Equation (3) of Ako, which chooses None, has what a round sends leave during it.
+    parts = getattr(algorithm, "partitions", 1)
+    vector = 4 * described(spec).vector(spec.model.buffers)
+    sent = vector * (spec.devices.workers - 1) / (parts or 1)
+    if algorithm.queued_rounds is not None:
+        rounds = min(rounds, algorithm.queued_rounds)
+    elif (rate := spec.link_of(None).up.rate) is None or parts is None:
+        rounds = 0
+    elif spec.gradient_time is not None and sent:
+        rounds *= max(0.0, 1 - spec.gradient_time * rate / (8 * sent))
+    more = max(0, round(rounds) - 1)
+    # In a simulation the receivers of an update share it.
+    return more, more * round(vector if spec.engine == "simulation" else sent)
 
 
 def _kept(spec: "Spec") -> int:

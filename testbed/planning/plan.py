@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from testbed.algorithms import algorithm_named, has
 from testbed.algorithms.diagnostic import Diagnostic
+from testbed.algorithms.interface import PeerOptions
 from testbed.algorithms.roles import Part, Population
 from testbed.device_names import (
     EVALUATOR_NAME,
@@ -424,6 +425,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 loss_options={} if spec.loss is None else spec.loss.options,
                 measure=_measure(spec, facts),
                 allocation=spec.devices.allocation,
+                send_queue=algorithm.queued_rounds if isinstance(algorithm, PeerOptions) else 1,
             ),
             data=DataSettings(
                 dataset=spec.dataset.name,

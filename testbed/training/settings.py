@@ -61,6 +61,7 @@ class TrainingSettings:
         loss_options: further arguments of a function of one's own.
         measure: what evaluations measure besides loss and accuracy, if anything.
         allocation: how several servers share the parameters.
+        send_queue: the rounds whose messages may wait to leave a peer while it computes; None: any.
     """
 
     algorithm: dict[str, Any]
@@ -78,6 +79,7 @@ class TrainingSettings:
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     measure: MeasureSettings | None = None
     allocation: Allocation = "ranges"
+    send_queue: int | None = 1
 
 
 @dataclass(frozen=True, slots=True)

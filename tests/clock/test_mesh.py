@@ -50,6 +50,7 @@ class Case:
     downlink: int | None
     delay: int = 0  # eighths of a second
     bound: int | None = None  # steps that a peer may be ahead of the messages from any other
+    queue: float = 1  # steps whose messages may wait to leave while it computes
     vanishing: dict[int, int] = field(default_factory=dict)  # by peer: steps before it is gone
 
     @property
@@ -92,6 +93,7 @@ class Played(QuietRecord):
             computing=count,
             busy=self.busy,
             lines=lambda _: (Line(case.uplink, case.delay / 8), Line(case.downlink)),
+            queue=case.queue,
         )
         self.clock = MeshClock(self.service, self, mesh)
 
@@ -145,7 +147,7 @@ class Device:
     begun: int = 0
     steps: int = 0
     up_free: Fraction = Fraction(0)
-    left: Fraction = Fraction(0)
+    left: list[Fraction] = field(default_factory=list)  # when the messages of each step have
     down_free: Fraction = Fraction(0)
     at_core: list[tuple[Fraction, int, int]] = field(default_factory=list)
     coming: list[tuple[Fraction, int, int]] = field(default_factory=list)
@@ -225,8 +227,10 @@ class Naive:
             at_core = device.up_free + Fraction(self.case.delay, 8)
             self.devices[receiver].at_core.append((at_core, peer, size))
         device.steps += 1
-        # It computes while it sends, once the messages of the step before have left.
-        device.begin, device.left = max(self.now, device.left), device.up_free
+        # It computes while it sends, once the messages of an earlier step have left.
+        before = device.steps - self.case.queue - 1
+        device.begin = max(self.now, device.left[int(before)]) if before >= 0 else self.now
+        device.left.append(device.up_free)
         self.rows.append((float(self.now), peer))
 
     def may_begin(self, peer: int, device: Device) -> None:
@@ -240,6 +244,7 @@ class Naive:
 
 
 RATES = st.sampled_from([None, 8192, 2048])
+QUEUES = st.sampled_from([1, 1, 2, 3, math.inf])
 
 
 @st.composite
@@ -258,6 +263,7 @@ def cases(draw: st.DrawFn) -> Case:
         downlink=draw(RATES),
         delay=draw(st.integers(0, 4)),
         bound=draw(st.none() | st.integers(0, 2)),
+        queue=draw(QUEUES),
     )
 
 

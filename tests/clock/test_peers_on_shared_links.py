@@ -50,6 +50,7 @@ class Case:
     durations: list[list[int]]  # ms by peer and computation, used in turn
     sizes: list[list[int]]  # bytes of a step's messages, likewise
     updates: int
+    queue: int | None = 1  # steps whose messages may wait to leave while it computes; None: any
     answers: int = 0  # bytes of the answer to each message of a step; 0: no answer
 
     @property
@@ -67,7 +68,7 @@ class Case:
             "dataset": "digits",
             "model": "mlp",
             "training": {"updates": self.updates},
-            "algorithms": ["all-to-all"],
+            "algorithms": [{"name": "all-to-all", "send_queue": self.queue or "unlimited"}],
             "devices": {"workers": self.peers},
             "network": self.own.keys() | {"clusters": clusters},
             "evaluation": {"every": 1000},
@@ -145,7 +146,7 @@ class Peer:
     end: float
     begun: int = 1
     steps: int = 0
-    last: set[int] = field(default_factory=set)
+    sent: list[set[int]] = field(default_factory=list)  # by step, what has not left
     waits_for: set[int] | None = None
 
 
@@ -222,7 +223,8 @@ class Naive:
         delay = sum(self.delays[link] for link in self.route(sender, receiver))
         self.coming.append((self.now + delay, receiver, sender, size, step))
         one = self.peers[sender]
-        one.last.discard(message)
+        for sent in one.sent:
+            sent.discard(message)
         if one.waits_for is not None:
             one.waits_for.discard(message)
             self.begin_if_all_has_left(sender)
@@ -235,11 +237,13 @@ class Naive:
     def finished(self, peer: int) -> None:
         one = self.peers[peer]
         one.end = math.inf
-        one.waits_for, one.last = one.last, set()
+        free = one.steps + 1 if self.case.queue is None else self.case.queue
+        one.waits_for = set().union(*one.sent[: max(0, one.steps + 1 - free)])
+        one.sent.append(set())
         size = self.case.size(peer, one.steps)
         one.steps += 1
         for other in self.case.others(peer):
-            one.last.add(self.send(peer, other, size, 1))
+            one.sent[-1].add(self.send(peer, other, size, 1))
         self.begin_if_all_has_left(peer)
 
     def begin_if_all_has_left(self, peer: int) -> None:
@@ -272,6 +276,7 @@ def cases(draw: st.DrawFn) -> Case:
         durations=by_peer(st.integers(1, 40)),
         sizes=by_peer(st.sampled_from([100, 1_000, 10_000])),
         updates=draw(st.integers(1, 20)),
+        queue=draw(st.sampled_from([1, 1, 2, 3, None])),
         answers=draw(st.sampled_from([0, 0, 500, 5_000])),
     )
 
@@ -289,8 +294,13 @@ def compare(case: Case) -> Played:
             [time for time in others if time < end], rel=1e-6, abs=1e-9
         )
     for way in stage.arrivals.keys() | naive.arrivals.keys():
+        # Either of two messages of one moment may come first.
         mine, theirs = (
-            [one for one in run.arrivals.get(way, ()) if one[0] < end] for run in (stage, naive)
+            sorted(
+                (one for one in run.arrivals.get(way, ()) if one[0] < end),
+                key=lambda one: (round(one[0], 9), one[1]),
+            )
+            for run in (stage, naive)
         )
         assert [size for _, size in mine] == [size for _, size in theirs]
         times = [time for time, _ in theirs]

@@ -231,7 +231,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         ],
     },
     "ako, shaped": {
-        "algorithms": [{"name": "ako", "partitions": 3, "staleness_bound": 1, "ratio": 0.1}],
+        "algorithms": [{"name": "ako", "partitions": 3, "ratio": 0.1, "send_queue": 3}],
         "network": SHAPED,
     },
     "ako, traced, faults": {
@@ -241,13 +241,13 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "checkpoints": {"every": 2},
     },
     "all-to-all, shared, faults": {
-        "algorithms": [{"name": "all-to-all", "staleness_bound": 1}],
+        "algorithms": [{"name": "all-to-all", "staleness_bound": 1, "send_queue": 2}],
         "network": AMONG_PEERS,
         "faults": PEER_FAULTS,
         "encoding": "compact-8",
     },
     "all-to-all, jittered, silent": {
-        "algorithms": ["all-to-all"],
+        "algorithms": [{"name": "all-to-all", "send_queue": "unlimited"}],
         "network": JITTERED,
         "faults": [PEER_FAULTS[0] | {"lasting": "1s"}],
         "devices": {"workers": 5, "suspect_after": "200ms"},

@@ -8,6 +8,7 @@ import heapq
 import itertools
 import math
 import time
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
 from testbed.engine import peer as engine
@@ -94,9 +95,10 @@ class WallPeer(PeerProcess):
         self._wake = WakeUp(0.0, 0.0, 0.0)
         self._timers: list[tuple[float, int, ToPeer]] = []
         self._count = itertools.count()
-        # What was handed over to the kernel before the last step, by peer, and how much of it those
-        # that have not taken all had taken at the last look.
-        self._handed_over: dict[int, int] = {}
+        # What was handed over to the kernel before each of the last steps, of as many as may wait, by
+        # peer; and how much of it those that have not taken all had taken at the last look.
+        self._queue = self._settings.training.send_queue
+        self._handed_over: deque[dict[int, int]] = deque(maxlen=self._queue or 1)
         self._taken: Mapping[int, int] = {}
         # How long the first gradient took, and how fast its messages leave, while that is measured.
         self._took = 0.0
@@ -125,7 +127,7 @@ class WallPeer(PeerProcess):
                 self._add(self._training + action.time, Due(action.token))
             elif isinstance(action, WhenLeft):
                 # It is ready as soon as this has left.
-                self._handed_over = self._connections.outgoing.handed_over()
+                self._handed_over.append(self._connections.outgoing.handed_over())
                 self._add(0.0, Due(action.token))
 
     def _add(self, due: float, event: ToPeer) -> None:
@@ -199,7 +201,7 @@ class WallPeer(PeerProcess):
 
     @property
     def ready(self) -> bool:
-        """True if it may compute, and nothing that it sent the step before waits to leave."""
+        """True if it may compute, and no more of what it sent waits to leave than may."""
         return self._sending is None and self._half.ready and not self._unsent()
 
     @property
@@ -208,8 +210,10 @@ class WallPeer(PeerProcess):
         return {*self._unsent(), *(() if self._half.ready else self._half.waits_for)}
 
     def _unsent(self) -> dict[int, int]:
-        """Return the peers that have not taken the messages of the step before, and what they took."""
-        return self._connections.outgoing.unsent(self._handed_over, self._role.suspected)
+        """Return the peers that have not taken messages that must leave first, and what they took."""
+        if self._queue is None or len(self._handed_over) < self._queue:
+            return {}
+        return self._connections.outgoing.unsent(self._handed_over[0], self._role.suspected)
 
     def step(self) -> Step:
         """Take the gradient's step and send; return the step."""
@@ -217,10 +221,11 @@ class WallPeer(PeerProcess):
         step = super().step()
         if self._half.needs_profile:
             now, after = time.monotonic(), self._connections.outgoing.handed_over()
-            self._sending = SendingRate(self._handed_over, after, now)
+            self._sending = SendingRate(self._handed_over[-1], after, now)
         return step
 
     def joined(self, peer: int) -> None:
         """Take a peer in that was killed and is back: nothing of what was sent before waits for it."""
         super().joined(peer)
-        self._handed_over.pop(peer, None)
+        for counts in self._handed_over:
+            counts.pop(peer, None)
