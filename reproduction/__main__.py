@@ -41,10 +41,13 @@ def _carry_out(given: argparse.Namespace) -> int:
         if caught is not None:
             tell("interrupted; started again, it goes on where it stopped")
             return 128 + caught
+    from reproduction import claims_file
     from reproduction.pages import write_pages
 
-    for path in write_pages(order, folder):
-        print(path)
+    committed = claims_file.read(claims_file.FILE)
+    file = claims_file.FILE if given.commit_pages is COMMITTED else None
+    paths, claims = write_pages(order, folder, file)
+    print(*paths, *claims_file.difference(committed, claims), sep="\n")
     return 0
 
 
