@@ -69,9 +69,10 @@ class Claimed:
         """The quantity that decides, with its interval, as text."""
         if not self.ours:
             return UNKNOWN
+        if not self.low and not self.high:
+            return f"{self.ours} {self.unit}".rstrip() + ", no interval"
         ends = f"{self.low or 'open'} to {self.high or 'open'}"
-        known = f" ({ends})" if self.low or self.high else ", no interval"
-        return f"{self.ours}{known} {self.unit}".rstrip()
+        return f"{self.ours} ({ends}) {self.unit}".rstrip()
 
     @property
     def needed(self) -> str:

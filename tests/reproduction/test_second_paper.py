@@ -10,7 +10,7 @@ import yaml
 
 from reproduction import record_files
 from reproduction.__main__ import main
-from reproduction.paper import load_paper
+from reproduction.paper import load_paper, names
 from testbed.errors import SpecError
 from testbed.number_text import UNKNOWN
 from tests.end_to_end.conftest import CommandLine
@@ -81,6 +81,16 @@ def test_what_a_paper_does_not_have_is_refused(
         main([*arguments, "--paper", str(INVENTED)])
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"reproduction: {told}\n"
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_all_papers_have_a_folder_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pages", "--paper", "all", "--scale", "tiny", "--out", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert told.count("has none of these claims") == len(names()) > 3
+    for name in names():
+        page = (tmp_path / name / "pages" / "tiny" / "README.md").read_text()
+        assert f"`make reproduce PAPER={name} SCALE=tiny`" in page
 
 
 def test_a_paper_is_found_by_its_name() -> None:
