@@ -49,7 +49,7 @@ ADACOMP := fig1 fig3 fig3-even fig3-rate fig3-per-tensor fig4 table2
 REPRODUCE = $(BIN)/python -m reproduction
 
 .PHONY: reproduce reproduce-pages
-reproduce: install ## reproduce a paper, or a part of it: PAPER=adacomp PART=fig3 SCALE=quick ENGINE=simulation COMMIT=1
+reproduce: install ## reproduce a paper, a part of it, or with PAPER=all SCALE=tiny every page in minutes: PART=fig3 ENGINE=simulation COMMIT=1
 	$(REPRODUCE) $(PART) --paper $(PAPER) --engine $(ENGINE) $(if $(SCALE),--scale $(SCALE)) \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT)) \
 		$(if $(COMMIT),--commit-pages)

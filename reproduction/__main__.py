@@ -1,8 +1,9 @@
 """``python -m reproduction fig3 --scale quick``: carry out a part of a paper, and write its page.
 
 A part's name, or ``all``, carries out the missing runs and writes the pages; ``pages`` only writes the
-pages of the runs that exist. ``make reproduce PAPER=adacomp PART=fig3`` and ``make adacomp-fig3`` call
-this.
+pages of the runs that exist. At its end the command says what differs from the committed claims.
+``--paper all`` does so for each paper. ``make reproduce PAPER=adacomp PART=fig3`` and ``make
+adacomp-fig3`` call this.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from reproduction.driver import ENGINES, Order, carry_out_missing
-from reproduction.paper import load_paper
+from reproduction.paper import load_paper, names
 from reproduction.records import Records
 from testbed.display.many_runs import ManyRuns
 from testbed.display.standard_streams import command, tell
@@ -25,11 +26,13 @@ COMMITTED = Path()
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status, or exit with that of an error."""
     with command("reproduction"):
-        return _carry_out(_parser().parse_args(arguments))
+        given = _parser().parse_args(arguments)
+        papers = list(names()) if given.paper == "all" else [given.paper]
+        orders = [_order(given, paper) for paper in papers]
+        return next((code for order in orders if (code := _carry_out(order, given))), 0)
 
 
-def _carry_out(given: argparse.Namespace) -> int:
-    order = _order(given)
+def _carry_out(order: Order, given: argparse.Namespace) -> int:
     folder = given.commit_pages or order.out / "pages" / order.scale.name
     if given.commit_pages is COMMITTED:
         folder = order.paper.pages / order.paper.suffix(order.scale, "")
@@ -41,23 +44,28 @@ def _carry_out(given: argparse.Namespace) -> int:
         if caught is not None:
             tell("interrupted; started again, it goes on where it stopped")
             return 128 + caught
+    from reproduction import claims_file
     from reproduction.pages import write_pages
 
-    for path in write_pages(order, folder):
-        print(path)
+    committed = claims_file.read(claims_file.FILE)
+    file = claims_file.FILE if given.commit_pages is COMMITTED else None
+    paths, claims = write_pages(order, folder, file)
+    print(*paths, *claims_file.difference(committed, claims), sep="\n")
     return 0
 
 
-def _order(given: argparse.Namespace) -> Order:
-    paper = load_paper(given.paper)
+def _order(given: argparse.Namespace, name: str) -> Order:
+    paper = load_paper(name)
     scale = paper.scale(given.scale) if given.scale else paper.scales[0]
-    name = "all" if given.what == "pages" else given.what
-    parts, measurements = paper.named(name, scale)
+    what = "all" if given.what == "pages" else given.what
+    parts, measurements = paper.named(what, scale)
     only = frozenset(given.only.split(",")) if given.only else frozenset()
     series = {one.name for part in parts for one in part.series}
     if unknown := sorted(only - series):
         raise SpecError(f"--only {unknown[0]}: there are {', '.join(sorted(series))}")
     out = given.out or Path("runs") / paper.name
+    if given.out and given.paper == "all":
+        out = given.out / paper.name
     seeds = given.seeds or scale.seeds
     return Order(paper, parts, scale, seeds, given.engine, out, only, measurements)
 
@@ -70,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reproduction", description=__doc__)
     parser.add_argument("what", help="a part, such as fig3; all; or pages")
     parser.add_argument(
-        "--paper", default="adacomp", metavar="NAME", help="or a Python file; default: adacomp"
+        "--paper", default="adacomp", metavar="NAME", help="all, or a Python file; default: adacomp"
     )
     parser.add_argument("--scale", metavar="NAME", help="default: the paper's first, such as full")
     parser.add_argument("--engine", choices=ENGINES, default="docker", help="default: docker")
@@ -80,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out",
         type=Path,
         metavar="DIR",
-        help="the folder of the runs; default: runs/NAME of the paper",
+        help="the folder of the runs, of all papers with a folder for each; default: runs/NAME",
     )
     parser.add_argument(
         "--at-once", type=int, metavar="N", help="simulations at a time; default: one per processor"

@@ -1,18 +1,26 @@
-"""Kinds of claims that a paper makes about its results, checked mechanically against ours.
+"""Kinds of claims that a paper makes about its results, compared with ours by ``significance``'s rule.
 
 Lines are compared only on the seeds that all of them have run: over different seeds, chance would be
-compared as well. An ordering is that of the means over these seeds; the number of seeds with which it
-holds is given too. A claim that only one paper makes is a class of its own beside that paper's parts.
+compared as well. A claim that only one paper makes is a class of its own beside that paper's parts.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from reproduction.measures import Line, Lines, Target, both_reaching, common
+from reproduction.measures import Line, Lines, Target, common
+from reproduction.significance import (
+    Decision,
+    Interval,
+    Sample,
+    accuracy,
+    all_of,
+    at_chance,
+    ratio,
+)
 from testbed.number_text import as_bytes, as_count, as_duration
 
 
@@ -22,16 +30,35 @@ class Verdict:
 
     Attributes:
         text: the claim.
-        holds: True if it holds here; None if runs are missing.
-        measured: the numbers that decide it.
+        decision: what became of it; not measured if runs are missing.
+        measured: the numbers that it is about.
+        decisive: of its comparisons the one that decides it; None if there is none.
+        published: the paper's number, if the claim is about one.
     """
 
     text: str
-    holds: bool | None = None
+    decision: Decision = Decision.UNKNOWN
     measured: str = ""
+    decisive: Interval | None = None
+    published: float | None = None
 
-    def __str__(self) -> str:
-        return {True: "holds", False: "**does not hold**", None: "not measured"}[self.holds]
+
+def decided(
+    text: str, comparisons: Sequence[Interval], measured: str, published: float | None = None
+) -> Verdict:
+    """Return the verdict on a claim of one comparison or several, which all have to hold."""
+    decision = all_of(one.decision for one in comparisons)
+    worst = [one for one in comparisons if one.decision is decision]
+    return Verdict(text, decision, measured, min(worst, key=lambda one: one.margin), published)
+
+
+def of_order(
+    text: str, samples: Sequence[Sample], comparisons: Sequence[Interval], measured: str
+) -> Verdict:
+    """Return the verdict on an order of accuracies; lines that have learnt nothing have none."""
+    if at_chance(samples):
+        return Verdict(text, measured=f"{measured}; not compared: with a seed all are at chance")
+    return decided(text, comparisons, measured)
 
 
 class Claim(Protocol):
@@ -49,29 +76,35 @@ class Exceeds:
         greater, lesser: names of lines.
         measure: from a line to its value for each seed.
         says: the claim in words, between the titles of the two lines.
-        in_each_seed: True if it has to hold with every seed, and not only in the mean.
+        unit: that of the measure; points are of accuracy.
     """
 
     greater: str
     lesser: str
     measure: Callable[[Line], dict[int, float]] = Line.greatest
     says: str = "ends above"
-    in_each_seed: bool = False
+    unit: str = "points"
 
     def check(self, lines: Lines) -> Verdict:
         """Compare the two over the seeds that both lines have."""
         greater, lesser = lines[self.greater], lines[self.lesser]
-        each = " with every seed" if self.in_each_seed else ""
-        text = f"{greater.series.title} {self.says} {lesser.series.title}{each}"
-        ours, theirs = common(self.measure(greater), self.measure(lesser))
-        if not ours:
+        text = f"{greater.series.title} {self.says} {lesser.series.title}"
+        a, b = samples((greater, lesser), self.measure, self.unit)
+        if not a:
             return Verdict(text)
-        a, b = (mean(values) for values in (ours, theirs))
-        seeds = sum(ours[seed] > theirs[seed] for seed in ours)
-        holds = seeds == len(ours) if self.in_each_seed else a > b
-        return Verdict(
-            text, holds, f"{a:.2f} and {b:.2f} ({a - b:+.2f}); in {seeds} of {len(ours)} seeds"
-        )
+        seeds = sum(a.values[seed] > b.values[seed] for seed in a.values)
+        told = f"{a.mean:.2f} and {b.mean:.2f}; in {seeds} of {len(a.values)} seeds"
+        return of_order(text, (a, b), [(a - b).between(0, unit=self.unit)], told)
+
+
+def samples(
+    lines: Sequence[Line], measure: Callable[[Line], Mapping[int, float]], unit: str = "points"
+) -> list[Sample]:
+    """Return a measure of lines on the seeds that all have; points are accuracies, with errors."""
+    values = common(*map(measure, lines))
+    if unit != "points":
+        return [Sample(one) for one in values]
+    return [accuracy(line, one) for line, one in zip(lines, values, strict=True)]
 
 
 def descending(*names: str) -> tuple[Exceeds, ...]:
@@ -97,29 +130,28 @@ class Near:
         text = (
             f"{line.series.title}: within {self.within:g} points of {paper:.2f} %, above or below"
         )
-        if not (finals := self.measure(line)):
+        if not (ours := accuracy(line, self.measure(line))):
             return Verdict(text)
-        ours = mean(finals)
-        return Verdict(
-            text, abs(ours - paper) <= self.within, f"{ours:.2f} % ({ours - paper:+.2f})"
-        )
+        interval = ours.between(paper - self.within, paper + self.within, "%")
+        return decided(text, [interval], f"{ours.mean:.2f} % ({ours.mean - paper:+.2f})", paper)
 
 
 @dataclass(frozen=True, slots=True)
 class FallsShort:
-    """No run of a line reaches a target."""
+    """The greatest accuracy of a line is less than a target."""
 
     name: str
     target: Target
 
     def check(self, lines: Lines) -> Verdict:
-        """Count the runs that reach it."""
-        line = lines[self.name]
+        """Compare the mean over all seeds with the target."""
+        line, goal = lines[self.name], self.target.value
         text = f"{line.series.title} does not reach {self.target}"
-        found = line.attempts(self.target)
-        if not found.runs:
+        if not (ours := accuracy(line, line.greatest())):
             return Verdict(text)
-        return Verdict(text, not found.reached, f"{found.reached} of {found.runs} runs reach it")
+        found = line.attempts(self.target)
+        told = f"{ours.mean:.2f} %; {found.reached} of {found.runs} runs reach it"
+        return decided(text, [ours.between(most=goal, unit="%")], told, goal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +174,21 @@ class Cheaper:
     window: int = 1
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare the means over the seeds with which both lines reach it."""
-        both = both_reaching(lines[self.dear], lines[self.cheap], self.target, self.window)
-        if both is None:
-            return Verdict(self.text)
-        theirs, ours = (getattr(one, self.cost) for one in both)
-        in_words = f"{as_cost(theirs, self.cost)} and {as_cost(ours, self.cost)}"
-        ratio = theirs / ours
-        return Verdict(
-            self.text,
-            ratio >= self.times,
-            f"{in_words}: {ratio:,.{0 if ratio >= 10 else 1}f} times",
+        """Compare the costs of the seeds with which both lines reach it."""
+        dear, cheap = (
+            {
+                seed: at.cost(self.cost)
+                for seed, at in line.reaching(self.target, self.window).items()
+            }
+            for line in (lines[self.dear], lines[self.cheap])
         )
+        theirs, ours = map(Sample, common(dear, cheap))
+        if not ours:
+            return Verdict(self.text)
+        interval = ratio(theirs, ours).times(self.times)
+        in_words = f"{as_cost(theirs.mean, self.cost)} and {as_cost(ours.mean, self.cost)}"
+        times = f"{interval.value:,.{0 if interval.value >= 10 else 1}f} times"
+        return decided(self.text, [interval], f"{in_words}: {times}", self.times)
 
 
 def mean(values: dict[int, float]) -> float:

@@ -7,7 +7,7 @@ the parts of a run that its record keeps (``reproduction.diagnosed``) in place o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -90,6 +90,10 @@ class Reached:
     time: float
     payload_bytes: float
     wire_bytes: float
+
+    def cost(self, name: str) -> float:
+        """Return one of the costs in ``COSTS``."""
+        return float(getattr(self, name))
 
     @classmethod
     def mean(cls, several: Iterable["Reached"]) -> "Reached":
@@ -282,14 +286,6 @@ def _crossing(time: Floats, values: Floats, target: Target) -> float:
 
 Lines: TypeAlias = Mapping[str, Line]
 """The lines of a part by name, in the paper's order."""
-
-
-def on_equal_seeds(*lines: Line) -> list[Line]:
-    """Return the lines with only the runs of the seeds that all of them have."""
-    seeds = set.intersection(*({run.seed for run in line.runs} for line in lines))
-    return [
-        replace(line, runs=tuple(run for run in line.runs if run.seed in seeds)) for line in lines
-    ]
 
 
 def common(*by_seed: Mapping[int, float]) -> list[dict[int, float]]:

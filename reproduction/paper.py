@@ -184,6 +184,11 @@ class Paper:
         return "" if scale is self.scales[0] else f"{before}{scale.name}"
 
 
+def names() -> dict[str, str]:
+    """Return the names of the papers on the command line, with those of their modules."""
+    return {one.name.replace("_", "-"): one.name for one in pkgutil.iter_modules(papers.__path__)}
+
+
 def load_paper(name: str) -> Paper:
     """Return a paper by its name, or from a Python file.
 
@@ -192,7 +197,7 @@ def load_paper(name: str) -> Paper:
     """
     if name.endswith(".py"):
         return _from_file(Path(name))
-    known = {one.name.replace("_", "-"): one.name for one in pkgutil.iter_modules(papers.__path__)}
+    known = names()
     module = importlib.import_module(f"{papers.__name__}.{_named(known, name, 'paper')}")
     return _paper_of(module.__dict__, name)
 

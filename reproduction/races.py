@@ -1,27 +1,26 @@
 """Claims about which line reaches a target first, compared seed by seed.
 
-A claim about an order holds if it holds with most of the seeds that all of its lines have, and their
-number is told. A claim about a factor holds if the median factor over the seeds is the paper's, up or
-down to ``FACTOR`` times, and if the line is the faster one at all.
+What is compared are quotients of times, by their logarithms. A line may not have reached the target by
+the end of its run: then its time is that of the end or more, and the interval is open on that side. A
+claim about a factor holds if it is the paper's, up or down to ``FACTOR`` times, and if the line is the
+faster one at all.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
-from reproduction.claims import Verdict
-from reproduction.measures import Lines, Target, common
+from reproduction.claims import Verdict, decided
+from reproduction.measures import Lines, Target
+from reproduction.significance import Sample, duration, fastest, ratio
 from testbed.number_text import as_duration
 
 FACTOR = 1.5
 """The most by which a measured factor may differ from the paper's, in both directions."""
 _ALMOST = 1.05
 """A line is at least as fast as another if it takes at most this many times as long."""
-Seconds: TypeAlias = dict[int, float]
-"""By seed, the seconds to a target."""
 
 
 def mean_seconds(values: Mapping[int, float]) -> str:
@@ -30,25 +29,29 @@ def mean_seconds(values: Mapping[int, float]) -> str:
     return as_duration(mean) if math.isfinite(mean) else "not reached"
 
 
-def of_most_seeds(text: str, each: Sequence[bool], measured: str) -> Verdict:
-    """Return the verdict on a claim that has to hold with most of the seeds."""
-    return Verdict(
-        text, sum(each) > len(each) / 2, f"{measured}; in {sum(each)} of {len(each)} seeds"
-    )
+def told_of(sample: Sample) -> str:
+    """Return the mean of times as text, or how many seeds do not reach the target."""
+    known = {seed: v for seed, v in sample.values.items() if seed not in sample.above}
+    if not known:
+        return "not reached"
+    few = f" with {len(known)} of {len(sample.values)} seeds" * (len(known) < len(sample.values))
+    return mean_seconds(known) + few
 
 
-def _beside_fastest(
+def _beside_others(
     lines: Lines, fast: str, others: Sequence[str], target: Target
-) -> tuple[Seconds, Seconds] | None:
-    """Return a line's seconds to a target, and those of the fastest other line with the same seed.
+) -> tuple[Sample, list[Sample]] | None:
+    """Return a line's seconds to a target and those of the other lines with runs; None without seeds.
 
-    The seeds are those that the line and all others with runs have; None if there are none.
+    The seeds are those that the line and all others with runs have.
     """
     there = [name for name in others if lines[name].runs]
-    ours, *theirs = common(*(lines[name].seconds_to(target) for name in (fast, *there)))
-    if not theirs or not ours:
+    found = [duration(lines[name], target) for name in (fast, *there)]
+    seeds = set.intersection(*(set(one.values) for one in found))
+    if not there or not seeds:
         return None
-    return ours, {seed: min(one[seed] for one in theirs) for seed in ours}
+    ours, *theirs = (one.of(seeds) for one in found)
+    return ours, theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +69,14 @@ class AtLeastAsFast:
     times: float = _ALMOST
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare with the fastest of the others that have runs, on the seeds that all of them have."""
-        found = _beside_fastest(lines, self.fast, self.others, self.target)
+        """Compare with each of the others that have runs, on the seeds that all of them have."""
+        found = _beside_others(lines, self.fast, self.others, self.target)
         if found is None:
             return Verdict(self.text)
-        ours, fastest = found
-        each = [
-            math.isfinite(ours[seed]) and ours[seed] <= self.times * fastest[seed] for seed in ours
-        ]
-        measured = f"{mean_seconds(ours)}, the fastest other {mean_seconds(fastest)}"
-        return of_most_seeds(self.text, each, measured)
+        ours, theirs = found
+        comparisons = [ratio(one, ours).times(1 / self.times) for one in theirs]
+        told = f"{told_of(ours)}, the fastest other {told_of(fastest(theirs))}"
+        return decided(self.text, comparisons, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +96,16 @@ class TimesFaster:
     at_least: bool = False
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare the median over the seeds with the paper's factor, two-sided unless it is a bound."""
-        found = _beside_fastest(lines, self.fast, self.others, self.target)
+        """Compare with the fastest of the others by seed, two-sided unless the paper's is a bound."""
+        found = _beside_others(lines, self.fast, self.others, self.target)
         if found is None:
             return Verdict(self.text)
-        ours, fastest = found
-        ratios = [fastest[seed] / ours[seed] for seed in ours if math.isfinite(ours[seed])]
-        if len(ratios) < len(ours) or not (self.at_least or all(map(math.isfinite, ratios))):
-            return Verdict(self.text, False, "not reached")
-        median = float(np.median(ratios))
-        low = median > 1 and median / self.factor >= (1 if self.at_least else 1 / FACTOR)
-        holds = low and (self.at_least or median / self.factor <= FACTOR)
-        if not math.isfinite(median):
-            return Verdict(self.text, holds, f"{mean_seconds(ours)}, no other reaches it")
-        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        return Verdict(self.text, holds, f"{median:.2f} times (by seed: {each})")
+        ours, theirs = found
+        rival = fastest(theirs)
+        least = self.factor if self.at_least else max(1, self.factor / FACTOR)
+        most = math.inf if self.at_least else self.factor * FACTOR
+        interval = ratio(rival, ours).times(least, most)
+        open_ended = ours.above | rival.above
+        times = f"{interval.value:.2f} times" if not open_ended else "the quotient is open"
+        told = f"{told_of(ours)} and {told_of(rival)}: {times}"
+        return decided(self.text, [interval], told, self.factor)

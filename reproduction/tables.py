@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from reproduction.claims import Verdict, as_cost
+from reproduction.claims import as_cost
 from reproduction.measures import Line, Lines, Reached, Spread, Target, both_reaching
 from reproduction.record import Record
 from testbed.experiment.combinations import text_of
@@ -284,9 +284,3 @@ def _twin(run: Record, simulated: Record | None) -> str:
             return f"**differs** ({name.replace('_', ' ')})"
     ratio = b.wire_bytes[-1] / a.wire_bytes[-1] if a.wire_bytes[-1] else float("nan")
     return f"equal; wire modelled ÷ measured {ratio:.4f}"
-
-
-def verdicts(found: Sequence[Verdict]) -> str:
-    """Return a table of claims and what became of them."""
-    rows = [(one.text, str(one), one.measured or UNKNOWN) for one in found]
-    return markdown(("", "", "measured"), rows)

@@ -1,33 +1,108 @@
-"""The summary of all reproductions: its counts are those of the papers' pages."""
+"""The file of all claims: pages and overviews say what it says; no claim compares a run with itself."""
 
+import csv
 import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from reproduction import claims_file
+from reproduction.claims import Claim
+from reproduction.claims_file import Claimed
+from reproduction.measures import Line, lines_of
+from reproduction.paper import load_paper
+from reproduction.records import Records
+from reproduction.significance import Decision
 from tests.docs.blocks import REPOSITORY
 
 FOLDER = REPOSITORY / "docs" / "reproduction"
-_PAPER = re.compile(
-    r"^\| \d{3} \[[^\]]+\]\(([a-z-]+)/README\.md\) \|.*?((?:\| \d+ ){3})\|$", re.MULTILINE
-)
-_PART = re.compile(r"^\| \[.*\]\([a-z0-9-]+\.md\) \| [^|]+ ((?:\| \d+ ){3})\|$", re.MULTILINE)
+ROWS = claims_file.read(claims_file.FILE)
+GROUPS = list(dict.fromkeys((row.paper, row.scale) for row in ROWS))
+_PART = re.compile(r"^\| \[.*\]\(([a-z0-9-]+)\.md\) \| [^|]+ ((?:\| \d+ )+)\|$", re.MULTILINE)
 
 
-def _counts(cells: str) -> list[int]:
-    return [int(cell) for cell in cells.strip("| ").split("|")]
+def pages_of(paper: str, scale: str) -> Path:
+    found = load_paper(paper)
+    return found.pages / found.suffix(found.scale(scale), "")
 
 
-SUMMED = {
-    name: _counts(cells) for name, cells in _PAPER.findall((FOLDER / "README.md").read_text())
-}
+def counted(rows: Sequence[Claimed]) -> list[int]:
+    count = Counter(row.verdict for row in rows)
+    return [count[decision] for decision in Decision]
 
 
-def test_each_paper_is_in_the_summary() -> None:
+def test_each_row_is_of_one_claim_and_has_a_verdict() -> None:
+    assert len({row.key for row in ROWS}) == len(ROWS) > 100
+    assert {row.verdict for row in ROWS} <= set(Decision)
+    with claims_file.FILE.open(encoding="utf-8", newline="") as file:
+        assert next(csv.reader(file)) == [one.name for one in fields(Claimed)]
+    for row in ROWS:
+        assert row.command.startswith(f"make reproduce PAPER={row.paper} PART={row.part}")
+        if row.verdict in (Decision.HOLDS, Decision.FAILS) and row.ours:
+            bounds = [float(row.least or "-inf"), float(row.most or "inf")]
+            low, high = float(row.low or "-inf"), float(row.high or "inf")
+            inside = bounds[0] <= low and high <= bounds[1]
+            assert inside is (row.verdict == Decision.HOLDS), row
+
+
+@pytest.mark.parametrize(("paper", "scale"), GROUPS)
+def test_the_pages_say_what_the_file_says(paper: str, scale: str) -> None:
+    folder, rows = pages_of(paper, scale), [r for r in ROWS if (r.paper, r.scale) == (paper, scale)]
+    for part in dict.fromkeys(row.part for row in rows):
+        _, _, section = (folder / f"{part}.md").read_text().partition("## Claims\n\n")
+        table = section.partition("\n\n")[0].splitlines()[2:]
+        told = [[cell.strip("* ") for cell in line.strip("|").split(" | ")] for line in table]
+        assert [line[:2] for line in told] == [
+            [row.claim, row.verdict] for row in rows if row.part == part
+        ]
+    overview = dict(_PART.findall((folder / "README.md").read_text()))
+    for part, cells in overview.items():
+        of_part = [row for row in rows if row.part == part]
+        assert [int(cell) for cell in cells.strip("| ").split("|")] == counted(of_part), part
+
+
+def test_the_overview_counts_the_file() -> None:
+    text = (FOLDER / "README.md").read_text()
+    for paper, scale in GROUPS:
+        rows = [row for row in ROWS if (row.paper, row.scale) == (paper, scale)]
+        (cells,) = re.findall(rf"^\| {paper} \| {scale} \| [^|]+ ((?:\| \d+ )+)\|$", text, re.M)
+        assert [int(cell) for cell in cells.strip("| ").split("|")] == counted(rows)
     papers = {path.parent.name for path in FOLDER.glob("*/README.md")}
-    assert papers == set(SUMMED) != set()
+    assert papers == {paper for paper, _ in GROUPS}
 
 
-@pytest.mark.parametrize("paper", sorted(SUMMED))
-def test_the_claims_are_counted(paper: str) -> None:
-    parts = [_counts(cells) for cells in _PART.findall((FOLDER / paper / "README.md").read_text())]
-    assert [sum(column) for column in zip(*parts, strict=True)] == SUMMED[paper]
+def named(value: object, lines: Mapping[str, Line]) -> Iterator[Line]:
+    """Return the lines that an attribute of a claim names, at any depth."""
+    if isinstance(value, str):
+        yield from [lines[value]] if value in lines else []
+    elif isinstance(value, Mapping):
+        yield from (line for one in value.values() for line in named(one, lines))
+    elif isinstance(value, tuple):
+        yield from (line for one in value for line in named(one, lines))
+
+
+def compared(claim: Claim, lines: Mapping[str, Line]) -> list[Line]:
+    names = getattr(type(claim), "__dataclass_fields__", {})
+    found = [line for name in names for line in named(getattr(claim, name), lines)]
+    return list({line.series.name: line for line in found}.values())
+
+
+@pytest.mark.parametrize(("paper", "scale"), GROUPS)
+def test_no_claim_compares_a_run_with_itself(paper: str, scale: str) -> None:
+    found = load_paper(paper)
+    of_scale = found.scale(scale)
+    records = Records(pages_of(paper, scale))
+    for part in found.parts_of(of_scale):
+        lines = lines_of(part.series, of_scale, of_scale.seeds, records)
+        for claim in (*part.claims, *part.claims_at_its_scale):
+            runs = [run for line in compared(claim, lines) for run in line.runs]
+            ends = [
+                (run.seed, run.result.parameters_sha256, tuple(run.evaluations.time.tolist()))
+                for run in runs
+                if run.result.parameters_sha256 and np.isfinite(run.evaluations.time).all()
+            ]
+            assert len(set(ends)) == len(ends), (part.name, claim)

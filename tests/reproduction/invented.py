@@ -41,7 +41,7 @@ PART = Part(
     ),
     (
         Cheaper("four workers are faster than two", "asgd-4", "asgd-2", TARGET, "time", 1.1),
-        Exceeds("asgd-4", "asgd-2", lambda line: line.last("time"), "takes longer than", True),
+        Exceeds("asgd-4", "asgd-2", lambda line: line.last("time"), "takes longer than", "s"),
     ),
 )
 PAPER = Paper(

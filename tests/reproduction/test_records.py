@@ -137,13 +137,13 @@ def test_pages_are_made_again_without_the_runs(
     order = replace(order, parts=(FIG1, FIG3))
     write_run(spec_of(ADACOMP, FULL, 1), [*CURVE] * 3)
     folder = tmp_path / "pages"
-    before = [path.read_text() for path in write_pages(order, folder)]
+    before = [path.read_text() for path in write_pages(order, folder)[0]]
     assert any("98.00 (1 seed)" in page for page in before)
     elsewhere = replace(order, out=tmp_path / "none")
-    assert [path.read_text() for path in write_pages(elsewhere, folder)] == before
+    assert [path.read_text() for path in write_pages(elsewhere, folder)[0]] == before
     # A new run is added to them.
     write_run(spec_of(FIG1.series[0], FULL, 1), [*CURVE] * 3)
-    page = next(path for path in write_pages(order, folder) if path.stem == "fig3").read_text()
+    page = next(path for path in write_pages(order, folder)[0] if path.stem == "fig3").read_text()
     assert "runs of 2 of 5 lines are complete" in page
 
 
@@ -159,7 +159,7 @@ def test_the_committed_pages_are_those_of_the_committed_records(
     order = replace(order, scale=scale)
     shutil.copytree(committed / "records", tmp_path / "records")
     made_by = re.compile("page made by .*")
-    for path in write_pages(order, tmp_path):
+    for path in write_pages(order, tmp_path)[0]:
         kept = (committed / path.name).read_text()
         assert made_by.sub("", path.read_text()) == made_by.sub("", kept), path.name
 

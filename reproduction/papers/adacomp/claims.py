@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reproduction.claims import Verdict, mean
-from reproduction.measures import Lines, common, on_equal_seeds
+from reproduction.claims import Verdict, decided, samples
+from reproduction.measures import Line, Lines, moving_average
+from reproduction.significance import accuracy
 
 _EARLY = 0.1
 """The share of all iterations that counts as the beginning."""
@@ -24,13 +25,28 @@ class NotLinearInIngress:
             "accuracy is not linear in ingress: the second half of the bytes buys less than the "
             "first"
         )
-        averaged = lines[self.name].averaged(self.window)
-        if not len(averaged):
+        line = lines[self.name]
+        firsts, halves, lasts = (
+            accuracy(line, {seed: value[i] for seed, value in self._of(line).items()})
+            for i in range(3)
+        )
+        if not firsts:
             return Verdict(text)
-        accuracy, wire = averaged.values.mean(axis=0), averaged.costs["wire_bytes"]
-        halfway = int(np.searchsorted(wire, wire[-1] / 2))
-        first, second = accuracy[halfway] - accuracy[0], accuracy[-1] - accuracy[halfway]
-        return Verdict(text, bool(second < first), f"{first:+.2f} and {second:+.2f} points")
+        first, second = halves - firsts, lasts - halves
+        told = f"{first.mean:+.2f} and {second.mean:+.2f} points"
+        return decided(text, [(first - second).between(0)], told)
+
+    def _of(self, line: Line) -> dict[int, tuple[float, float, float]]:
+        """Return by seed the averages at the first, the middle and the last of the bytes."""
+        found = {}
+        for run in line.runs:
+            averages = moving_average(run.evaluations.accuracy, self.window)
+            wire = run.evaluations.wire_bytes[self.window - 1 :]
+            if len(averages):
+                halfway = int(np.searchsorted(wire, wire[-1] / 2))
+                first, half, last = averages[[0, halfway, -1]].tolist()
+                found[run.seed] = (first, half, last)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +68,13 @@ class WiderLead:
             "one class's lead over three is greater on 12,000 images than on 60,000, "
             f"c = {self.ratio}"
         )
-        finals = common(*(lines[name].greatest() for name in (*self.large, *self.small)))
+        finals = samples([lines[name] for name in (*self.large, *self.small)], Line.greatest)
         if not finals[0]:
             return Verdict(text)
-        a, b, c, d = map(mean, finals)
-        return Verdict(text, c - d > a - b, f"{c - d:+.2f} and {a - b:+.2f} points")
+        a, b, c, d = finals
+        small, large = c - d, a - b
+        told = f"{small.mean:+.2f} and {large.mean:+.2f} points"
+        return decided(text, [(small - large).between(0)], told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +89,24 @@ class FasterEarly:
         """Compare mean accuracies of the first updates over the seeds that both lines have."""
         fast, slow = lines[self.fast], lines[self.slow]
         text = f"three classes are faster at the beginning: {fast.series.title}"
-        means = []
-        for line in on_equal_seeds(fast, slow):
-            averaged = line.averaged(self.window)
-            if not len(averaged):
-                return Verdict(text)
-            updates = averaged.costs["iteration"]
-            early = updates <= _EARLY * updates[-1]
-            early[0] = True
-            means.append(float(averaged.values[:, early].mean()))
-        ours, theirs = means
-        return Verdict(
+        ours, theirs = samples((fast, slow), self._early)
+        if not ours:
+            return Verdict(text)
+        return decided(
             text,
-            ours > theirs,
-            f"mean accuracy in the first {_EARLY:.0%} of the updates: {ours:.2f}, {theirs:.2f} %",
+            [(ours - theirs).between(0)],
+            f"mean accuracy in the first {_EARLY:.0%} of the updates: {ours.mean:.2f}, "
+            f"{theirs.mean:.2f} %",
         )
+
+    def _early(self, line: Line) -> dict[int, float]:
+        """Return by seed the mean of the averages of the first updates."""
+        found = {}
+        for run in line.runs:
+            averages = moving_average(run.evaluations.accuracy, self.window)
+            if len(averages):
+                updates = run.evaluations.iteration[self.window - 1 :]
+                early = updates <= _EARLY * updates[-1]
+                early[0] = True
+                found[run.seed] = float(averages[early].mean())
+        return found

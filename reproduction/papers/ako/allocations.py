@@ -62,8 +62,8 @@ FIG2 = Part(
     ),
     (
         BestOf("PS[48+16]", _group(lines.ALLOCATIONS), at(HOUR), "64 machines"),
-        Exceeds(lines.ps(48, 16), lines.ps(60, 4), at(HOUR), "is above", True),
-        Exceeds(lines.ps(48, 16), lines.ps(44, 20), at(HOUR), "is above", True),
+        Exceeds(lines.ps(48, 16), lines.ps(60, 4), at(HOUR), "is above"),
+        Exceeds(lines.ps(48, 16), lines.ps(44, 20), at(HOUR), "is above"),
     ),
     caption=CAPTION,
 )

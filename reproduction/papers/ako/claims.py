@@ -1,31 +1,40 @@
 """Claims of Ako's paper beside ``reproduction.races``, compared seed by seed.
 
 Figures 2, 3, 9 and 12 compare accuracies at one moment: they are interpolated there between two
-evaluations. An order has to hold with every seed that all of its lines have.
+evaluations.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from reproduction.claims import Verdict, mean
+from reproduction.claims import Verdict, decided, of_order, samples
 from reproduction.measures import Line, Lines, Target, common
 from reproduction.papers.ako.scales import MODEL, as_rate, mean_time
-from reproduction.races import mean_seconds
+from reproduction.races import told_of
+from reproduction.significance import (
+    Sample,
+    all_of,
+    at_chance,
+    duration,
+    fastest,
+    opposite,
+    ratio,
+    until,
+)
 from testbed.experiment.spec import Spec
-from testbed.number_text import as_number
 
 Measure: TypeAlias = Callable[[Line], dict[int, float]]
 _TRAINING = ("worker", "peer")
 """The parts that compute gradients."""
 IMAGES = 60_000
 """Training images of MNIST and of Fashion-MNIST: those of an epoch of all devices together."""
-ERROR = 1.0
-"""Points of accuracy: the standard error of 2,000 test images, of which 72 % are right."""
+SLACK = 1.0
+"""Points of accuracy that count as nothing between allocations."""
 TIMES = 1.5
 """The most by which a measured factor may differ from the paper's, in both directions."""
 
@@ -140,21 +149,22 @@ def predicted(spec: Spec, p: float) -> float:
     return 8e-6 / mean_time(spec) * MODEL * (spec.devices.workers - 1) / p
 
 
-def _told(values: Mapping[int, float], form: str) -> str:
-    known = {seed: value for seed, value in values.items() if math.isfinite(value)}
+def _told(sample: Sample, form: str) -> str:
+    known = [value for seed, value in sample.values.items() if seed not in sample.above]
     if not known:
         return "not reached"
-    few = f" with {len(known)} of {len(values)} seeds" * (len(known) < len(values))
-    return format(mean(known), form) + few
+    few = f" with {len(known)} of {len(sample.values)} seeds" * (len(known) < len(sample.values))
+    return format(float(np.mean(known)), form) + few
 
 
 @dataclass(frozen=True, slots=True)
 class Ascending:
-    """The measures of lines are in an ascending order, with every seed.
+    """The measures of lines are in an ascending order.
 
     Attributes:
         names: from the line of the least value to that of the greatest.
         form: the format of a value.
+        unit: that of the measure; points are of accuracy.
         least: of a run whose value is infinite, as it has not come to it, what that value exceeds.
     """
 
@@ -162,98 +172,48 @@ class Ascending:
     measure: Measure
     text: str
     form: str = ".2f"
+    unit: str = "points"
     least: Measure | None = None
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare neighbours with each seed that all lines have; runs may be too short to tell."""
+        """Compare neighbours on the seeds that all lines have."""
         of_names = [lines[name] for name in self.names]
-        values = common(*(self.measure(line) for line in of_names))
-        if not values[0]:
+        found = samples(of_names, self.measure, self.unit)
+        if self.least:
+            ends = map(self.least, of_names)
+            found = [until(one.values, end) for one, end in zip(found, ends, strict=True)]
+        if not found[0]:
             return Verdict(self.text)
-        least = [self.least(line) for line in of_names] if self.least else values
-        each = [
-            _ascend(
-                [(one[seed], at_least[seed]) for one, at_least in zip(values, least, strict=True)]
-            )
-            for seed in values[0]
-        ]
         told = ", ".join(
             f"{line.series.title}: {_told(one, self.form)}"
-            for line, one in zip(of_names, values, strict=True)
+            for line, one in zip(of_names, found, strict=True)
         )
-        told += f"; in {each.count(True)} of {len(each)} seeds"
-        if short := each.count(None):
-            told += f", with {short} a run is too short to tell"
-        return Verdict(self.text, _all(each), told)
-
-
-def _ascend(values: Sequence[tuple[float, float]]) -> bool | None:
-    """Return whether values ascend; None if that is not known.
-
-    Args:
-        values: each with what it is more than, where it is infinite.
-    """
-    found: list[bool | None] = []
-    for (a, a_least), (b, b_least) in itertools.pairwise(values):
-        if math.isfinite(a) and math.isfinite(b):
-            found.append(a < b)
-        elif math.isfinite(a):
-            found.append(True if a <= b_least else None)
-        else:
-            found.append(False if b <= a_least else None)
-    return _all(found)
-
-
-def _all(found: Sequence[bool | None]) -> bool | None:
-    """Return False if one is, else None if one is not known."""
-    return False if False in found else None if None in found else True
-
-
-@dataclass(frozen=True, slots=True)
-class NoBetter:
-    """None of the lines is more accurate than the first, up to two errors, with every seed."""
-
-    names: tuple[str, ...]
-    measure: Measure
-    text: str
-
-    def check(self, lines: Lines) -> Verdict:
-        """Compare each with the first, with each seed that all lines have."""
-        text = f"{self.text}, up to {2 * ERROR:g} points"
-        first, *others = common(*(self.measure(lines[name]) for name in self.names))
-        if not first:
-            return Verdict(text)
-        each = [all(one[seed] <= first[seed] + 2 * ERROR for one in others) for seed in first]
-        told = ", ".join(
-            f"{lines[name].series.title}: {mean(one):.2f}"
-            for name, one in zip(self.names, (first, *others), strict=True)
-        )
-        return Verdict(text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+        pairs = [(b - a).between(0, unit=self.unit) for a, b in itertools.pairwise(found)]
+        return of_order(self.text, found, pairs, told)
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A measure of a line is within bounds, with every seed."""
+    """A measure of a line, in percent, is within bounds."""
 
     name: str
     measure: Measure
-    low: float
-    high: float
     text: str
+    low: float = -math.inf
+    high: float = math.inf
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare each seed's value with the bounds."""
+        """Compare the mean over the seeds with the bounds."""
         values = self.measure(lines[self.name])
         if not values:
             return Verdict(self.text)
-        each = [self.low <= value <= self.high for value in values.values()]
         told = ", ".join(f"{value:.1f}" for value in values.values())
-        return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+        return decided(self.text, [Sample(values).between(self.low, self.high, "%")], told)
 
 
 @dataclass(frozen=True, slots=True)
 class OneIsFaster:
-    """The fastest of some lines reaches a target before another line, with every seed."""
+    """The fastest of some lines reaches a target before another line."""
 
     names: tuple[str, ...]
     other: str
@@ -261,21 +221,20 @@ class OneIsFaster:
     text: str
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare the fastest with each seed that all lines have."""
-        *several, other = common(
-            *(lines[name].seconds_to(self.target) for name in (*self.names, self.other))
-        )
-        if not other:
+        """Compare the fastest by seed, on the seeds that all lines have."""
+        found = [duration(lines[name], self.target) for name in (*self.names, self.other)]
+        seeds = set.intersection(*(set(one.values) for one in found))
+        if not seeds:
             return Verdict(self.text)
-        fastest = {seed: min(one[seed] for one in several) for seed in other}
-        each = [fastest[seed] < other[seed] for seed in other]
-        told = f"{mean_seconds(fastest)} and {mean_seconds(other)}"
-        return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+        *several, other = (one.of(seeds) for one in found)
+        first = fastest(several)
+        told = f"{told_of(first)} and {told_of(other)}"
+        return decided(self.text, [ratio(other, first).times(1)], told)
 
 
 @dataclass(frozen=True, slots=True)
 class BestOf:
-    """Of a group of lines one has the greatest accuracy, with every seed.
+    """Of a group of lines one has the greatest accuracy, up to ``SLACK``.
 
     Attributes:
         best: the title within the group that the paper has.
@@ -288,29 +247,22 @@ class BestOf:
     where: str
 
     def check(self, lines: Lines) -> Verdict:
-        """Find the best with each seed that all of them have."""
+        """Compare it with each of the others, on the seeds that all of them have."""
         text = f"{self.where}: of {', '.join(self.names)} the best is {self.best}"
-        text += f", up to {ERROR:g} point"
-        values = common(*(self.measure(lines[name]) for name in self.names.values()))
-        if not values[0]:
+        text += f", up to {SLACK:g} point"
+        of_names = [lines[name] for name in self.names.values()]
+        found = dict(zip(self.names, samples(of_names, self.measure), strict=True))
+        if not found[self.best]:
             return Verdict(text)
-        each = [self.best in near_best(self.names, values, seed) for seed in values[0]]
-        told = ", ".join(
-            f"{title}: {mean(one):.2f}" for title, one in zip(self.names, values, strict=True)
-        )
-        return Verdict(text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
-
-
-def near_best(titles: Iterable[str], values: list[dict[int, float]], seed: int) -> set[str]:
-    """Return the titles whose values are the greatest of a seed, up to ``ERROR``."""
-    of_seed = {title: one[seed] for title, one in zip(titles, values, strict=True)}
-    greatest = max(of_seed.values())
-    return {title for title, value in of_seed.items() if value + ERROR >= greatest}
+        told = ", ".join(f"{title}: {one.mean:.2f}" for title, one in found.items())
+        rivals = [one for title, one in found.items() if title != self.best]
+        comparisons = [(found[self.best] - one).between(-SLACK) for one in rivals]
+        return of_order(text, list(found.values()), comparisons, told)
 
 
 @dataclass(frozen=True, slots=True)
 class BestChanges:
-    """None of a group has the greatest accuracy in all groups, up to ``ERROR``, with every seed.
+    """None of a group has the greatest accuracy in all groups, up to ``SLACK``.
 
     Attributes:
         groups: by what differs between them the lines of each, by their titles within it.
@@ -321,22 +273,32 @@ class BestChanges:
     text: str
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare the best of the groups with each seed that all lines have."""
-        names = [name for group in self.groups.values() for name in group.values()]
-        values = dict(zip(names, common(*(self.measure(lines[n]) for n in names)), strict=True))
-        seeds = list(values[names[0]])
-        if not seeds:
+        """Find out for each of a group whether it is best in all groups: none may be."""
+        of_group = [
+            dict(zip(group, samples([lines[n] for n in group.values()], self.measure), strict=True))
+            for group in self.groups.values()
+        ]
+        seeds = [set(one.values) for found in of_group for one in found.values()]
+        if not set.intersection(*seeds):
             return Verdict(self.text)
-        best = {
-            title: [near_best(group, [values[n] for n in group.values()], seed) for seed in seeds]
-            for title, group in self.groups.items()
-        }
-        each = [not set.intersection(*of_seed) for of_seed in zip(*best.values(), strict=True)]
         told = "; ".join(
-            f"{title}: {' or '.join(one for one in self.groups[title] if one in set.union(*found))}"
-            for title, found in best.items()
+            f"{title}: {max(found, key=lambda one: found[one].mean)}"
+            for title, found in zip(self.groups, of_group, strict=True)
         )
-        return Verdict(self.text, all(each), f"{told}; in {sum(each)} of {len(each)} seeds")
+        if any(at_chance(list(found.values())) for found in of_group):
+            told += "; not compared: with a seed all of a group are at chance"
+            return Verdict(self.text, measured=f"the greatest mean has {told}")
+        best_everywhere = [
+            all_of(
+                (found[title] - other).between(-SLACK).decision
+                for found in of_group
+                for name, other in found.items()
+                if name != title
+            )
+            for title in of_group[0]
+        ]
+        decision = all_of(map(opposite, best_everywhere))
+        return Verdict(self.text, decision, f"the greatest mean has {told}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,15 +316,14 @@ class Factor:
     text: str
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare the median over the seeds that both have."""
-        ours, theirs = common(*(self.measure(lines[name]) for name in (self.name, self.other)))
+        """Compare the quotients of the seeds that both have."""
+        line, other = lines[self.name], lines[self.other]
+        ours, theirs = map(Sample, common(self.measure(line), self.measure(other)))
         if not ours:
             return Verdict(self.text)
-        ratios = [ours[seed] / theirs[seed] for seed in ours]
-        median = float(np.median(ratios))
-        holds = 1 / TIMES <= median / self.factor <= TIMES
-        told = f"{mean(ours):.2f} and {mean(theirs):.2f}: {median:.2f} times"
-        return Verdict(self.text, holds, f"{told}; {as_number(len(ratios), 'seed')}")
+        interval = ratio(ours, theirs).times(self.factor / TIMES, self.factor * TIMES)
+        told = f"{ours.mean:.2f} and {theirs.mean:.2f}: {interval.value:.2f} times"
+        return decided(self.text, [interval], told, self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,28 +342,28 @@ class FollowsPrediction:
 
     def check(self, lines: Lines) -> Verdict:
         """Compare the p of the kind that is asked for, with every seed."""
-        apart: dict[float, list[float]] = {}
-        for p, name in self.names.items():
-            for run in lines[name].runs:
-                asked = predicted(run.spec, p)
-                if (1e6 * asked > as_rate(run.spec)) == self.exceeds:
-                    measured = bandwidth(lines[name])[run.seed]
-                    apart.setdefault(p, []).append(measured / asked - 1)
         which = "more than the link carries" if self.exceeds else "at most what the link carries"
-        says = "differs from it by more than" if self.exceeds else "is within"
+        says = "is below it by more than" if self.exceeds else "is within"
         text = f"where the predicted usage is {which}, the measured one {says} {self.within:.0%}"
         text += "" if self.exceeds else " of it"
+        apart: dict[float, Sample] = {}
+        for p, name in self.names.items():
+            line = lines[name]
+            if line.runs:
+                asked = predicted(line.runs[0].spec, p)
+                if (1e6 * asked > as_rate(line.runs[0].spec)) == self.exceeds:
+                    shares = {seed: used / asked - 1 for seed, used in bandwidth(line).items()}
+                    apart[p] = Sample(shares)
         if not apart:
             return Verdict(text)
-        inside = [abs(one) <= self.within for found in apart.values() for one in found]
-        told = ", ".join(f"p = {p}: {np.mean(found):+.0%}" for p, found in apart.items())
-        return Verdict(text, not any(inside) if self.exceeds else all(inside), told)
+        least, most = (-math.inf, -self.within) if self.exceeds else (-self.within, self.within)
+        told = ", ".join(f"p = {p}: {one.mean:+.0%}" for p, one in apart.items())
+        return decided(text, [one.between(least, most, "") for one in apart.values()], told)
 
 
 @dataclass(frozen=True, slots=True)
 class ComputesLonger:
-    """The gradients of an epoch take one line longer to compute than another's whole epoch "
-    "takes."""
+    """A line computes longer for an epoch than another's whole epoch takes."""
 
     name: str
     other: str
@@ -412,9 +373,8 @@ class ComputesLonger:
         line, other = lines[self.name], lines[self.other]
         text = f"{line.series.title} computes longer for an epoch than an epoch of "
         text += f"{other.series.title} takes"
-        ours, theirs = common(computing_seconds(line), epoch_seconds(other))
+        ours, theirs = map(Sample, common(computing_seconds(line), epoch_seconds(other)))
         if not ours:
             return Verdict(text)
-        each = [ours[seed] > theirs[seed] for seed in ours]
-        told = f"{mean(ours):.1f} s and {mean(theirs):.1f} s; in {sum(each)} of {len(each)} seeds"
-        return Verdict(text, all(each), told)
+        told = f"{ours.mean:.1f} s and {theirs.mean:.1f} s"
+        return decided(text, [(ours - theirs).between(0, unit="s")], told)

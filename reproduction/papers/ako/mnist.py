@@ -98,7 +98,7 @@ FIG8 = Part(
             f"8 machines: Ako reaches {MNIST} before TF[7+1] and TF[6+2]",
         ),
         *(
-            Exceeds(f"ako-{n}", f"all-to-all-{n}", at(HALF), f"at {HALF:g} s is above", True)
+            Exceeds(f"ako-{n}", f"all-to-all-{n}", at(HALF), f"at {HALF:g} s is above")
             for n in (8,)
         ),
         *(
@@ -241,7 +241,7 @@ MEASURED = Part(
         TimesFaster(
             "ako", ("all-to-all",), EARLY, 2, f"Ako is 2 times faster to {EARLY} than All-to-All"
         ),
-        Exceeds("ako", "all-to-all", at(_MOMENT), f"at {_MOMENT:g} s is above", True),
+        Exceeds("ako", "all-to-all", at(_MOMENT), f"at {_MOMENT:g} s is above"),
         *(
             Factor(
                 name,

@@ -13,7 +13,6 @@ from reproduction.papers.ako.claims import (
     ComputesLonger,
     Factor,
     FollowsPrediction,
-    NoBetter,
     at,
     bandwidth,
     computing_seconds,
@@ -87,7 +86,6 @@ FIG9 = Part(
                 lines.of_machines(n)["4:1"],
                 at(moment),
                 f"at {moment:g} s is above",
-                True,
             )
             for moment in (MIDDLE, LENGTH)
             for n in (32, 64)
@@ -111,8 +109,8 @@ FIG9 = Part(
             FASHION,
             f"64 machines: PS[48+16] reaches {FASHION} before All-to-All",
         ),
-        Exceeds("ps-12+4", "ps-16+16", at(LENGTH), "is above the co-located", True),
-        Exceeds("ps-48+16", "ps-56+8", at(LENGTH), "is above", True),
+        Exceeds("ps-12+4", "ps-16+16", at(LENGTH), "is above the co-located"),
+        Exceeds("ps-48+16", "ps-56+8", at(LENGTH), "is above"),
         *(
             Ascending(
                 tuple(names.values()),
@@ -122,11 +120,6 @@ FIG9 = Part(
             for moment in (MIDDLE, LENGTH)
             for title, names in _BY_SIZE.items()
             if title != "All-to-All"
-        ),
-        NoBetter(
-            tuple(f"all-to-all-{n}" for n in lines.MACHINES),
-            at(LENGTH),
-            f"with more machines All-to-All is no more accurate after {LENGTH:g} s",
         ),
     ),
     caption=CAPTION,
@@ -178,6 +171,7 @@ FIG10 = Part(
                 epochs_to(goal),
                 f"to {goal} PS* needs the fewest epochs, Ako more, All-to-All the most",
                 ".3f",
+                "epochs",
                 epochs_in_all,
             )
             for goal in _GOALS
@@ -187,6 +181,7 @@ FIG10 = Part(
             epoch_seconds,
             "an epoch of Ako is the shortest, then PS*; All-to-All's is the longest",
             ".1f",
+            "s",
         ),
         ComputesLonger("ps-48+16", "ako-64"),
     ),
@@ -219,19 +214,19 @@ FIG11 = Part(
     ),
     (),
     (
-        Between("ako", use_of_links, _FULL, 100, f"Ako fills the links: at least {_FULL} %"),
-        Between(
-            "all-to-all", use_of_links, _FULL, 100, f"All-to-All fills them: at least {_FULL} %"
+        Between("ako", use_of_links, f"Ako fills the links: at least {_FULL} %", _FULL),
+        Between("all-to-all", use_of_links, f"All-to-All fills them: at least {_FULL} %", _FULL),
+        Between("ps-12+4", use_of_links, f"PS*[12+4] does not: at most {_HALF} %", high=_HALF),
+        Ascending(
+            ("ako", "all-to-all"), use_of_links, "All-to-All uses more of them than Ako", unit="%"
         ),
-        Between("ps-12+4", use_of_links, 0, _HALF, f"PS*[12+4] does not: at most {_HALF} %"),
-        Ascending(("ako", "all-to-all"), use_of_links, "All-to-All uses more of them than Ako"),
         *(
             Between(
                 name,
                 processors,
+                f"{title} uses {paper} % of the processors, up to {_NEAR} points more or less",
                 paper - _NEAR,
                 paper + _NEAR,
-                f"{title} uses {paper} % of the processors, up to {_NEAR} points more or less",
             )
             for name, title, paper in (
                 ("ako", "Ako", 87),
@@ -297,8 +292,8 @@ FIG13 = Part(
     (Section("Accuracy", (LineTable("", (accuracy_at(HOUR), accuracy_at(LENGTH))),)),),
     (Against(SECONDS),),
     (
-        Exceeds("with", "without", at(LENGTH), "is above", True),
-        Exceeds("with-20", "without-20", at(LENGTH), "is above", True),
+        Exceeds("with", "without", at(LENGTH), "is above"),
+        Exceeds("with-20", "without-20", at(LENGTH), "is above"),
         Factor(
             "with",
             "without",

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reproduction.claims import Verdict
-from reproduction.measures import Lines, Target, common
-from reproduction.races import FACTOR, mean_seconds, of_most_seeds
+from reproduction.claims import Verdict, decided
+from reproduction.measures import Lines, Target
+from reproduction.races import FACTOR, told_of
+from reproduction.significance import Sample, duration, ratio
 
 _FEWEST = 3
 """The fewest settings among which one can be the best."""
@@ -35,17 +36,15 @@ class BestStatic:
         text = f"{self.where}: of the static k ({among}) {self.k} is the fastest to {self.target}"
         if self.k not in there or len(there) < _FEWEST:
             return Verdict(text)
-        times = common(*(lines[name].seconds_to(self.target) for name in there.values()))
-        if not times[0]:
+        found = {k: duration(lines[name], self.target) for k, name in there.items()}
+        seeds = set.intersection(*(set(one.values) for one in found.values()))
+        if not seeds:
             return Verdict(text)
-        best = [
-            min(zip(there, times, strict=True), key=lambda one: one[1][seed])[0]
-            for seed in times[0]
-        ]
-        of_each = ", ".join(
-            f"{k}: {mean_seconds(one)}" for k, one in zip(there, times, strict=True)
-        )
-        return of_most_seeds(text, [k == self.k for k in best], of_each)
+        times = {k: one.of(seeds) for k, one in found.items()}
+        told = ", ".join(f"{k}: {told_of(one)}" for k, one in times.items())
+        best = times[self.k]
+        others = [ratio(one, best).times(1) for k, one in times.items() if k != self.k]
+        return decided(text, others, told, self.k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +63,15 @@ class Outweighs:
 
     def check(self, lines: Lines) -> Verdict:
         """Compare with each seed."""
-        ratios = [
-            float(np.nanmean(exact[self.greater]) / np.nanmean(exact[self.lesser]))
+        ratios = {
+            run.seed: float(np.nanmean(exact[self.greater]) / np.nanmean(exact[self.lesser]))
             for run in lines[self.name].runs
             if {self.greater, self.lesser} <= set(exact := run.evaluations.exact)
-        ]
+        }
         if not ratios:
             return Verdict(self.text)
-        told = "ratio " + ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        return of_most_seeds(self.text, [ratio >= self.times for ratio in ratios], told)
+        told = "ratio " + ", ".join(f"{one:.2f}" for one in ratios.values())
+        return decided(self.text, [Sample(ratios).logs().times(self.times)], told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +101,9 @@ class WithinTime:
         found = line.within(self.measure, self.start * length, self.end * length)
         if not found:
             return Verdict(self.text)
-        each = [self.low <= value <= self.high for value in found.values()]
         means = ", ".join(f"{value:.1f}" for value in found.values())
-        return of_most_seeds(self.text, each, f"{self.measure} {means}")
+        interval = Sample(found).between(self.low, self.high, "")
+        return decided(self.text, [interval], f"{self.measure} {means}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class Follows:
 
     def check(self, lines: Lines) -> Verdict:
         """Compare at the evaluated versions, each with the estimate for the update after it."""
-        medians = []
+        medians = {}
         for run in lines[self.name].runs:
             exact = run.evaluations.exact.get(self.exact)
             estimates = run.diagnostics.values.get(self.estimate)
@@ -129,8 +128,8 @@ class Follows:
             )
             ratios = at / exact
             if len(known := ratios[np.isfinite(ratios)]):
-                medians.append(float(np.median(known)))
+                medians[run.seed] = float(np.median(known))
         if not medians:
             return Verdict(self.text)
-        each = [1 / FACTOR <= median <= FACTOR for median in medians]
-        return of_most_seeds(self.text, each, "ratio " + ", ".join(f"{one:.2f}" for one in medians))
+        told = "ratio " + ", ".join(f"{one:.2f}" for one in medians.values())
+        return decided(self.text, [Sample(medians).logs().times(1 / FACTOR, FACTOR)], told, 1.0)

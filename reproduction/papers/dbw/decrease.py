@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reproduction.claims import Verdict
+from reproduction.claims import Verdict, decided
 from reproduction.drawing import UPDATES, Places
 from reproduction.measures import Floats, Line, Lines
-from reproduction.races import of_most_seeds
 from reproduction.record import Record
+from reproduction.significance import Sample
 from testbed.results.figures.chart import Across, Axis, Panel, Plot, Series
 
 BOUND = 0.9
@@ -41,8 +41,8 @@ def decreases(run: Record) -> tuple[Floats, Floats, Floats] | None:
     return (ends[known], gain[known], seen[known]) if known.any() else None
 
 
-def _found(line: Line) -> list[tuple[Floats, Floats, Floats]]:
-    return [both for run in line.runs if (both := decreases(run))]
+def _found(line: Line) -> dict[int, tuple[Floats, Floats, Floats]]:
+    return {run.seed: both for run in line.runs if (both := decreases(run))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class Agree:
     form: str
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare with each seed."""
+        """Compare the mean over the seeds."""
         found = _found(lines[self.name])
         if not found:
             return Verdict(self.text)
-        each = [self.agreement(expected, seen) for _, expected, seen in found]
-        told = ", ".join(format(one, self.form) for one in each)
-        return of_most_seeds(self.text, [one >= self.least for one in each], told)
+        each = {seed: self.agreement(*both[1:]) for seed, both in found.items()}
+        told = ", ".join(format(one, self.form) for one in each.values())
+        return decided(self.text, [Sample(each).between(self.least, unit="")], told)
 
 
 def bounds(name: str) -> Agree:
@@ -92,7 +92,7 @@ class Decreases:
 
     def plot(self, lines: Lines, places: Places) -> Plot:
         """Return both; nothing without a run that has both."""
-        found = _found(lines[self.name])
+        found = list(_found(lines[self.name]).values())
         series = tuple(
             Series(title, updates, values, places[title])
             for updates, *curves in found[:1]

@@ -8,7 +8,7 @@ from reproduction.measures import Line, Lines, Spread
 from reproduction.paper import Part, Section
 from reproduction.papers.gap_aware import lines
 from reproduction.papers.gap_aware.claims import (
-    ERROR,
+    SLACK,
     Above,
     Below,
     Best,
@@ -168,7 +168,7 @@ FIG2 = Part(
     (
         *_of_table4(32, 8),
         Above("nag-asgd-1", "asgd-1"),
-        *(Best(f"ga-{n}", tuple(f"{label}-{n}" for label in _GAPS), slack=ERROR) for n in _SMALL),
+        *(Best(f"ga-{n}", tuple(f"{label}-{n}" for label in _GAPS), slack=SLACK) for n in _SMALL),
         *(Above(f"adam-ga-{n}", f"adam-{n}") for n in _SMALL),
         Ends("adam-32", f"fails: it ends below {CHANCE:g} %", most=CHANCE),
         Ends("adam-ga-32", f"learns: it ends above {LEARNT:g} %", least=LEARNT),
@@ -299,9 +299,9 @@ def _of_differing(n: int, fewest: int) -> tuple[Claim, ...]:
             Within(
                 name(label),
                 f"{label}-{n}",
-                ERROR,
+                SLACK,
                 f"{SEVEN[label]}, N = {n}: workers that differ end at least as high as workers that "
-                f"are alike, up to {ERROR:g} points",
+                f"are alike, up to {SLACK:g} points",
             )
             for label in gaining
         ),

@@ -7,17 +7,18 @@ takes the mean time: how many times as many gradients n workers make if each is 
 drawn anew for each seed; the mean of their speeds is 1.56 times the speed of that machine.
 """
 
-import statistics
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from reproduction.claims import Verdict
+from reproduction.claims import Verdict, decided
 from reproduction.measured import Found, Numbers, Points
 from reproduction.paper import Measurement, Part, Row, Section
 from reproduction.papers.gap_aware.lines import HETEROGENEOUS
 from reproduction.series import Scale
+from reproduction.significance import Sample
 from testbed.durations import Durations
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
@@ -100,25 +101,30 @@ def _tasks(scale: Scale) -> list[dict[str, object]]:
         times = [1000 * durations.of_device(one).sample(0.0) for one in range(devices)]
         counts, _ = np.histogram(times, edges)
         rows += [
-            {"machines": name, "from": float(edge), "share": f"{count / devices:.6g}"}
+            {
+                "machines": name,
+                "from": float(edge),
+                "share": f"{count / devices:.6g}",
+                "tasks": devices,
+            }
             for edge, count in zip(edges, counts, strict=False)
         ]
     return rows
 
 
 def _speed_ups(scale: Scale) -> list[dict[str, object]]:
-    """Return the speed-ups of both kinds of algorithm, of both kinds of machines."""
+    """Return by seed the speed-ups of both kinds of algorithm, of both kinds of machines."""
     tiny = scale.name == "tiny"
     seeds, tasks = (1, 3) if tiny else (5, 40)
     workers = [2**i for i in range(3 if tiny else 8)]
     rows: list[dict[str, object]] = []
     for name, variation in VARIATIONS.items():
         for n in workers:
-            row: dict[str, object] = {"machines": name, "workers": n}
-            for heading, kind in KINDS.items():
-                rates = [rate(kind, n, variation, tasks, seed) for seed in range(1, seeds + 1)]
-                row[heading] = f"{statistics.mean(rates) * MEAN:.4f}"
-            rows.append(row)
+            for seed in range(1, seeds + 1):
+                row: dict[str, object] = {"machines": name, "workers": n, "seed": seed}
+                for heading, kind in KINDS.items():
+                    row[heading] = f"{rate(kind, n, variation, tasks, seed) * MEAN:.4f}"
+                rows.append(row)
     return rows
 
 
@@ -126,12 +132,22 @@ def _of(rows: Sequence[Row], machines: str) -> list[Row]:
     return [row for row in rows if row["machines"] == machines]
 
 
-def _near(text: str, value: float | None, paper: float, within: float, form: str) -> Found:
+def _near(text: str, value: Sample, paper: float, within: float, form: str) -> Found:
     """Return a two-sided claim: a value is the paper's, up to some."""
     text = f"{text} ({form.format(paper)} in the paper, {form.format(within)} more or less)"
-    if value is None:
+    if not value:
         return Found(Verdict(text))
-    return Found(Verdict(text, abs(value - paper) <= within, form.format(value)))
+    interval = value.between(paper - within, paper + within, "")
+    return Found(decided(text, [interval], form.format(value.mean), paper))
+
+
+def _share(rows: Sequence[Row], machines: str) -> Sample:
+    """Return the share of the tasks that are stragglers, with its binomial error."""
+    of_machines = _of(rows, machines)
+    if not of_machines:
+        return Sample({})
+    late = sum(float(r["share"]) for r in of_machines if float(r["from"]) >= LONG * MEAN)
+    return Sample({1: late}, {1: math.sqrt(late * (1 - late) / int(of_machines[0]["tasks"]))})
 
 
 def _fig3(rows: Sequence[Row]) -> Part:
@@ -140,10 +156,7 @@ def _fig3(rows: Sequence[Row]) -> Part:
         for name in VARIATIONS
         if rows
     }
-    late = {
-        name: sum(share for start, share in points if start >= LONG * MEAN)
-        for name, points in shares.items()
-    }
+    late = {name: _share(rows, name) for name in VARIATIONS}
     return Part(
         "fig3",
         "Fig. 3: gamma-distributed execution times",
@@ -157,9 +170,9 @@ def _fig3(rows: Sequence[Row]) -> Part:
                     Numbers(
                         ("machines", "paper", "ours"),
                         [
-                            (name, paper, f"{late[name]:.1%}")
+                            (name, paper, f"{late[name].mean:.1%}")
                             for name, paper in zip(VARIATIONS, ("1%", "27.9%"), strict=True)
-                            if name in late
+                            if late[name]
                         ],
                     ),
                 ),
@@ -174,19 +187,32 @@ def _fig3(rows: Sequence[Row]) -> Part:
             ),
         ),
         (
-            _near(
-                "stragglers among alike machines", late.get("homogeneous"), 0.01, 0.004, "{:.1%}"
-            ),
-            _near("stragglers, V_mach = 0.6", late.get("heterogeneous"), 0.279, 0.01, "{:.1%}"),
+            _near("stragglers among alike machines", late["homogeneous"], 0.01, 0.004, "{:.1%}"),
+            _near("stragglers, V_mach = 0.6", late["heterogeneous"], 0.279, 0.01, "{:.1%}"),
         ),
         caption="The first task of each of 20,000 machines; the line is at 1.25 times the mean.",
     )
 
 
-def _quotients(rows: Sequence[Row], machines: str) -> dict[int, float]:
+def _by_workers(rows: Sequence[Row], machines: str) -> dict[int, list[Row]]:
+    """Return the rows of a number of workers, one for each seed."""
+    found: dict[int, list[Row]] = {}
+    for row in _of(rows, machines):
+        found.setdefault(int(row["workers"]), []).append(row)
+    return found
+
+
+def _speed_up(rows: Sequence[Row], kind: str) -> Sample:
+    return Sample({int(row["seed"]): float(row[kind]) for row in rows})
+
+
+def _quotients(rows: Sequence[Row], machines: str) -> dict[int, Sample]:
+    """Return by N the quotients of asynchronous and synchronous speed-ups."""
     return {
-        int(row["workers"]): float(row["asynchronous"]) / float(row["synchronous"])
-        for row in _of(rows, machines)
+        n: Sample(
+            {int(r["seed"]): float(r["asynchronous"]) / float(r["synchronous"]) for r in of_seeds}
+        )
+        for n, of_seeds in _by_workers(rows, machines).items()
     }
 
 
@@ -195,36 +221,42 @@ def _linear(rows: Sequence[Row]) -> Found:
     if not rows:
         return Found(Verdict(text))
     off = {
-        int(row["workers"]): float(row["asynchronous"]) / int(row["workers"]) - 1
-        for row in _of(rows, "homogeneous")
+        n: Sample({int(row["seed"]): float(row["asynchronous"]) / n - 1 for row in of_seeds})
+        for n, of_seeds in _by_workers(rows, "homogeneous").items()
     }
-    worst = max(off, key=lambda n: abs(off[n]))
-    return Found(
-        Verdict(text, abs(off[worst]) <= 0.05, f"at most {off[worst]:+.1%}, with N = {worst}")
-    )
+    worst = max(off, key=lambda n: abs(off[n].mean))
+    intervals = [one.between(-0.05, 0.05, "") for one in off.values()]
+    told = f"at most {off[worst].mean:+.1%}, with N = {worst}"
+    return Found(decided(text, intervals, told))
 
 
 def _cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
-    alike, differing = (_of(rows, name) for name in VARIATIONS)
+    groups = [_by_workers(rows, name) for name in VARIATIONS]
     quotients = [_quotients(rows, name) for name in VARIATIONS]
-    for pair in zip(alike, differing, strict=True):
-        n = pair[0]["workers"]
-        cells = [n]
-        for row, quotient in zip(pair, quotients, strict=True):
-            cells += [f"{float(row[kind]):.2f}" for kind in KINDS]
-            cells.append(f"{quotient[int(n)]:.2f}")
+    for n in groups[0]:
+        cells = [str(n)]
+        for group, quotient in zip(groups, quotients, strict=True):
+            cells += [f"{_speed_up(group[n], kind).mean:.2f}" for kind in KINDS]
+            cells.append(f"{quotient[n].mean:.2f}")
         yield tuple(cells)
 
 
 def _fig12(rows: Sequence[Row]) -> Part:
     curves = {
-        f"{kind}, {name}": [(float(row["workers"]), float(row[kind])) for row in _of(rows, name)]
+        f"{kind}, {name}": [
+            (float(n), _speed_up(of_seeds, kind).mean)
+            for n, of_seeds in _by_workers(rows, name).items()
+        ]
         for name in VARIATIONS
         for kind in KINDS
         if rows
     }
     advantage = {name: _quotients(rows, name) for name in VARIATIONS}
-    greatest = {name: max(found.values()) for name, found in advantage.items() if found}
+    greatest = {
+        name: max(found.values(), key=lambda one: one.mean)
+        for name, found in advantage.items()
+        if found
+    }
     headings = [f"{name}: {what}" for name in VARIATIONS for what in (*KINDS, "quotient")]
     return Part(
         "fig12",
@@ -239,7 +271,11 @@ def _fig12(rows: Sequence[Row]) -> Part:
             Points(
                 "workers N",
                 "asynchronous ÷ synchronous",
-                {name: sorted(found.items()) for name, found in advantage.items() if found},
+                {
+                    name: [(n, one.mean) for n, one in sorted(found.items())]
+                    for name, found in advantage.items()
+                    if found
+                },
                 logarithmic=True,
             ),
         ),
@@ -248,7 +284,7 @@ def _fig12(rows: Sequence[Row]) -> Part:
             *(
                 _near(
                     f"the advantage of asynchronous over synchronous at N = {n}, alike machines",
-                    advantage["homogeneous"].get(n),
+                    advantage["homogeneous"].get(n, Sample({})),
                     1.21,
                     0.03,
                     "{:.2f} times",
@@ -257,7 +293,7 @@ def _fig12(rows: Sequence[Row]) -> Part:
             ),
             _near(
                 "the greatest advantage up to N = 128, machines that differ",
-                greatest.get("heterogeneous"),
+                greatest.get("heterogeneous", Sample({})),
                 6.0,
                 1.0,
                 "{:.1f} times",

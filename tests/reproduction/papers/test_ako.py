@@ -19,7 +19,6 @@ from reproduction.papers.ako.claims import (
     ComputesLonger,
     Factor,
     FollowsPrediction,
-    NoBetter,
     OneIsFaster,
     at,
     bandwidth,
@@ -35,6 +34,7 @@ from reproduction.races import TimesFaster
 from reproduction.record import Evaluated, Record, Result
 from reproduction.runs import Needed, Setting, of_lines
 from reproduction.series import Series
+from reproduction.significance import Decision
 from reproduction.tables import of_reaching
 from testbed.algorithms.ako import partitions
 from testbed.experiment.spec import Spec
@@ -151,21 +151,19 @@ def test_claims_of_accuracies_hold_and_fail(eight: dict[str, Line]) -> None:
     titles = {"Ako": "ako-8", "PS": "ps-7+1", "All-to-All": "all-to-all-8"}
     assert measure(eight["ako-8"]) == {1: 40, 2: 40}
     assert at(12)(eight["ako-8"]) == {}
-    assert BestOf("Ako", titles, measure, "").check(eight).holds is True
-    assert BestOf("PS", titles, measure, "").check(eight).holds is False
+    assert BestOf("Ako", titles, measure, "").check(eight).decision is Decision.HOLDS
+    assert BestOf("PS", titles, measure, "").check(eight).decision is Decision.FAILS
     rising = tuple(reversed(titles.values()))
-    assert Ascending(rising, measure, "").check(eight).holds is True
-    assert Ascending(tuple(titles.values()), measure, "").check(eight).holds is False
-    assert NoBetter(tuple(titles.values()), measure, "").check(eight).holds is True
-    assert NoBetter(rising, measure, "").check(eight).holds is False
+    assert Ascending(rising, measure, "").check(eight).decision is Decision.HOLDS
+    assert Ascending(tuple(titles.values()), measure, "").check(eight).decision is Decision.FAILS
     # A factor is two-sided: 80 is twice 40, and neither as much as it nor four times.
-    for factor, holds in ((2, True), (1, False), (4, False)):
+    for factor, decision in ((2, Decision.HOLDS), (1, Decision.FAILS), (4, Decision.FAILS)):
         claim = Factor("ako-8", "all-to-all-8", Line.greatest, factor, "")
-        assert claim.check(eight).holds is holds
+        assert claim.check(eight).decision is decision
     same = {"a": titles, "b": titles}
-    assert BestChanges(same, measure, "").check(eight).holds is False
+    assert BestChanges(same, measure, "").check(eight).decision is Decision.FAILS
     others = {"a": titles, "b": {"Ako": "all-to-all-8", "PS": "ps-7+1", "All-to-All": "ako-8"}}
-    assert BestChanges(others, measure, "").check(eight).holds is True
+    assert BestChanges(others, measure, "").check(eight).decision is Decision.HOLDS
 
 
 def test_claims_of_epochs_and_times_hold_and_fail(eight: dict[str, Line]) -> None:
@@ -174,31 +172,36 @@ def test_claims_of_epochs_and_times_hold_and_fail(eight: dict[str, Line]) -> Non
     assert epochs(eight["ako-8"])[1] == pytest.approx(800 * 10 / 60_000)
     assert epochs(eight["all-to-all-8"]) == {1: np.inf, 2: np.inf}
     order = ("ako-8", "ps-7+1", "all-to-all-8")
-    # All-to-All has not come there in 1,000 updates: more epochs than Ako's, or too short to tell.
+    # All-to-All has not come there in 1,000 updates: more epochs than Ako's, or undecided.
     in_all = {name: epochs_in_all(line)[1] for name, line in eight.items()}
     assert in_all["ako-8"] == pytest.approx(1000 * 10 / 60_000)
-    long_enough = Ascending(order, epochs, "", least=epochs_in_all).check(eight)
-    assert long_enough.holds is True and "All-to-All" in long_enough.measured
-    reverse = Ascending(("all-to-all-8", "ako-8"), epochs, "", least=epochs_in_all)
-    assert reverse.check(eight).holds is False
+    names = ("ako-8", "all-to-all-8")
+    long_enough = Ascending(names, epochs, "", unit="epochs", least=epochs_in_all).check(eight)
+    assert long_enough.decision is Decision.HOLDS and "All-to-All" in long_enough.measured
+    reverse = Ascending(("all-to-all-8", "ako-8"), epochs, "", unit="epochs", least=epochs_in_all)
+    assert reverse.check(eight).decision is Decision.FAILS
 
     def short(line: Line) -> dict[int, float]:
         return dict.fromkeys(epochs_in_all(line), 0.01)
 
-    unknown = Ascending(order, epochs, "", least=short).check(eight)
-    assert unknown.holds is None and "with 2 a run is too short to tell" in unknown.measured
-    assert Ascending(("all-to-all-8", "ako-8"), epochs, "", least=short).check(eight).holds is None
+    for several in (order, ("all-to-all-8", "ako-8")):
+        told = Ascending(several, epochs, "", unit="epochs", least=short).check(eight)
+        assert told.decision is Decision.UNDECIDED
     assert of_reaching({1: 0.5, 2: np.inf}) == "0.50 (1 seed); 1 of 2 seeds reach it"
     # 10 s for 1,000 gradients of 10 images.
     assert epoch_seconds(eight["ako-8"])[1] == pytest.approx(60)
     # 6,000 gradients of 0.1 s on 7 workers take 86 s.
-    assert ComputesLonger("ps-7+1", "ako-8").check(eight).holds is True
-    assert OneIsFaster(order[1:], "ako-8", HALF, "").check(eight).holds is False
-    assert OneIsFaster(order[:2], "all-to-all-8", HALF, "").check(eight).holds is True
-    faster = TimesFaster("ako-8", ("all-to-all-8",), HALF, 2, "", at_least=True)
-    assert faster.check(eight).holds is True
-    assert replace(faster, at_least=False).check(eight).holds is False
-    assert replace(faster, fast="all-to-all-8", others=("ako-8",)).check(eight).holds is False
+    assert ComputesLonger("ps-7+1", "ako-8").check(eight).decision is Decision.HOLDS
+    assert OneIsFaster(order[1:], "ako-8", HALF, "").check(eight).decision is Decision.FAILS
+    assert OneIsFaster(order[:2], "all-to-all-8", HALF, "").check(eight).decision is Decision.HOLDS
+    faster = TimesFaster("ako-8", ("all-to-all-8",), HALF, 1.5, "", at_least=True)
+    assert faster.check(eight).decision is Decision.HOLDS
+    # By its end All-to-All had taken 1.6 times as long, and nobody knows how much longer it takes.
+    assert replace(faster, at_least=False).check(eight).decision is Decision.UNDECIDED
+    assert (
+        replace(faster, fast="all-to-all-8", others=("ako-8",)).check(eight).decision
+        is Decision.FAILS
+    )
 
 
 def test_the_use_of_the_network_is_compared_with_equation_3(
@@ -221,11 +224,11 @@ def test_the_use_of_the_network_is_compared_with_equation_3(
     found = with_usage(400, predicted(known[3], 3))
     assert bandwidth(found["ako-2"])[1] == pytest.approx(400)
     # p = 2 would take 508 Mbit/s of the link's 400.
-    assert FollowsPrediction(names, 0.1, exceeds=True).check(found).holds is True
-    assert FollowsPrediction(names, 0.1, exceeds=False).check(found).holds is True
+    assert FollowsPrediction(names, 0.1, exceeds=True).check(found).decision is Decision.HOLDS
+    assert FollowsPrediction(names, 0.1, exceeds=False).check(found).decision is Decision.HOLDS
     wrong = with_usage(508, 200)
-    assert FollowsPrediction(names, 0.1, exceeds=True).check(wrong).holds is False
-    assert FollowsPrediction(names, 0.1, exceeds=False).check(wrong).holds is False
+    assert FollowsPrediction(names, 0.1, exceeds=True).check(wrong).decision is Decision.FAILS
+    assert FollowsPrediction(names, 0.1, exceeds=False).check(wrong).decision is Decision.FAILS
 
 
 def test_the_use_of_devices_is_that_of_their_parts(eight: dict[str, Line]) -> None:
@@ -243,9 +246,9 @@ def test_the_use_of_devices_is_that_of_their_parts(eight: dict[str, Line]) -> No
     lines = {"ps": replace(one, runs=tuple(replace(run, result=told) for run in one.runs))}
     assert use_of_links(lines["ps"]) == {1: pytest.approx(20), 2: pytest.approx(20)}
     assert processors(lines["ps"]) == {1: pytest.approx(80), 2: pytest.approx(80)}
-    assert Between("ps", processors, 79, 81, "").check(lines).holds is True
-    assert Between("ps", processors, 81, 90, "").check(lines).holds is False
-    assert Between("ps-7+1", processors, 0, 100, "").check(eight).holds is None
+    assert Between("ps", processors, "", 79, 81).check(lines).decision is Decision.HOLDS
+    assert Between("ps", processors, "", 81, 90).check(lines).decision is Decision.FAILS
+    assert Between("ps-7+1", processors, "", 0, 100).check(eight).decision is Decision.UNKNOWN
 
 
 def test_a_claim_without_its_runs_is_not_measured(eight: dict[str, Line]) -> None:
@@ -259,7 +262,7 @@ def test_a_claim_without_its_runs_is_not_measured(eight: dict[str, Line]) -> Non
         ComputesLonger("ps-7+1", "ako-8"),
         FollowsPrediction({3.0: "ako-8"}, 0.1, exceeds=True),
     )
-    assert [claim.check(none).holds for claim in claims] == [None] * len(claims)
+    assert {claim.check(none).decision for claim in claims} == {Decision.UNKNOWN}
 
 
 def test_a_figure_is_run_and_written(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from reproduction.record import Evaluated, Record, Result
 from reproduction.records import Records
 from reproduction.runs import Setting, identity, of_lines
 from reproduction.series import Series
+from reproduction.significance import Decision
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
 from tests.reproduction.conftest import spec_of
@@ -134,26 +135,36 @@ def test_an_estimate_is_drawn_beside_the_exact_value(fig6: dict[str, Line], tmp_
 def test_claims_hold_and_fail_seed_by_seed(fig6: dict[str, Line]) -> None:
     text = "faster"
     others = tuple(STATIC.values())
-    assert BestStatic(8, STATIC, LOSS, "").check(fig6).holds is True
-    assert BestStatic(12, STATIC, LOSS, "").check(fig6).holds is False
-    assert AtLeastAsFast("dbw-1", others, LOSS, text).check(fig6).holds is True
-    assert AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, text).check(fig6).holds is False
+    assert BestStatic(8, STATIC, LOSS, "").check(fig6).decision is Decision.HOLDS
+    assert BestStatic(12, STATIC, LOSS, "").check(fig6).decision is Decision.FAILS
+    assert AtLeastAsFast("dbw-1", others, LOSS, text).check(fig6).decision is Decision.HOLDS
+    assert (
+        AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, text).check(fig6).decision
+        is Decision.FAILS
+    )
     # A factor is two-sided: 3 times faster is near 3, and neither near 1.5 nor near 9.
-    for factor, holds in ((3, True), (1.5, False), (9, False)):
-        assert TimesFaster("dbw-1", others, LOSS, factor, text).check(fig6).holds is holds
+    for factor, decision in ((3, Decision.HOLDS), (1.5, Decision.FAILS), (9, Decision.FAILS)):
+        found = TimesFaster("dbw-1", others, LOSS, factor, text).check(fig6)
+        assert found.decision is decision
     # 80 and 60 s: 1.1 times is near, and yet the line is not the faster one.
     slower = TimesFaster("static-1-12", ("static-1-8",), LOSS, 1.1, text)
-    assert slower.check(fig6).holds is False
-    assert WithinTime("dbw-1", "k", 0, 15, 3.5, 4.5, "").check(fig6).holds is True
-    assert WithinTime("dbw-1", "k", 0, 15, 7.5, 8.5, "").check(fig6).holds is False
-    assert Follows("dbw-1", "norm", "gradient_norm", "").check(fig6).holds is True
+    assert slower.check(fig6).decision is Decision.FAILS
+    assert WithinTime("dbw-1", "k", 0, 15, 3.5, 4.5, "").check(fig6).decision is Decision.HOLDS
+    assert WithinTime("dbw-1", "k", 0, 15, 7.5, 8.5, "").check(fig6).decision is Decision.FAILS
+    assert Follows("dbw-1", "norm", "gradient_norm", "").check(fig6).decision is Decision.HOLDS
     # 20 s, and 60 s of the best static one.
-    assert AtLeastAsFast("dbw-1", others, LOSS, "", 1.25).check(fig6).holds is True
-    assert AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, "", 1.25).check(fig6).holds is False
-    assert AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, "", 1.4).check(fig6).holds is True
+    assert AtLeastAsFast("dbw-1", others, LOSS, "", 1.25).check(fig6).decision is Decision.HOLDS
+    assert (
+        AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, "", 1.25).check(fig6).decision
+        is Decision.FAILS
+    )
+    assert (
+        AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, "", 1.4).check(fig6).decision
+        is Decision.HOLDS
+    )
     same = ("gradient_norm", "training_loss")
-    assert Outweighs("dbw-1", *same, 1, "").check(fig6).holds is True
-    assert Outweighs("dbw-1", *same, 2, "").check(fig6).holds is False
+    assert Outweighs("dbw-1", *same, 0.9, "").check(fig6).decision is Decision.HOLDS
+    assert Outweighs("dbw-1", *same, 2, "").check(fig6).decision is Decision.FAILS
 
 
 def test_an_expected_decrease_is_compared_with_that_of_the_same_updates(
@@ -165,8 +176,11 @@ def test_an_expected_decrease_is_compared_with_that_of_the_same_updates(
 
     def with_gain(*gain: float) -> dict[str, Line]:
         estimates = Diagnosed(np.arange(1, 4), {"gain": np.array(gain)})
-        one = replace(run, evaluations=replace(run.evaluations, exact=loss), diagnostics=estimates)
-        return {"dbw": replace(fig6["dbw-1"], runs=(one,))}
+        known = replace(run.evaluations, exact=loss)
+        each = tuple(
+            replace(one, evaluations=known, diagnostics=estimates) for one in fig6["dbw-1"].runs
+        )
+        return {"dbw": replace(fig6["dbw-1"], runs=each)}
 
     half = with_gain(0.05, 0.05, 0.075)
     found = decreases(half["dbw"].runs[0])
@@ -174,14 +188,14 @@ def test_an_expected_decrease_is_compared_with_that_of_the_same_updates(
     updates, expected, seen = found
     assert updates.tolist() == [1, 2, 3] and expected.tolist() == [0.05, 0.05, 0.075]
     assert seen == pytest.approx([0.1, 0.1, 0.15])
-    assert bounds("dbw").check(half).holds is True
-    assert proportional("dbw").check(half).holds is True
+    assert bounds("dbw").check(half).decision is Decision.HOLDS
+    assert proportional("dbw").check(half).decision is Decision.HOLDS
     reverse = with_gain(np.nan, 0.2, 0.1)
-    assert bounds("dbw").check(reverse).holds is False
-    assert proportional("dbw").check(reverse).holds is False
+    assert bounds("dbw").check(reverse).decision is Decision.FAILS
+    assert proportional("dbw").check(reverse).decision is Decision.FAILS
     assert draw((Decreases("dbw"),), half, tmp_path / "decreases") is not None
     none = {"dbw": replace(half["dbw"], runs=())}
-    assert bounds("dbw").check(none).holds is proportional("dbw").check(none).holds is None
+    assert bounds("dbw").check(none).decision is Decision.UNKNOWN
     assert draw((Decreases("dbw"),), none, tmp_path / "none") is None
 
 
@@ -201,11 +215,20 @@ def test_the_papers_scale_has_the_papers_targets() -> None:
 def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None:
     none = {name: replace(one, runs=()) for name, one in fig6.items()}
     few = {**none, **{name: fig6[name] for name in ("static-1-8", "static-1-16")}}
-    assert BestStatic(8, STATIC, LOSS, "").check(few).holds is None
-    assert AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "").check(few).holds is None
-    assert WithinTime("dbw-1", "k", 0, 15, 1, 2, "").check(none).holds is None
-    assert AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "", 1.25).check(few).holds is None
-    assert Outweighs("dbw-1", "gradient_norm", "training_loss", 1, "").check(none).holds is None
+    assert BestStatic(8, STATIC, LOSS, "").check(few).decision is Decision.UNKNOWN
+    assert (
+        AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "").check(few).decision
+        is Decision.UNKNOWN
+    )
+    assert WithinTime("dbw-1", "k", 0, 15, 1, 2, "").check(none).decision is Decision.UNKNOWN
+    assert (
+        AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "", 1.25).check(few).decision
+        is Decision.UNKNOWN
+    )
+    assert (
+        Outweighs("dbw-1", "gradient_norm", "training_loss", 1, "").check(none).decision
+        is Decision.UNKNOWN
+    )
 
 
 def test_seeds_are_compared_at_equal_times(fig6: dict[str, Line], tmp_path: Path) -> None:
