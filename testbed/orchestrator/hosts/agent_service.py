@@ -17,7 +17,7 @@ import psutil
 
 from testbed.channel import Channel, ReceivedMessage, parsed
 from testbed.code_digest import package_digest
-from testbed.errors import SpecError
+from testbed.errors import HostError, SpecError
 from testbed.messages.codec import encode
 from testbed.messages.requests import REQUESTS, LoadRoles
 from testbed.nodes import forked_process, run_names
@@ -34,6 +34,8 @@ from testbed.version import VERSION
 
 PATIENCE = 10.0
 """Seconds in which the other side must prove that it knows the secret."""
+_MOST_AT_ONCE = 100
+"""Connections at once, each of which takes a process: of runs, and of whoever has proven nothing yet."""
 _TAKE_DOWN = 120.0
 """Seconds that an agent has to remove everything, when its orchestrator is gone."""
 
@@ -58,7 +60,10 @@ def serve(address: str, port: int, secret: bytes, say: Callable[[str], None]) ->
 
     Raises:
         SpecError: the address or port cannot be had.
+        HostError: this is not root.
     """
+    if os.geteuid() != 0:
+        raise HostError("links between hosts need root: start `testbed agent` as root")
     try:
         listener = socket.create_server((address, port))
     except OSError as error:
@@ -72,7 +77,8 @@ def serve(address: str, port: int, secret: bytes, say: Callable[[str], None]) ->
             with contextlib.suppress(TimeoutError):
                 connection, (caller, _) = listener.accept()
                 with connection:
-                    running.add(_fork(connection, caller, secret))
+                    if len(running) < _MOST_AT_ONCE:
+                        running.add(_fork(connection, caller, secret))
             for process in [*running]:
                 if os.waitpid(process, os.WNOHANG)[0]:
                     running.discard(process)
