@@ -35,7 +35,7 @@ from testbed.version import VERSION
 PATIENCE = 10.0
 """Seconds in which the other side must prove that it knows the secret."""
 _MOST_AT_ONCE = 100
-"""Connections at once, each of which takes a process: of runs, and of whoever has proven nothing yet."""
+"""Connections at once, each of which takes a process: of runs, and of who has proven nothing yet."""
 _TAKE_DOWN = 120.0
 """Seconds that an agent has to remove everything, when its orchestrator is gone."""
 
