@@ -112,13 +112,14 @@ def _mutate(
 def fuzz(target: Target, seed: int, numbers: range, keep: Path | None) -> int:
     """Try the inputs of a seed that have these numbers; return the number of findings."""
     signal.signal(signal.SIGPROF, _too_long)
+    corpus = target.corpus()  # Arrow's allocator reserves address space at its first use
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MOST_MEMORY, most))
     read = found = 0
     slowest, said = 0.0, time.monotonic()
     for tried, (number, data) in enumerate(
-        mutants(target.corpus(), target.TOKENS, seed, numbers), 1
+        mutants(corpus, target.TOKENS, seed, numbers), 1
     ):
         began = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, LONGEST)

@@ -150,6 +150,8 @@ def _leave_out_nothings(spec: Spec, data: dict[str, Any]) -> None:
         del data["plugins"]
     if spec.loss is None:
         del data["loss"]
+    if spec.costs is None:
+        del data["costs"]
     if spec.evaluation.measure is None:
         del data["evaluation"]["measure"]
     for algorithm in data["algorithms"]:

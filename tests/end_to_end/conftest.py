@@ -269,8 +269,9 @@ class CommandLine:
         self.out = folder / "runs"
         self._environment = _environment()
         added = how.pop("env", {})
-        # Another user's command, and one with other modules, is started as a shell does it.
-        self._warm = None if how or "PYTHONPATH" in added else warm()
+        # Another user's command, and one with other modules or with settings that libraries read when
+        # they are imported, is started as a shell does it.
+        self._warm = None if how or added.keys() & {"PYTHONPATH", "MATPLOTLIBRC"} else warm()
         self._environment |= added
         self._how = how
         self.started: list[Started] = []

@@ -47,10 +47,10 @@ def sample(time: float, count: int, backlog: int) -> np.ndarray:
 
 def test_the_fastest_second_and_the_longest_wait_of_a_limited_link() -> None:
     links = LinkSamples(OneLink(), ["server"])  # type: ignore[arg-type]
-    links.take([0], sample(0, 0, 900_000), training=False)
+    links.take([0, 1], sample(0, 0, 900_000), training=False)
     assert links.fastest is None
-    links.take([0], sample(1, 0, 0), training=True)
-    links.take([0], sample(2, 1_250_000 + 65_536 + 6_250, 125_000), training=True)
-    links.take([0], sample(4, 2_000_000, 0), training=True)
+    links.take([0, 1], sample(1, 0, 0), training=True)
+    links.take([0, 1], sample(2, 1_250_000 + 65_536 + 6_250, 125_000), training=True)
+    links.take([0, 1], sample(4, 2_000_000, 0), training=True)
     assert links.fastest == pytest.approx(1.0)
     assert links.backlog == pytest.approx(0.1)
