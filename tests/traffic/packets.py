@@ -209,7 +209,8 @@ class Count:
         if syn:
             options = dict(tcp.options)
             known.limit = int(options.get("MSS", 1220 if small else 536))
-            if kept < 24 and tcp.dataofs > 5:
+            # An MSS comes first. Without one it takes the end of what comes, after the timestamps.
+            if kept < (24 if "MSS" in options else 31) and tcp.dataofs > 5:
                 known.limit = None  # the options were not captured
         both = [known] if back is None else [known, back]
         limits = [one.limit for one in both if one.limit]
