@@ -118,9 +118,7 @@ def fuzz(target: Target, seed: int, numbers: range, keep: Path | None) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (size + MOST_MEMORY, most))
     read = found = 0
     slowest, said = 0.0, time.monotonic()
-    for tried, (number, data) in enumerate(
-        mutants(corpus, target.TOKENS, seed, numbers), 1
-    ):
+    for tried, (number, data) in enumerate(mutants(corpus, target.TOKENS, seed, numbers), 1):
         began = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, LONGEST)
         try:
