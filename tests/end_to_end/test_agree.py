@@ -126,7 +126,7 @@ def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
 def test_servers_whose_messages_take_time_agree(tmp_path: Path, name: str) -> None:
     """Messages wait for a server when its workers are frozen, cut off and killed."""
     spec: dict[str, Any] = yaml.safe_load(SPEC.with_stem(name).read_text())
-    spec["training"]["updates"] = 60 if name == "agree" else 20
+    spec["training"]["updates"] = 60 if name == "agree" else 40
     del spec["algorithms"][1:]
     (alone,) = agree(tmp_path / "alone", spec)
     spec["costs"] = {"message": "4ms", "byte": "10ns", "apply": "20ns"}
