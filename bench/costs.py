@@ -40,7 +40,7 @@ _ANY = dict.fromkeys(Kind, 1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a server has for one question, with a push before it or not.
+    """The cost of one question to a server, with a push before it or without.
 
     Attributes:
         seconds: of its processor: the median of the repetitions, and the least and the greatest.

@@ -61,7 +61,7 @@ class Claimed:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What tells it from the other rows."""
+        """The key that no other row has."""
         return self.paper, self.scale, self.part, self.claim
 
     @property
@@ -76,7 +76,7 @@ class Claimed:
 
     @property
     def needed(self) -> str:
-        """What the quantity has to be, as text."""
+        """The bounds of the quantity, as text."""
         if self.least and self.most:
             return f"{self.least} to {self.most}"
         return (

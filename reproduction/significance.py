@@ -29,7 +29,7 @@ _TEST_IMAGES["digits"] = 355
 
 
 class Decision(StrEnum):
-    """What became of a claim; the value is the word of the pages and of the file of claims."""
+    """The verdict on a claim; its value is the word in the pages and in the file of claims."""
 
     HOLDS = "holds"
     FAILS = "does not hold"

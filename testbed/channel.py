@@ -186,7 +186,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """What one end of a channel has sent in one piece, for a process that only passes it on.
+    """One packet of a channel, for a process that only passes it on.
 
     Attributes:
         content: the bytes; of a long message those of its memory file.

@@ -5,13 +5,17 @@ from typing import Annotated
 
 import typer
 
+from testbed.network.underlay import AGENT_PORT
+
 
 def agent(
     listen: Annotated[
         str,
         typer.Option(metavar="ADDRESS", help="The IPv4 address to wait on, of the hosts' network."),
     ],
-    port: Annotated[int, typer.Option(help="The TCP port; 0 for any.", min=0, max=65_535)] = 14_790,
+    port: Annotated[
+        int, typer.Option(help="The TCP port; 0 for any.", min=0, max=65_535)
+    ] = AGENT_PORT,
     secret_file: Annotated[
         Path | None,
         typer.Option(

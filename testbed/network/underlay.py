@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 PORT = 14_789
 """The UDP port of the tunnels: not 4789, which other programs of the hosts may have."""
+AGENT_PORT = 14_790
+"""The TCP port of the hosts' agents."""
 MOST_NETWORKS = 1 << 24
 """The number of VXLAN network identifiers."""
-OVERHEAD = 50
-"""Bytes of a frame's outer headers: Ethernet within 14, VXLAN 8, UDP 8, IP 20."""
 INNER_MTU = 1_500
 
 
 @dataclass(frozen=True, slots=True)
 class Underlay:
-    """What one host knows of the others.
+    """The other hosts of a run, as one host reaches them.
 
     Attributes:
         namespace: descriptor of the host's own network namespace.

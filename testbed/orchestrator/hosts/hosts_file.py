@@ -11,10 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.errors import SpecError
 from testbed.experiment.load import read_other
+from testbed.network.underlay import AGENT_PORT
 from testbed.network.underlay import PORT as TUNNEL_PORT
-
-AGENT_PORT = 14_790
-"""The TCP port of the agents of hosts, if the file names no other."""
 
 
 @dataclass(frozen=True, slots=True)
