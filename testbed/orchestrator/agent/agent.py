@@ -86,6 +86,7 @@ class Agent:
         self._control = control
         self._nodes = nodes
         self._observation: Any = None
+        self._guard: Any = None
         self._link_counters: Any = None
         self._socket_counts: Any = None
         self._requests: deque[tuple[Request, Sequence[int]]] = deque()
@@ -255,6 +256,8 @@ class Agent:
         self._report(NodesMade())
         underlay = self._underlay(plan.get("underlay"))
         elsewhere = underlay.elsewhere if underlay else {}
+        if underlay:
+            self._guard_tunnels(underlay, len(links))
         networks = {
             device: self._nodes.network(device)
             for device in network.devices
@@ -340,6 +343,15 @@ class Agent:
         except PermissionError as error:
             raise HostError("links between hosts need root, on each host") from error
         return Underlay(host, *(plan[key] for key in ("address", "elsewhere", "first", "port")))
+
+    def _guard_tunnels(self, underlay: Any, links: int) -> None:
+        """Keep strangers' packets out of links to other hosts, until this process ends."""
+        from testbed.network.tunnel_guard import TunnelGuard
+
+        try:
+            self._guard = TunnelGuard(underlay, links)
+        except HostError as error:
+            self._report(WarningRaised(str(error)))
 
     def _publish(self, networks: Mapping[str, int], routers: Sequence[str]) -> None:
         """Make the nodes known to ``testbed exec``."""

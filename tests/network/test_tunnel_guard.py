@@ -1,0 +1,57 @@
+"""Packets of a run's tunnels from its own hosts and from strangers."""
+
+import socket
+import struct
+
+import pytest
+
+from testbed.network.tunnel_guard import TunnelGuard
+from testbed.network.underlay import MOST_NETWORKS, PORT, Underlay
+from testbed.nodes.linux import own_network
+from tests.traffic.isolation import isolated, real
+
+pytestmark = pytest.mark.exercises("namespaces")
+HOST, STRANGER = "127.0.0.2", "127.0.0.3"
+LINKS = 4
+
+
+def comes_through(receiver: socket.socket, source: str, number: int) -> bool:
+    """Send a packet of a VXLAN identifier; return True if it is received."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind((source, 0))
+        sender.sendto(struct.pack(">II", 1 << 27, number << 8), receiver.getsockname())
+    try:
+        receiver.recv(100)
+    except BlockingIOError:  # on the loopback interface a packet is there when it has been sent
+        return False
+    return True
+
+
+@real
+@pytest.mark.parametrize("first", [1_000, MOST_NETWORKS - 2])
+def test_a_runs_numbers_are_taken_from_its_own_hosts_only(first: int) -> None:
+    own = [(first + link) % MOST_NETWORKS for link in range(LINKS)]
+    others = [first - 1, (first + LINKS) % MOST_NETWORKS]
+
+    def body() -> None:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tunnels,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as another_port,
+        ):
+            for receiver, port in ((tunnels, PORT), (another_port, PORT + 10)):
+                receiver.bind(("127.0.0.1", port))
+                receiver.setblocking(False)
+            guard = TunnelGuard(
+                Underlay(own_network(), "127.0.0.1", {"worker-0": HOST}, first), LINKS
+            )
+            for number in own:
+                assert comes_through(tunnels, HOST, number)
+                assert not comes_through(tunnels, STRANGER, number)
+                assert comes_through(another_port, STRANGER, number)
+            for number in others:  # of another run
+                assert comes_through(tunnels, STRANGER, number)
+            guard.close()
+            for number in own:
+                assert comes_through(tunnels, STRANGER, number)
+
+    isolated(body)
