@@ -298,9 +298,8 @@ class SimulatedRun:
         try:
             recording.flush()
             complete = is_complete(outcome.ended)
-            early = not complete and outcome.updates > 0
             ingress = recording.ingress
-            if early:
+            if not complete:
                 # What had reached the server but is in no row came later, and is left out.
                 ingress = {
                     "payload_bytes": outcome.payload_bytes,
