@@ -37,6 +37,12 @@ run: install ## run an experiment: make run SPEC=experiments/quickstart.yaml RUN
 agree: install ## run 18 experiments in namespaces, Docker and the simulator, and compare the results to the bit
 	$(BIN)/python -m bench.agree
 
+HOSTS ?= 3
+
+.PHONY: hosts
+hosts: install ## run the experiments of `make agree` over several hosts (namespaces), and compare with the simulator: HOSTS=2
+	$(BIN)/python -m bench.hosts --hosts $(HOSTS)
+
 PAPER ?= adacomp
 PART ?= all
 SCALE ?=

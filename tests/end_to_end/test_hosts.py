@@ -4,8 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,16 +15,15 @@ import pytest
 import yaml
 
 import testbed
+from bench.hosts import Hosts, joined_hosts
 from testbed.nodes import run_names
-from tests.end_to_end.conftest import REPOSITORY, until
+from tests.end_to_end.conftest import until
 from tests.traffic.isolation import real
 
 pytestmark = [
     pytest.mark.exercises("namespaces"),
     pytest.mark.skipif(os.geteuid() != 0, reason="links between hosts need root"),
 ]
-UNDERLAY = "10.98.0."
-TESTBED = [sys.executable, "-m", "testbed"]
 SPEC = {
     "name": "spread",
     "dataset": "digits",
@@ -49,47 +46,32 @@ SPEC = {
 
 
 @dataclass
-class Host:
-    """A host: a process in a network namespace of its own, and its address in the underlay."""
+class Spread:
+    """Three hosts, on the second and third of which agents wait, and runs on them."""
 
-    process: psutil.Popen
-    address: str
+    hosts: Hosts
 
-    def popen(self, *command: str, log: Path, folder: Path) -> psutil.Popen:
-        """Start a command on this host."""
-        enter = ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", "--", *command]
-        environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-        with log.open("wb") as output:
-            return psutil.Popen(enter, stdout=output, stderr=output, cwd=folder, env=environment)
-
-
-@dataclass
-class Hosts:
-    """Three hosts, on the second and third of which agents wait."""
-
-    folder: Path
-    home: Host
-    agents: dict[str, psutil.Popen]
+    @property
+    def folder(self) -> Path:
+        return self.hosts.folder
 
     def run(self, out: str, **settings: Any) -> psutil.Popen:
         """Start a run that is spread over all of them."""
-        (self.folder / f"{out}.yaml").write_text(yaml.safe_dump(SPEC | settings))
-        arguments = ["run", f"{out}.yaml", "--hosts", "hosts.yaml", "--out", out, "--no-report"]
-        log = self.folder / f"{out}.log"
-        return self.home.popen(*TESTBED, *arguments, log=log, folder=self.folder)
+        spec = self.folder / f"{out}.yaml"
+        spec.write_text(yaml.safe_dump(SPEC | settings))
+        return self.hosts.run(spec, out)
 
     def said(self, out: str) -> str:
         return (self.folder / f"{out}.log").read_text()
 
     def agents_of_runs(self, name: str) -> list[psutil.Process]:
         """Return the agents of runs that a host's agent has started."""
-        family = self.agents[name].children(recursive=True)
+        family = self.hosts.agents[name].children(recursive=True)
         return [one for one in family if _title(one) == run_names.AGENT]
 
     def left(self) -> list[str]:
         """Return the titles of the processes that the hosts' agents have started, and still run."""
-        families = [agent.children(recursive=True) for agent in self.agents.values()]
-        return [_title(one) for family in families for one in family]
+        return [_title(one) for one in self.hosts.left()]
 
 
 def _title(process: psutil.Process) -> str:
@@ -99,45 +81,14 @@ def _title(process: psutil.Process) -> str:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    started = [psutil.Popen(["unshare", "--net", "sleep", "infinity"]) for _ in range(4)]
-    hub, *others = started
-    agents: dict[str, psutil.Popen] = {}
-    try:
-        for one in started:
-            until(lambda of=one: of.name() == "sleep", "a namespace", 20)  # type: ignore[misc]
-            _inside(hub if one is hub else one, "ip link set lo up")
-        _inside(hub, "ip link add name joint type bridge")
-        _inside(hub, "ip link set joint up")
-        for number, one in enumerate(others, 1):
-            _inside(hub, f"ip link add name h{number} type veth peer name under netns {one.pid}")
-            _inside(hub, f"ip link set dev h{number} master joint up")
-            _inside(one, f"ip address add {UNDERLAY}{number}/24 dev under")
-            _inside(one, "ip link set dev under up")
-        home, *elsewhere = (Host(one, f"{UNDERLAY}{n}") for n, one in enumerate(others, 1))
-        (tmp_path / "secret").write_text("0123456789abcdef\n")
-        for name, host in zip(("b", "c"), elsewhere, strict=True):
-            arguments = ["agent", "--listen", host.address, "--secret-file", "secret"]
-            log = tmp_path / f"agent-{name}.log"
-            agents[name] = host.popen(*TESTBED, *arguments, log=log, folder=tmp_path)
-            until(lambda of=log: "waiting on" in of.read_text(), "an agent", 60)  # type: ignore[misc]
-        named = {name: {"agent": host.address} for name, host in zip("bc", elsewhere, strict=True)}
-        content = {"underlay": home.address, "secret_file": "secret", "hosts": named}
-        (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(content))
-        yield Hosts(tmp_path, home, agents)
-    finally:
-        for one in (*agents.values(), *started):
-            one.kill()
-            one.wait()
-
-
-def _inside(process: psutil.Popen, command: str) -> None:
-    subprocess.run(["nsenter", f"--net=/proc/{process.pid}/ns/net", *command.split()], check=True)
+def hosts(tmp_path: Path) -> Iterator[Spread]:
+    with joined_hosts(tmp_path, "bc") as hosts:
+        yield Spread(hosts)
 
 
 @real
 @pytest.mark.timeout(300)
-def test_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Hosts) -> None:
+def test_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Spread) -> None:
     process = hosts.run("spread")
     assert process.wait(200) == 0, hosts.said("spread")
     experiment = testbed.Experiment.parse(yaml.safe_dump(SPEC | {"engine": "simulation"}))
@@ -162,7 +113,7 @@ def test_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Hosts) ->
 
 @real
 @pytest.mark.timeout(300)
-def test_an_end_of_one_is_the_end_of_all(hosts: Hosts) -> None:
+def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     long = {"training": {"batch_size": 10, "updates": 1_000_000}, "algorithms": ["asgd"]}
 
     def trains(out: str) -> psutil.Popen:
