@@ -112,6 +112,15 @@ class LimitProcessors:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPace:
+    """Set the factor by which the durations of the device with a number are multiplied."""
+
+    device: str
+    number: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
 class SendBackground:
     """Start the background traffic or, when it has started, end it for good."""
 
@@ -145,6 +154,7 @@ Request: TypeAlias = (
     | ThawDevice
     | KillDevice
     | ImpairmentRequest
+    | SetPace
     | SendBackground
     | ReadIngress
     | ReadProcessors

@@ -62,6 +62,7 @@ from testbed.messages.requests import (
     Request,
     SendBackground,
     SetLink,
+    SetPace,
     StartRole,
     StopTraffic,
     ThawDevice,
@@ -82,9 +83,10 @@ COUNTER_PERIOD = 0.25
 class Agent:
     """Serves the orchestrator's requests in one run; see ``serve``."""
 
-    def __init__(self, control: Channel, nodes: Nodes) -> None:
+    def __init__(self, control: Channel, nodes: Nodes, paces: Any = None) -> None:
         self._control = control
         self._nodes = nodes
+        self._paces = paces
         self._observation: Any = None
         self._link_counters: Any = None
         self._socket_counts: Any = None
@@ -103,6 +105,7 @@ class Agent:
             FreezeDevice: self._freeze,
             ThawDevice: self._thaw,
             KillDevice: self._kill,
+            SetPace: self._set_pace,
             SendBackground: self._send_background,
             ReadIngress: lambda _: self._read_counter(),
             ReadProcessors: lambda _: self._read_processors(),
@@ -202,6 +205,9 @@ class Agent:
         self._nodes.kill(request.device)
         if self._background:
             self._background.ended(request.device)
+
+    def _set_pace(self, request: SetPace) -> None:
+        self._paces[request.number] = request.factor
 
     def _impair(self, request: ImpairmentRequest) -> None:
         self._device_faults.serve(request)
@@ -410,6 +416,17 @@ def _make_nodes(first: Request, control: Channel) -> Nodes:
     return container_nodes(first.nodes, first.load, control)
 
 
+def _paces(first: Request) -> Any:
+    """Return the devices' paces, which this process may set; None in a run that has none."""
+    from testbed.roles.pace import Paces
+    from testbed.roles.sharing import PACES, SETTINGS
+
+    assert isinstance(first, LoadRoles)
+    arguments = first.load["arguments"]
+    descriptor = arguments.get(PACES)
+    return None if descriptor is None else Paces(descriptor, arguments[SETTINGS]["workers"])
+
+
 def run(control: Channel) -> int:
     """Run the agent in this process, which must have one thread; return the exit status.
 
@@ -431,7 +448,7 @@ def run(control: Channel) -> int:
         first = REQUESTS.receive(control)
         if first is None:
             return 1
-        agent = Agent(control, _make_nodes(first, control))
+        agent = Agent(control, _make_nodes(first, control), _paces(first))
     except TestbedError as error:
         send(control, RunFailed(str(error), host=True))
         return 1

@@ -5,7 +5,7 @@ so is all that is captured, and counted of ingress. The others have workers or p
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic
 
@@ -31,8 +31,14 @@ from testbed.messages.agent_reports import (
 from testbed.messages.requests import (
     FreezeDevice,
     KillDevice,
+    LimitProcessors,
     ReadProcessors,
     Request,
+    SetCorruption,
+    SetLink,
+    SetPace,
+    SetRates,
+    SetTracedRates,
     StartRole,
     StopTraffic,
     ThawDevice,
@@ -42,7 +48,11 @@ from traffic.counters import COUNTS
 
 HOME = ""
 """The name of the orchestrator's own host."""
-_OF_ONE_DEVICE = (StartRole, FreezeDevice, ThawDevice, KillDevice)
+_OF_DEVICE = (
+    *(StartRole, FreezeDevice, ThawDevice, KillDevice, LimitProcessors, SetCorruption, SetPace),
+)
+_OF_LINK = (SetLink, SetRates)
+"""Requests about both ends of a device's link, of which the router's is at home."""
 _OF_ALL = (StopTraffic, ReadProcessors)
 _WHEN_ALL_HAVE = (LibrariesLoaded, NodesMade, NetworkBuilt, LastSampleTaken)
 """Events that count only when each host's agent has reported them."""
@@ -89,12 +99,18 @@ class AgentsOfHosts(Generic[R]):
         return [agent.control for agent in self._agents.values()]
 
     def ask(self, request: Request) -> None:
-        """Send a request to the agent that it concerns: the device's, all, or that at home."""
-        if isinstance(request, _OF_ONE_DEVICE):
-            self.ask_host(self._place.get(request.device, HOME), request)
-        else:
-            for host in self._agents if isinstance(request, _OF_ALL) else (HOME,):
-                self.ask_host(host, request)
+        """Send a request to the agents that it concerns."""
+        for host in self._concerned(request):
+            self.ask_host(host, request)
+
+    def _concerned(self, request: Request) -> Collection[str]:
+        if isinstance(request, _OF_DEVICE):
+            return (self._place.get(request.device, HOME),)
+        if isinstance(request, _OF_LINK):
+            return {HOME, self._place.get(request.device, HOME)}
+        if isinstance(request, SetTracedRates):
+            return {HOME, *(self._place.get(device, HOME) for device in request.rates)}
+        return self._agents if isinstance(request, _OF_ALL) else (HOME,)
 
     def ask_host(self, host: str, request: Request) -> None:
         """Send a request to the agent of a host."""

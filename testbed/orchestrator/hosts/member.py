@@ -88,6 +88,7 @@ class Member:
     def begin(
         self,
         orders: Mapping[int, socket.socket],
+        made: Mapping[str, Any],
         control: Channel,
         output: int,
         handed: Collection[int],
@@ -96,9 +97,11 @@ class Member:
 
         Args:
             orders: the devices' ends of the channels of orders, by the devices' numbers; closed here.
+            made: what else is made there for devices to share: ``paces``, the number of their factors,
+                and ``models``, the numbers of the peers that keep their parameters.
         """
         assert not handed  # descriptors do not cross hosts
-        wanted = {"orders": [*orders]}
+        wanted = {"orders": [*orders], **made}
         self.connection.send(Kind.OPEN, CONTROL, json.dumps(wanted).encode())
         own = self.connection.socket
         kept = (own.fileno(), control.fileno(), *(end.fileno() for end in orders.values()))

@@ -31,9 +31,6 @@ def problem_of(plan: LinkedPlan) -> str | None:
         "only nodes of namespaces are spread so far, no containers": (
             plan.spec.devices.runtime != "namespaces"
         ),
-        "faults, arrivals and departures are of devices on one host so far": bool(
-            plan.settings.faults.rules
-        ),
         "servers on workers' machines are not spread so far": bool(plan.machines),
         "background traffic is of one host so far": bool(plan.background),
     }
@@ -86,8 +83,8 @@ class Spread:
         # At random: two runs that share a host must not have a link's number in common.
         return cls(file, plan, members, place, secrets.randbelow(MOST_NETWORKS))
 
-    def orders(self, host: str) -> list[int]:
-        """Return the numbers of the devices on another host that get orders."""
+    def devices(self, host: str) -> list[int]:
+        """Return the numbers of the devices on another host."""
         return [number for one, number in self.plan.workers.items() if self.place.get(one) == host]
 
     @property

@@ -82,7 +82,7 @@ class Injection:
         self._wall = settings.timing.clock == "wall"
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
-        self._impairments = Impairments(names, ask, self.paces)
+        self._impairments = Impairments(names, ask, wall=self._wall)
         self._workers = KillableWorkers(names, ask, start, clock, wall=self._wall)
         self._servers = {
             (number := server_number(index)): KilledServer(

@@ -14,6 +14,8 @@ from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Rela
 from testbed.orchestrator.hosts.secured_connection import ConnectionLostError, SecuredConnection
 from tests.orchestrator.hosts.test_secured_connection import SECRET, proven
 
+START = {"kind": "start_role", "device": "worker-0", "role": {"role": "worker", "number": 0}}
+
 
 def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -77,7 +79,7 @@ def test_messages_of_any_length_keep_their_order(carried: Carried) -> None:
 
 def test_a_role_reports_over_a_channel_of_its_own_until_it_ends(carried: Carried) -> None:
     ours, theirs = Channel.pair()
-    carried.control.send({"kind": "start"}, descriptors=(theirs.fileno(),))
+    carried.control.send(START, descriptors=(theirs.fileno(),))
     theirs.close()
     request = carried.agent.receive()
     assert request is not None
