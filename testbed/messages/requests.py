@@ -112,6 +112,13 @@ class LimitProcessors:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUpDevices:
+    """Reset the connections to devices whose host is lost, and take their links down, for good."""
+
+    devices: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SetPace:
     """Set the factor by which the durations of the device with a number are multiplied."""
 
@@ -154,6 +161,7 @@ Request: TypeAlias = (
     | ThawDevice
     | KillDevice
     | ImpairmentRequest
+    | GiveUpDevices
     | SetPace
     | SendBackground
     | ReadIngress

@@ -54,6 +54,7 @@ from testbed.messages.requests import (
     REQUESTS,
     BuildNetwork,
     FreezeDevice,
+    GiveUpDevices,
     ImpairmentRequest,
     KillDevice,
     LoadRoles,
@@ -105,6 +106,7 @@ class Agent:
             FreezeDevice: self._freeze,
             ThawDevice: self._thaw,
             KillDevice: self._kill,
+            GiveUpDevices: self._give_up,
             SetPace: self._set_pace,
             SendBackground: self._send_background,
             ReadIngress: lambda _: self._read_counter(),
@@ -205,6 +207,13 @@ class Agent:
         self._nodes.kill(request.device)
         if self._background:
             self._background.ended(request.device)
+
+    def _give_up(self, request: GiveUpDevices) -> None:
+        try:
+            self._device_faults.give_up(request.devices)
+        except OSError as error:
+            text = f"the connections to the devices of a lost host stay open: {error.strerror}"
+            self._report(WarningRaised(text))
 
     def _set_pace(self, request: SetPace) -> None:
         self._paces[request.number] = request.factor

@@ -26,6 +26,7 @@ from testbed.network.building import DEVICE_INDEX
 from testbed.network.fair_queues import FairEgress
 from testbed.network.links import Link, Shape
 from testbed.network.netlink import Requests
+from testbed.network.resets import reset_connections
 from testbed.network.shaping import Egress
 from testbed.network.topology import Direction, Network
 from testbed.network.underlay import INNER_MTU
@@ -124,6 +125,18 @@ class DeviceFaults:
         for device in devices:
             with inside_network(self._networks[self._links[device].router]):
                 self._set_silent(device, up=False, silent=True)
+
+    def give_up(self, devices: Sequence[str]) -> None:
+        """Take the links of devices down, and reset the connections of this host's devices to them.
+
+        Raises:
+            OSError: the kernel cannot reset connections.
+        """
+        self._mark(self._down, devices, True, self._set_link)
+        addresses = {self._links[device].address for device in devices}
+        for device in self._links.keys() & self._networks.keys():
+            with inside_network(self._networks[device]):
+                reset_connections(addresses)
 
     def _set_link(self, link: Link, down: bool) -> None:
         if link.router in self._networks:

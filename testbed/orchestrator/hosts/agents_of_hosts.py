@@ -16,6 +16,7 @@ from testbed.messages.agent_reports import (
     EVENTS,
     CountersSampled,
     Event,
+    HostLost,
     LastSampleTaken,
     LibrariesLoaded,
     LinksCounted,
@@ -30,6 +31,7 @@ from testbed.messages.agent_reports import (
 )
 from testbed.messages.requests import (
     FreezeDevice,
+    GiveUpDevices,
     KillDevice,
     LimitProcessors,
     ReadProcessors,
@@ -53,7 +55,7 @@ _OF_DEVICE = (
 )
 _OF_LINK = (SetLink, SetRates)
 """Requests about both ends of a device's link, of which the router's is at home."""
-_OF_ALL = (StopTraffic, ReadProcessors)
+_OF_ALL = (StopTraffic, ReadProcessors, GiveUpDevices)
 _WHEN_ALL_HAVE = (LibrariesLoaded, NodesMade, NetworkBuilt, LastSampleTaken)
 """Events that count only when each host's agent has reported them."""
 _COUNTED = (NodesCounted, LinksCounted)
@@ -82,6 +84,7 @@ class AgentsOfHosts(Generic[R]):
         """
         self.reports = home.reports
         self._agents = {HOME: home, **(others or {})}
+        self._lost: set[str] = set()
         self._place = place or {}
         self._behind = behind or {}
         self._reported: dict[type, set[str]] = {}
@@ -95,8 +98,12 @@ class AgentsOfHosts(Generic[R]):
 
     @property
     def controls(self) -> Sequence[Channel]:
-        """The channels on which the agents report."""
-        return [agent.control for agent in self._agents.values()]
+        """The channels on which the agents report, but for those of hosts that are lost."""
+        return [agent.control for host, agent in self._agents.items() if host not in self._lost]
+
+    def devices(self, host: str) -> list[str]:
+        """Return the devices on another host."""
+        return [device for device, at in self._place.items() if at == host]
 
     def ask(self, request: Request) -> None:
         """Send a request to the agents that it concerns."""
@@ -113,8 +120,9 @@ class AgentsOfHosts(Generic[R]):
         return self._agents if isinstance(request, _OF_ALL) else (HOME,)
 
     def ask_host(self, host: str, request: Request) -> None:
-        """Send a request to the agent of a host."""
-        self._agents[host].ask(request)
+        """Send a request to the agent of a host, unless that is lost."""
+        if host not in self._lost:
+            self._agents[host].ask(request)
 
     def send_waiting(self) -> list[Channel]:
         """Send the queued requests while there is room; return the channels that have none."""
@@ -127,10 +135,16 @@ class AgentsOfHosts(Generic[R]):
         if host != HOME:
             event = self._of_other(host, event)
         if isinstance(event, _WHEN_ALL_HAVE):
-            reported = self._reported.setdefault(type(event), set())
-            reported.add(host)
-            if len(reported) < len(self._agents):
+            self._reported.setdefault(type(event), set()).add(host)
+            if not self._all_have(type(event)):
                 return
+        elif isinstance(event, HostLost):
+            waited = LastSampleTaken in self._reported and not self._all_have(LastSampleTaken)
+            self._lost.add(host)
+            yield host, event
+            if waited and self._all_have(LastSampleTaken):
+                yield host, LastSampleTaken()
+            return
         elif isinstance(event, _COUNTED):
             counts = self._counts.setdefault(type(event), {})
             counts[host] = event.count
@@ -145,15 +159,16 @@ class AgentsOfHosts(Generic[R]):
             return  # its number says nothing here
         yield host, event
 
+    def _all_have(self, kind: type[Event]) -> bool:
+        """Return True if each host that is not lost has reported an event of a kind."""
+        return self._reported[kind] >= self._agents.keys() - self._lost
+
     def _of_other(self, host: str, event: Event | None) -> Event:
         """Return the event of another host's agent as one of this host's."""
         if event is None:
-            return RunFailed(f"the agent of host {host} died", host=True)
+            return HostLost("its agent died")
         if isinstance(event, RunFailed):
-            text = (
-                event.reason if event.reason.startswith("host ") else f"host {host}: {event.reason}"
-            )
-            return replace(event, reason=text)
+            return replace(event, reason=f"host {host}: {event.reason}")
         if isinstance(event, WarningRaised | RemainsFound):
             return replace(event, text=f"host {host}: {event.text}")
         if isinstance(event, CountersSampled):

@@ -16,7 +16,7 @@ import psutil
 from testbed.channel import Channel
 from testbed.code_digest import package_digest
 from testbed.errors import HostError
-from testbed.messages.agent_reports import RunFailed
+from testbed.messages.agent_reports import HostLost
 from testbed.messages.codec import send
 from testbed.nodes import forked_process, run_names
 from testbed.orchestrator.hosts.hosts_file import OtherHost
@@ -127,7 +127,6 @@ class Member:
             relay.run()
         except ConnectionLostError as error:
             with contextlib.suppress(OSError):
-                reason = f"host {self.host.name} is lost: {error}"
-                send(Channel(end), RunFailed(reason, host=True))
+                send(Channel(end), HostLost(str(error)))
             return 1
         return 0

@@ -205,6 +205,14 @@ class Injection:
             self.paces.end(number)
         return killed
 
+    def lose(self, device: str) -> bool:
+        """Go on without a device whose host is lost; return True if it was not lost before."""
+        number = self._numbers[device]
+        before = self._struck.is_lost(number)
+        self._workers.lose(number)
+        self._release_if_all_are_lost()
+        return not before
+
     def closed(self, number: int | None, pushes: int = 0) -> None:
         """Record a connection's end, which the server reported after all that came over it.
 
@@ -382,6 +390,9 @@ class Injection:
         if self._wall:
             self._futility.struck(devices)
             self._schedule_end(self._clock.now(), fault, devices)
+        self._release_if_all_are_lost()
+
+    def _release_if_all_are_lost(self) -> None:
         if self._wall and all(map(self._struck.is_lost, self._names)):
             for number in self._names:
                 self._release(number)  # so that the server finds that no worker is left
