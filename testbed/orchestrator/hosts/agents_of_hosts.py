@@ -1,7 +1,8 @@
 """The agents of one run on several hosts, which the orchestrator asks and hears like one.
 
 The *home* is the orchestrator's own host: the routers, all that serve, and the evaluator are there, and
-so is all that is captured, and counted of ingress. The others have workers or peers.
+so is all that is captured, and counted of ingress. The others have workers or peers, but none on whose
+machine a server is.
 """
 
 import contextlib
