@@ -26,6 +26,13 @@ class RunFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class HostLost:
+    """A host besides the orchestrator's own is lost, with all its devices; ``reason`` says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStarted:
     """A role's process was started.
 
@@ -256,6 +263,7 @@ class RemainsFound:
 Event: TypeAlias = (
     LibrariesLoaded
     | RunFailed
+    | HostLost
     | ProcessStarted
     | ProcessExited
     | WarningRaised

@@ -112,6 +112,22 @@ class LimitProcessors:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUpDevices:
+    """Reset the connections to devices whose host is lost, and take their links down, for good."""
+
+    devices: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetPace:
+    """Set the factor by which the durations of the device with a number are multiplied."""
+
+    device: str
+    number: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
 class SendBackground:
     """Start the background traffic or, when it has started, end it for good."""
 
@@ -145,6 +161,8 @@ Request: TypeAlias = (
     | ThawDevice
     | KillDevice
     | ImpairmentRequest
+    | GiveUpDevices
+    | SetPace
     | SendBackground
     | ReadIngress
     | ReadProcessors

@@ -2,9 +2,10 @@
 
 Everything happens in the namespace of the device's router, so that a device notices no more than a real
 one would. A link that is down looks as if the far end were unplugged: the device's interface has no
-carrier, and the device's addresses and routes stay. In the router the kernel drops the route and the
-neighbour together with the interface. Until both are back a black hole replaces the route, so that
+carrier, and the device's addresses and routes stay. In the router the kernel drops the routes and the
+neighbour together with the interface. Until they are back a black hole replaces the route, so that
 nothing answers for the device: an ICMP message from the router would be traffic on the server's link.
+Where the device is on another host, the carrier is taken away there.
 
 A cut leaves links up: rules of the router's routing drop the packets between a device and the server,
 in both directions and without an ICMP error. Where a trace's rate is 0, a rule drops what passes in one
@@ -14,10 +15,13 @@ TCP retransmits what it had sent, at intervals that double while there is no ans
 connection may stay idle for as long again as the outage lasted.
 """
 
+import contextlib
+
 from pyroute2 import IPRoute
 
 from testbed.network.building import DEVICE_INDEX, add_neighbour
 from testbed.network.links import PREFIX_LENGTH, Link
+from testbed.network.netlink import Requests
 
 _LOWEST_PREFERENCE = 1000
 """Metric of a black hole, which is used only while no interface has a route."""
@@ -25,8 +29,12 @@ _BEFORE_MAIN_TABLE = 100
 """Priority of a cut's rules: before that of the main routing table."""
 
 
-def set_link(link: Link, *, up: bool) -> None:
-    """Take a device's link down, which must be up, or up again; to be called inside its router."""
+def set_link(link: Link, *, up: bool, mtu: int | None = None) -> None:
+    """Take a device's link down, which must be up, or up again; to be called inside its router.
+
+    Args:
+        mtu: of the route to the device, if the link crosses hosts (``Requests.add_neighbours_route``).
+    """
     interface = DEVICE_INDEX + link.index
     prefix = f"{link.router_address}/{PREFIX_LENGTH}"
     with IPRoute() as router:
@@ -37,7 +45,20 @@ def set_link(link: Link, *, up: bool) -> None:
         # Before the link is up: otherwise a packet on its way would make the kernel send ARP requests.
         add_neighbour(router, interface, link.address, link.mac)
         router.link("set", index=interface, state="up")
+        if mtu is not None:
+            with contextlib.closing(Requests()) as requests:
+                requests.add_neighbours_route(link.address, interface, mtu)
+                requests.carry_out()
         router.route("del", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
+
+
+def set_carrier(*, there: bool) -> None:
+    """Take away the carrier of a device whose router is on another host, or give it back.
+
+    To be called inside the device. On one host the kernel does it when the router's end is down.
+    """
+    with IPRoute() as device:
+        device.link("set", index=DEVICE_INDEX, proto_down=int(not there))
 
 
 def set_cut(device: str, server: str, *, cut: bool) -> None:

@@ -12,6 +12,7 @@ from testbed.messages.agent_reports import (
     DeviceFrozen,
     DeviceThawed,
     Event,
+    HostLost,
     HostRead,
     IngressRead,
     LastSampleTaken,
@@ -33,9 +34,10 @@ from testbed.messages.agent_reports import (
     UplinksSampled,
     WarningRaised,
 )
-from testbed.messages.requests import KillDevice
+from testbed.messages.requests import GiveUpDevices, KillDevice
 from testbed.metrics.live import LiveRun
 from testbed.network.building import DEVICE_INTERFACE
+from testbed.number_text import as_number
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
@@ -122,6 +124,7 @@ class AgentEvents:
         event = records.event
         self._handlers: dict[type, Callable[[Any], None]] = {
             RunFailed: self._failed,
+            HostLost: self._host_lost,
             ProcessStarted: devices.started,
             ProcessExited: self._exited,
             WarningRaised: lambda warning: event("warning", warning.text, None),
@@ -193,6 +196,33 @@ class AgentEvents:
     def _failed(self, event: RunFailed) -> None:
         see = "" if event.host else f"; see {self._records.processes_log}"
         raise EndError("failed", f"{event.reason}{see}")
+
+    def _host_lost(self, event: HostLost) -> None:
+        """Go on without a host, with which all its devices have died.
+
+        Raises:
+            EndError: the run cannot go on without it.
+        """
+        host, records, devices = self._host, self._records, self._devices
+        lost, text = devices.agent.devices(host), f"host {host} is lost: {event.reason}"
+        if records.training is None:
+            raise EndError("failed", text)
+        if self._plan.spec.clock == "virtual":
+            raise EndError("failed", f"{text}; under the virtual clock no run outlives a host")
+        if self._plan.observed in lost:
+            what = f"{self._plan.observed}, whose model is evaluated, was there"
+            raise EndError("failed", f"{text}; {what}")
+        text = f"{text}; {as_number(len(lost), 'device')} died with it"
+        records.event("warning", text, None, EventKind.HOST_LOST)
+        self._read_reports()
+        devices.ask(GiveUpDevices(lost))
+        for device in lost:
+            was_there = devices.liveness.is_alive(device) or records.training_now
+            devices.liveness.exited(device)
+            if self._injection.lose(device) and was_there:
+                records.last_loss = f"its host {host} is lost"
+                text = f"{device} died: {records.last_loss}"
+                records.event("info", text, device, EventKind.DIED)
 
     def _exited(self, event: ProcessExited) -> None:
         self._read_reports()  # a process sent its last report before it exited

@@ -210,7 +210,7 @@ class EmulatedRun:
             models = self._models(opened)
             records.save_ledgers()  # for a run that is killed
             handed = (*spills, *shared.values(), *models, *self._store.descriptors)
-            agents, orders = self._agents(handed)
+            agents, orders = self._agents(handed, keeps_models=bool(models))
             self._devices.agent = agents
             with removed_at_end(agents, self._plan.spec.devices.runtime, records):
                 self._ask_for_set_up({SPILL: spills, MODELS: models, **shared, **orders})
@@ -224,12 +224,13 @@ class EmulatedRun:
             records.fail(error)
 
     def _agents(
-        self, handed: Sequence[int]
+        self, handed: Sequence[int], *, keeps_models: bool
     ) -> tuple[AgentsOfHosts[ReportChannels], dict[str, Any]]:
         """Start the agents, one on each host; return them, and what only the roles at home are told.
 
         Args:
             handed: descriptors that the roles of this host inherit from its agent.
+            keeps_models: True if peers keep their parameters in files.
 
         Raises:
             HostError, SpecError: a host does not answer, or cannot have what it is to have.
@@ -239,14 +240,19 @@ class EmulatedRun:
         if spread is None:
             return AgentsOfHosts(AgentProcess(log, handed, reports)), {}
         channels = {
-            host: channels_of_orders(spread.orders(host) if spread.has_orders else ())
+            host: channels_of_orders(spread.devices(host) if spread.has_orders else ())
             for host in spread.members
         }
+        paces = self._plan.settings.workers if self._injection.paces is not None else 0
         ours = {n: end for each in channels.values() for n, (end, _) in each.items()}
         others = {
             name: AgentProcess(
                 *(log, (), reports),
-                functools.partial(member.begin, {n: end for n, (_, end) in channels[name].items()}),
+                functools.partial(
+                    member.begin,
+                    {n: end for n, (_, end) in channels[name].items()},
+                    {"paces": paces, "models": spread.devices(name) if keeps_models else []},
+                ),
             )
             for name, member in spread.members.items()
         }

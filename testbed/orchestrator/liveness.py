@@ -45,6 +45,10 @@ class Liveness:
         """True if any device's process is alive."""
         return bool(self._alive)
 
+    def is_alive(self, device: str) -> bool:
+        """Return True if a device's process is alive."""
+        return device in self._alive
+
     def started(self, device: str) -> None:
         """Add a device whose process was started."""
         self._alive.add(device)

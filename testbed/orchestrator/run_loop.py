@@ -53,6 +53,8 @@ def turns(
                 if isinstance(key.fileobj, Channel):
                     for host, event in agents.events(key.fileobj):
                         handle(event, host)
+                    if key.fileobj not in agents.controls:
+                        selector.unregister(key.fileobj)
             yield
             full = agents.send_waiting()
             for control in agents.controls:

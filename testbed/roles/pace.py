@@ -40,7 +40,7 @@ class Paces:
     @classmethod
     def make(cls, devices: int) -> Self:
         """Make factors in shared memory."""
-        return cls(memory_of_fixed_size("paces", 8 * devices), devices)
+        return cls(memory_of_paces(devices), devices)
 
     def __getitem__(self, device: int) -> float:
         return 1.0 + float(self._excess[device])
@@ -56,6 +56,11 @@ class Paces:
     def has_ended(self, device: int) -> bool:
         """Return True if a device's process was killed after training, and has ended."""
         return math.isinf(self[device])
+
+
+def memory_of_paces(devices: int) -> int:
+    """Make the memory of a run's factors, and return its descriptor."""
+    return memory_of_fixed_size("paces", 8 * devices)
 
 
 class PacedTimes:

@@ -23,6 +23,8 @@ class EventKind(StrEnum):
     """A restored server goes on without what came after its checkpoint; it suspects no worker yet."""
     DIED = "died"
     """A device's process has ended, which no fault explains."""
+    HOST_LOST = "host-lost"
+    """A host of the run is lost; an event of each of its devices says that it died."""
     RETURNED = "returned"
     """A killed peer is back."""
     ENDED = "ended"

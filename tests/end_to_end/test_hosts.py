@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -31,7 +32,15 @@ SPEC = {
     "clock": "virtual",
     "training": {"batch_size": 10, "updates": 60},
     "algorithms": ["asgd", {"name": "adacomp", "ratio": 0.05}],
-    "devices": {"workers": 6, "servers": 2},
+    "devices": {
+        "workers": 6,
+        "servers": 2,
+        "classes": [
+            {"name": "core", "number": 4},
+            {"name": "late", "number": 1, "arrives": "300ms"},
+            {"name": "mobile", "number": 1, "leaves": "400ms", "returns": "300ms"},
+        ],
+    },
     "network": {
         "uplink": "20mbit",
         "downlink": "50mbit",
@@ -42,6 +51,27 @@ SPEC = {
     },
     "compute": {"mean": "20ms"},
     "evaluation": {"every": 20, "images": 100},
+    "faults": [
+        {"when": {"probability": 0.05}, "how": "kill", "lasting": "100ms"},
+        {
+            "who": {"devices": ["worker-2"]},
+            "when": {"time": "300ms"},
+            "how": "freeze",
+            "lasting": "200ms",
+        },
+        {
+            "who": {"devices": ["worker-3"]},
+            "when": {"time": "400ms"},
+            "how": "stop-network",
+            "lasting": "200ms",
+        },
+        {
+            "who": {"devices": ["worker-4"]},
+            "when": {"time": "500ms"},
+            "how": "partition",
+            "lasting": "200ms",
+        },
+    ],
 }
 
 
@@ -88,7 +118,7 @@ def hosts(tmp_path: Path) -> Iterator[Spread]:
 
 @real
 @pytest.mark.timeout(300)
-def test_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Spread) -> None:
+def test_faults_on_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Spread) -> None:
     process = hosts.run("spread")
     assert process.wait(200) == 0, hosts.said("spread")
     experiment = testbed.Experiment.parse(yaml.safe_dump(SPEC | {"engine": "simulation"}))
@@ -106,6 +136,7 @@ def test_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Spread) -
         for what in ("payload_bytes", "message_bytes"):
             assert summary["ingress"][what] == one_host["ingress"][what]
         assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
+        assert set(summary["faults"]) >= {"kill", "freeze", "stop-network", "partition", "away"}
     manifest = json.loads(next(hosts.folder.glob("spread/*/*/asgd/manifest.json")).read_bytes())
     assert {name: one["devices"] for name, one in manifest["hosts"].items()} == {"b": 2, "c": 2}
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
@@ -126,7 +157,7 @@ def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     (agent,) = hosts.agents_of_runs("c")
     agent.kill()
     assert process.wait(60) == 1
-    assert "asgd failed: the agent of host c died" in hosts.said("agent-killed")
+    assert "asgd failed: host c is lost: its agent died; under the " in hosts.said("agent-killed")
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
 
     process = trains("interrupted")
@@ -148,3 +179,42 @@ def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     assert "the secrets may differ" in hosts.said("refused")
     assert time.monotonic() - began < 60
     assert not (hosts.folder / "refused").exists()
+
+
+@real
+@pytest.mark.timeout(300)
+def test_a_host_that_dies_is_the_death_of_its_devices(hosts: Spread) -> None:
+    slow = {"who": {"devices": ["worker-2"]}, "when": {"iteration": 5}, "lasting": "3s"}
+    process = hosts.run(
+        "outlived",
+        clock="wall",
+        algorithms=["sync-sgd"],
+        devices={"workers": 6},
+        training={"batch_size": 10, "updates": 70},
+        faults=[slow | {"how": {"kind": "slow", "factor": 50}}],
+    )
+    until(lambda: "sync-sgd: training, " in hosts.said("outlived"), "training", 100)
+    (agent,) = hosts.agents_of_runs("c")
+    agent.kill()
+    assert process.wait(120) == 0, hosts.said("outlived")
+    text = "warning: host c is lost: its agent died; 2 devices died with it"
+    assert text in hosts.said("outlived")
+    (file,) = hosts.folder.glob("outlived/*/*/*/summary.json")
+    summary = json.loads(file.read_bytes())
+    assert (summary["updates"], summary["workers_lost"]) == (70, 2)
+    assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
+    events = [json.loads(line) for line in file.with_name("events.jsonl").read_text().splitlines()]
+    died = [one["device"] for one in events if one["kind"] == "died"]
+    assert [one["kind"] for one in events].count("host-lost") == 1
+    assert died == ["worker-4", "worker-5"]
+    # Each update waits for the worker that is slow, which computes for a second on another host.
+    faults = file.with_name("faults.jsonl").read_text().splitlines()
+    began, ended = (json.loads(line)["time"] for line in faults)
+    rows = pq.read_table(file.with_name("updates.parquet")).to_pydict()
+    meanwhile = {
+        iteration
+        for iteration, time in zip(rows["iteration"], rows["time"], strict=True)
+        if began + 1 < time < ended
+    }
+    assert len(meanwhile) <= 3
+    until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)

@@ -7,12 +7,12 @@ import time
 import pytest
 from pyroute2 import IPRoute
 
-from testbed.network import building
+from testbed.network import building, outages
 from testbed.network.building import Queues
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.shaping import COUNTED
 from testbed.network.topology import Network
-from testbed.network.underlay import Underlay
+from testbed.network.underlay import INNER_MTU, Underlay
 from testbed.nodes.linux import inside_network, new_network, own_network
 from tests.traffic.isolation import isolated, real
 from traffic.counters import Meter
@@ -129,5 +129,25 @@ def test_links_between_hosts_carry_what_links_of_one_host_do(
         assert 8 * SIZE / 20e6 * 0.95 < first < 8 * SIZE / 20e6 * 1.5
         if network is STAR:
             assert 8 * SIZE / 40e6 * 0.95 < down < 8 * SIZE / 40e6 * 1.5
+
+    isolated(body)
+
+
+@real
+def test_a_link_between_hosts_that_was_down_carries_what_it_did_before() -> None:
+    def body() -> None:
+        nodes = built(STAR, {**dict.fromkeys((*STAR.devices, CORE), 0), "worker-0": 1})
+        server, device = STAR.link("server").address, nodes["worker-0"]
+        carried(device, nodes["server"], server)
+        before = ingress_of_server(nodes, STAR)
+        for up in (False, True):
+            with inside_network(nodes[CORE]):
+                outages.set_link(STAR.link("worker-0"), up=up, mtu=INNER_MTU)
+            with inside_network(device), IPRoute() as netlink:
+                outages.set_carrier(there=up)
+                (interface,) = netlink.link("get", index=building.DEVICE_INDEX)
+                assert interface.get("carrier") == up
+        carried(device, nodes["server"], server)
+        assert ingress_of_server(nodes, STAR) == pytest.approx(2 * before, rel=0.001)
 
     isolated(body)

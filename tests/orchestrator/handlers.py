@@ -45,6 +45,10 @@ class Agent:
     def ask(self, request: Request) -> None:
         self.requests.append(request)
 
+    def devices(self, host: str) -> list[str]:
+        """Return the devices on another host, which there is one of."""
+        return ["worker-1", "worker-2"]
+
 
 class Orchestrator:
     """All that handles the messages of one run, without processes."""

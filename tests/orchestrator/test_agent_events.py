@@ -8,6 +8,7 @@ import pytest
 from testbed.device_names import SERVER_NUMBER
 from testbed.messages.agent_reports import (
     Event,
+    HostLost,
     IngressRead,
     LibrariesLoaded,
     NetworkBuilt,
@@ -15,7 +16,7 @@ from testbed.messages.agent_reports import (
     RunFailed,
 )
 from testbed.messages.reports import EventReported
-from testbed.messages.requests import StartRole
+from testbed.messages.requests import GiveUpDevices, StartRole
 from testbed.runs.ending import EndError
 from tests.orchestrator.handlers import Orchestrator
 
@@ -67,3 +68,20 @@ def test_a_failure_of_the_host_refers_to_no_log(orchestrator: Orchestrator, host
     with pytest.raises(EndError) as ended:
         orchestrator.events.handle(RunFailed("no namespaces", host))
     assert ((ended.value.reason or "") == "no namespaces") is host
+
+
+def test_a_run_goes_on_without_a_host_once_it_trains(orchestrator: Orchestrator) -> None:
+    lost = HostLost("its agent died")
+    with pytest.raises(EndError) as ended:
+        orchestrator.events.handle(lost, "c")
+    assert ended.value.reason == "host c is lost: its agent died"
+    for worker in ("worker-0", "worker-1", "worker-2"):
+        orchestrator.devices.start(worker, {"role": "worker", "number": int(worker[-1])})
+    orchestrator.train(2)
+    orchestrator.events.handle(lost, "c")
+    assert orchestrator.requests[-1] == GiveUpDevices(["worker-1", "worker-2"])
+    assert orchestrator.records.outcome.workers_lost == 2
+    assert orchestrator.devices.liveness.is_alive("worker-0")
+    assert not orchestrator.devices.liveness.is_alive("worker-1")
+    said = [text for _, text in orchestrator.watcher.events]
+    assert "host c is lost: its agent died; 2 devices died with it" in said

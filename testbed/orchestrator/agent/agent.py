@@ -54,6 +54,7 @@ from testbed.messages.requests import (
     REQUESTS,
     BuildNetwork,
     FreezeDevice,
+    GiveUpDevices,
     ImpairmentRequest,
     KillDevice,
     LoadRoles,
@@ -62,6 +63,7 @@ from testbed.messages.requests import (
     Request,
     SendBackground,
     SetLink,
+    SetPace,
     StartRole,
     StopTraffic,
     ThawDevice,
@@ -82,9 +84,10 @@ COUNTER_PERIOD = 0.25
 class Agent:
     """Serves the orchestrator's requests in one run; see ``serve``."""
 
-    def __init__(self, control: Channel, nodes: Nodes) -> None:
+    def __init__(self, control: Channel, nodes: Nodes, paces: Any = None) -> None:
         self._control = control
         self._nodes = nodes
+        self._paces = paces
         self._observation: Any = None
         self._guard: Any = None
         self._link_counters: Any = None
@@ -104,6 +107,8 @@ class Agent:
             FreezeDevice: self._freeze,
             ThawDevice: self._thaw,
             KillDevice: self._kill,
+            GiveUpDevices: self._give_up,
+            SetPace: self._set_pace,
             SendBackground: self._send_background,
             ReadIngress: lambda _: self._read_counter(),
             ReadProcessors: lambda _: self._read_processors(),
@@ -203,6 +208,16 @@ class Agent:
         self._nodes.kill(request.device)
         if self._background:
             self._background.ended(request.device)
+
+    def _give_up(self, request: GiveUpDevices) -> None:
+        try:
+            self._device_faults.give_up(request.devices)
+        except OSError as error:
+            text = f"the connections to the devices of a lost host stay open: {error.strerror}"
+            self._report(WarningRaised(text))
+
+    def _set_pace(self, request: SetPace) -> None:
+        self._paces[request.number] = request.factor
 
     def _impair(self, request: ImpairmentRequest) -> None:
         self._device_faults.serve(request)
@@ -422,6 +437,17 @@ def _make_nodes(first: Request, control: Channel) -> Nodes:
     return container_nodes(first.nodes, first.load, control)
 
 
+def _paces(first: Request) -> Any:
+    """Return the devices' paces, which this process may set; None in a run that has none."""
+    from testbed.roles.pace import Paces
+    from testbed.roles.sharing import PACES, SETTINGS
+
+    assert isinstance(first, LoadRoles)
+    arguments = first.load["arguments"]
+    descriptor = arguments.get(PACES)
+    return None if descriptor is None else Paces(descriptor, arguments[SETTINGS]["workers"])
+
+
 def run(control: Channel) -> int:
     """Run the agent in this process, which must have one thread; return the exit status.
 
@@ -443,7 +469,7 @@ def run(control: Channel) -> int:
         first = REQUESTS.receive(control)
         if first is None:
             return 1
-        agent = Agent(control, _make_nodes(first, control))
+        agent = Agent(control, _make_nodes(first, control), _paces(first))
     except TestbedError as error:
         send(control, RunFailed(str(error), host=True))
         return 1

@@ -1,6 +1,7 @@
 """Faults applied by the agent to working nodes and links; see ``DeviceFaults``.
 
 How long a fault lasts, and what two faults on one device add up to, is decided by the orchestrator.
+Of a link that crosses hosts each host's agent changes the end that it has.
 """
 
 import contextlib
@@ -25,8 +26,10 @@ from testbed.network.building import DEVICE_INDEX
 from testbed.network.fair_queues import FairEgress
 from testbed.network.links import Link, Shape
 from testbed.network.netlink import Requests
+from testbed.network.resets import reset_connections
 from testbed.network.shaping import Egress
 from testbed.network.topology import Direction, Network
+from testbed.network.underlay import INNER_MTU
 from testbed.nodes.linux import inside_network
 from testbed.nodes.node_interface import Nodes
 
@@ -54,7 +57,7 @@ class DeviceFaults:
 
         Args:
             network: of the run.
-            networks: descriptor of each node's network namespace, by name.
+            networks: descriptor of the network namespace of each node of this host, by name.
             servers: IPv4 addresses of the devices that others are cut off from.
             nodes: every node of the run.
             shared: the directions of links whose rate pairs of devices share fairly.
@@ -123,9 +126,26 @@ class DeviceFaults:
             with inside_network(self._networks[self._links[device].router]):
                 self._set_silent(device, up=False, silent=True)
 
+    def give_up(self, devices: Sequence[str]) -> None:
+        """Take the links of devices down, and reset the connections of this host's devices to them.
+
+        Raises:
+            OSError: the kernel cannot reset connections.
+        """
+        self._mark(self._down, devices, True, self._set_link)
+        addresses = {self._links[device].address for device in devices}
+        for device in self._links.keys() & self._networks.keys():
+            with inside_network(self._networks[device]):
+                reset_connections(addresses)
+
     def _set_link(self, link: Link, down: bool) -> None:
-        with inside_network(self._networks[link.router]):
-            outages.set_link(link, up=not down)
+        if link.router in self._networks:
+            mtu = None if link.node in self._networks else INNER_MTU
+            with inside_network(self._networks[link.router]):
+                outages.set_link(link, up=not down, mtu=mtu)
+        elif link.node in self._networks:
+            with inside_network(self._networks[link.node]):
+                outages.set_carrier(there=not down)
 
     def _set_cut(self, link: Link, cut: bool) -> None:
         with inside_network(self._networks[link.router]):
@@ -141,9 +161,11 @@ class DeviceFaults:
         rate = self._rate(device, up=True)
         self._set_uplink(device, replace(self._uplinks[device].shape, rate=rate))
         rate = self._rate(device, up=False)
-        with inside_network(self._networks[self._links[device].router]), IPRoute() as router:
-            below = self._downlinks[device]
-            below.change(router, replace(below.shape, rate=rate))
+        router = self._networks.get(self._links[device].router)
+        if router is not None:
+            with inside_network(router), IPRoute() as netlink:
+                below = self._downlinks[device]
+                below.change(netlink, replace(below.shape, rate=rate))
 
     def _rate(self, device: str, *, up: bool) -> int | None:
         """Return the rate of one direction; that of before while its trace lets nothing pass."""
@@ -160,9 +182,11 @@ class DeviceFaults:
         """Apply the rates of traces: all of a router's in one call, as there may be many."""
         by_router: dict[str, list[str]] = {}
         for device in devices:
-            by_router.setdefault(self._links[device].router, []).append(device)
-            with inside_network(self._networks[device]):
-                self._add_rates(self._uplinks, [device], up=True)
+            if (router := self._links[device].router) in self._networks:
+                by_router.setdefault(router, []).append(device)
+            if device in self._networks:
+                with inside_network(self._networks[device]):
+                    self._add_rates(self._uplinks, [device], up=True)
         for router, below in by_router.items():
             with inside_network(self._networks[router]):
                 self._add_rates(self._downlinks, below, up=False)
@@ -189,5 +213,6 @@ class DeviceFaults:
             self._silent ^= {(device, up)}
 
     def _set_uplink(self, device: str, shape: Shape) -> None:
-        with inside_network(self._networks[device]), IPRoute() as netlink:
-            self._uplinks[device].change(netlink, shape)
+        if device in self._networks:
+            with inside_network(self._networks[device]), IPRoute() as netlink:
+                self._uplinks[device].change(netlink, shape)

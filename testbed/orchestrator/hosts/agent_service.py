@@ -8,8 +8,9 @@ import contextlib
 import json
 import os
 import socket
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from testbed.orchestrator.hosts.secured_connection import (
     Frame,
     SecuredConnection,
 )
-from testbed.roles.sharing import ORDERS
+from testbed.roles.pace import memory_of_paces
+from testbed.roles.sharing import MODELS, ORDERS, PACES
 from testbed.version import VERSION
 
 PATIENCE = 10.0
@@ -119,14 +121,25 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
         for number in wanted["orders"]
     }
     ends = {FIRST_ORDERS + number: ours for number, (ours, _) in pairs.items()}
-    theirs = {number: end.fileno() for number, (_, end) in pairs.items()}
     ends[CONTROL], control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ends[OUTPUT], output = socket.socketpair()
-    _with_orders(ends[CONTROL], frames.pop(0), theirs)
-    with output:
-        agent = start(Channel(control), output.fileno(), theirs.values())
-    for _, end in pairs.values():
-        end.close()
+    with contextlib.ExitStack() as shared:
+        orders = {str(n): shared.enter_context(end).fileno() for n, (_, end) in pairs.items()}
+        models = {
+            number: shared.enter_context(tempfile.TemporaryFile()).fileno()
+            for number in wanted["models"]
+        }
+        handed = [*orders.values(), *models.values()]
+        of_all: dict[str, Any] = {ORDERS: orders}
+        if models:
+            of_all[MODELS] = [models.get(number, -1) for number in range(max(models) + 1)]
+        if wanted["paces"]:
+            of_all[PACES] = paces = memory_of_paces(wanted["paces"])
+            shared.callback(os.close, paces)
+            handed.append(paces)
+        _with_shared(ends[CONTROL], frames.pop(0), of_all)
+        with output:
+            agent = start(Channel(control), output.fileno(), handed)
     try:
         Relay(secured, ends, calls=False, pending=frames).run()
     finally:
@@ -135,12 +148,12 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
         _ended(agent)
 
 
-def _with_orders(control: socket.socket, frame: Frame, orders: dict[int, int]) -> None:
-    """Give the agent its first request, with the descriptors of the devices' channels of orders."""
+def _with_shared(control: socket.socket, frame: Frame, shared: Mapping[str, Any]) -> None:
+    """Give the agent its first request, with the descriptors of what this host's devices share."""
     request = REQUESTS.decode(ReceivedMessage(*parsed(frame.content)))
     if not isinstance(request, LoadRoles):
         raise ConnectionLostError("it has asked for something before what roles need")
-    arguments = {**request.load["arguments"], ORDERS: {str(n): fd for n, fd in orders.items()}}
+    arguments = {**request.load["arguments"], **shared}
     fields, raw = encode(LoadRoles({**request.load, "arguments": arguments}, request.nodes))
     Channel(control.dup()).send(fields, raw)
 

@@ -1,11 +1,12 @@
 """The agents of one run on several hosts, which the orchestrator asks and hears like one.
 
 The *home* is the orchestrator's own host: the routers, all that serve, and the evaluator are there, and
-so is all that is captured, and counted of ingress. The others have workers or peers.
+so is all that is captured, and counted of ingress. The others have workers or peers, but none on whose
+machine a server is.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic
 
@@ -16,6 +17,7 @@ from testbed.messages.agent_reports import (
     EVENTS,
     CountersSampled,
     Event,
+    HostLost,
     LastSampleTaken,
     LibrariesLoaded,
     LinksCounted,
@@ -30,9 +32,16 @@ from testbed.messages.agent_reports import (
 )
 from testbed.messages.requests import (
     FreezeDevice,
+    GiveUpDevices,
     KillDevice,
+    LimitProcessors,
     ReadProcessors,
     Request,
+    SetCorruption,
+    SetLink,
+    SetPace,
+    SetRates,
+    SetTracedRates,
     StartRole,
     StopTraffic,
     ThawDevice,
@@ -42,8 +51,12 @@ from traffic.counters import COUNTS
 
 HOME = ""
 """The name of the orchestrator's own host."""
-_OF_ONE_DEVICE = (StartRole, FreezeDevice, ThawDevice, KillDevice)
-_OF_ALL = (StopTraffic, ReadProcessors)
+_OF_DEVICE = (
+    *(StartRole, FreezeDevice, ThawDevice, KillDevice, LimitProcessors, SetCorruption, SetPace),
+)
+_OF_LINK = (SetLink, SetRates)
+"""Requests about both ends of a device's link, of which the router's is at home."""
+_OF_ALL = (StopTraffic, ReadProcessors, GiveUpDevices)
 _WHEN_ALL_HAVE = (LibrariesLoaded, NodesMade, NetworkBuilt, LastSampleTaken)
 """Events that count only when each host's agent has reported them."""
 _COUNTED = (NodesCounted, LinksCounted)
@@ -72,6 +85,7 @@ class AgentsOfHosts(Generic[R]):
         """
         self.reports = home.reports
         self._agents = {HOME: home, **(others or {})}
+        self._lost: set[str] = set()
         self._place = place or {}
         self._behind = behind or {}
         self._reported: dict[type, set[str]] = {}
@@ -85,20 +99,31 @@ class AgentsOfHosts(Generic[R]):
 
     @property
     def controls(self) -> Sequence[Channel]:
-        """The channels on which the agents report."""
-        return [agent.control for agent in self._agents.values()]
+        """The channels on which the agents report, but for those of hosts that are lost."""
+        return [agent.control for host, agent in self._agents.items() if host not in self._lost]
+
+    def devices(self, host: str) -> list[str]:
+        """Return the devices on another host."""
+        return [device for device, at in self._place.items() if at == host]
 
     def ask(self, request: Request) -> None:
-        """Send a request to the agent that it concerns: the device's, all, or that at home."""
-        if isinstance(request, _OF_ONE_DEVICE):
-            self.ask_host(self._place.get(request.device, HOME), request)
-        else:
-            for host in self._agents if isinstance(request, _OF_ALL) else (HOME,):
-                self.ask_host(host, request)
+        """Send a request to the agents that it concerns."""
+        for host in self._concerned(request):
+            self.ask_host(host, request)
+
+    def _concerned(self, request: Request) -> Collection[str]:
+        if isinstance(request, _OF_DEVICE):
+            return (self._place.get(request.device, HOME),)
+        if isinstance(request, _OF_LINK):
+            return {HOME, self._place.get(request.device, HOME)}
+        if isinstance(request, SetTracedRates):
+            return {HOME, *(self._place.get(device, HOME) for device in request.rates)}
+        return self._agents if isinstance(request, _OF_ALL) else (HOME,)
 
     def ask_host(self, host: str, request: Request) -> None:
-        """Send a request to the agent of a host."""
-        self._agents[host].ask(request)
+        """Send a request to the agent of a host, unless that is lost."""
+        if host not in self._lost:
+            self._agents[host].ask(request)
 
     def send_waiting(self) -> list[Channel]:
         """Send the queued requests while there is room; return the channels that have none."""
@@ -111,10 +136,16 @@ class AgentsOfHosts(Generic[R]):
         if host != HOME:
             event = self._of_other(host, event)
         if isinstance(event, _WHEN_ALL_HAVE):
-            reported = self._reported.setdefault(type(event), set())
-            reported.add(host)
-            if len(reported) < len(self._agents):
+            self._reported.setdefault(type(event), set()).add(host)
+            if not self._all_have(type(event)):
                 return
+        elif isinstance(event, HostLost):
+            waited = LastSampleTaken in self._reported and not self._all_have(LastSampleTaken)
+            self._lost.add(host)
+            yield host, event
+            if waited and self._all_have(LastSampleTaken):
+                yield host, LastSampleTaken()
+            return
         elif isinstance(event, _COUNTED):
             counts = self._counts.setdefault(type(event), {})
             counts[host] = event.count
@@ -129,15 +160,16 @@ class AgentsOfHosts(Generic[R]):
             return  # its number says nothing here
         yield host, event
 
+    def _all_have(self, kind: type[Event]) -> bool:
+        """Return True if each host that is not lost has reported an event of a kind."""
+        return self._reported[kind] >= self._agents.keys() - self._lost
+
     def _of_other(self, host: str, event: Event | None) -> Event:
         """Return the event of another host's agent as one of this host's."""
         if event is None:
-            return RunFailed(f"the agent of host {host} died", host=True)
+            return HostLost("its agent died")
         if isinstance(event, RunFailed):
-            text = (
-                event.reason if event.reason.startswith("host ") else f"host {host}: {event.reason}"
-            )
-            return replace(event, reason=text)
+            return replace(event, reason=f"host {host}: {event.reason}")
         if isinstance(event, WarningRaised | RemainsFound):
             return replace(event, text=f"host {host}: {event.text}")
         if isinstance(event, CountersSampled):

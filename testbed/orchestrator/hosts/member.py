@@ -16,7 +16,7 @@ import psutil
 from testbed.channel import Channel
 from testbed.code_digest import package_digest
 from testbed.errors import HostError
-from testbed.messages.agent_reports import RunFailed
+from testbed.messages.agent_reports import HostLost
 from testbed.messages.codec import send
 from testbed.nodes import forked_process, run_names
 from testbed.orchestrator.hosts.hosts_file import OtherHost
@@ -88,6 +88,7 @@ class Member:
     def begin(
         self,
         orders: Mapping[int, socket.socket],
+        made: Mapping[str, Any],
         control: Channel,
         output: int,
         handed: Collection[int],
@@ -96,9 +97,11 @@ class Member:
 
         Args:
             orders: the devices' ends of the channels of orders, by the devices' numbers; closed here.
+            made: what else is made there for devices to share: ``paces``, the number of their factors,
+                and ``models``, the numbers of the peers that keep their parameters.
         """
         assert not handed  # descriptors do not cross hosts
-        wanted = {"orders": [*orders]}
+        wanted = {"orders": [*orders], **made}
         self.connection.send(Kind.OPEN, CONTROL, json.dumps(wanted).encode())
         own = self.connection.socket
         kept = (own.fileno(), control.fileno(), *(end.fileno() for end in orders.values()))
@@ -124,7 +127,6 @@ class Member:
             relay.run()
         except ConnectionLostError as error:
             with contextlib.suppress(OSError):
-                reason = f"host {self.host.name} is lost: {error}"
-                send(Channel(end), RunFailed(reason, host=True))
+                send(Channel(end), HostLost(str(error)))
             return 1
         return 0

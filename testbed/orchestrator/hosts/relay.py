@@ -3,10 +3,13 @@
 At both ends of the connection a relay has one end of each channel: of the control channel between
 orchestrator and agent, of the orders' between the virtual clock and a device, and of the reports'
 between a role and the orchestrator. Packets stay whole, and those of one channel stay in their
-order; so no process knows whether the other end of its channel is on its host.
+order; so no process knows whether the other end of its channel is on its host. What was sent over any
+channel before a packet over the control channel is carried before it: a role's last report comes before
+the news of its end, and the last orders of a device that was killed come before its new process starts.
 
 With the request to start a role goes the end of a new channel. The orchestrator's relay keeps that end
 and gives the channel a number; the agent's makes another pair for it, and hands an end of that on.
+Orders that wait there are for a process of the device that was killed, and are dropped.
 """
 
 import contextlib
@@ -18,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from testbed.channel import InvalidMessageError, receive_packet, send_packet
+from testbed.channel import InvalidMessageError, parsed, receive_packet, send_packet
 from testbed.orchestrator.hosts.secured_connection import (
     ConnectionLostError,
     Frame,
@@ -34,6 +37,8 @@ FIRST_ORDERS = 16
 _FIRST_REPORTS = 1 << 20
 """The number of the first channel of reports, in the order in which roles are started."""
 _LONGEST_PACKET = 1 << 18
+_MOST_UNREAD = 1000
+"""Packets, more than the kernel keeps for a channel."""
 _MOST_WAITING = 256 << 20
 """Bytes that wait for processes to read them, beyond which the run is given up."""
 
@@ -117,6 +122,7 @@ class Relay:
         self._selector.register(connection.socket, selectors.EVENT_READ)
         for number, end in ends.items():
             self._add(number, end)
+        self._control = self._ends[CONTROL]
         self._open = {CONTROL, OUTPUT}
         for frame in pending:
             self._take(frame)
@@ -132,7 +138,8 @@ class Relay:
             ConnectionLostError: the connection has ended before that.
         """
         while self._open or self._outgoing:
-            for key, events in self._selector.select():
+            found = self._selector.select()
+            for key, events in sorted(found, key=lambda one: one[0].data is self._control):
                 if key.data is None:
                     self._serve_connection(events)
                 else:
@@ -150,16 +157,20 @@ class Relay:
     def _serve_end(self, end: _LocalEnd, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             self._deliver(end)
-        if events & selectors.EVENT_READ and end.reads:
-            self._read(end)
+        if events & selectors.EVENT_READ:
+            # All that came before the next packet over the control channel, of which one is read.
+            for _ in range(1 if end is self._control else _MOST_UNREAD):
+                if not (end.reads and self._read(end)):
+                    break
 
     # -- from this host to the other
 
-    def _read(self, end: _LocalEnd) -> None:
+    def _read(self, end: _LocalEnd) -> bool:
+        """Carry the next packet of an end to the other host; return False if there is none."""
         try:
             packet = receive_packet(end.socket, _LONGEST_PACKET)
         except BlockingIOError:
-            return
+            return False
         except ConnectionResetError:
             packet = None
         if packet is None:
@@ -178,6 +189,7 @@ class Relay:
             self._send(Kind.START, number, packet.content)
         else:
             self._send(Kind.LONG if packet.long else Kind.PACKET, end.number, packet.content)
+        return True
 
     def _send(self, kind: Kind, number: int, content: bytes) -> None:
         self._outgoing.append(memoryview(self._connection.packed(kind, number, content)))
@@ -208,6 +220,7 @@ class Relay:
         elif frame.kind == Kind.START and not self._calls:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._add(frame.channel, ours)
+            self._drop_orders(int(parsed(frame.content)[0]["role"]["number"]))
             self._queue(self._ends[CONTROL], _Waiting(frame.content, report=theirs))
         elif (end := self._ends.get(frame.channel)) is not None:
             if frame.kind == Kind.END:
@@ -216,6 +229,12 @@ class Relay:
             else:
                 self._queue(end, _Waiting(frame.content, frame.kind == Kind.LONG))
         # Else a process has ended that this was on its way to.
+
+    def _drop_orders(self, device: int) -> None:
+        orders = self._ends.get(FIRST_ORDERS + device)
+        if orders is not None:
+            self._waiting -= sum(len(one.content) for one in orders.waiting)
+            orders.waiting.clear()
 
     def _queue(self, end: _LocalEnd, packet: _Waiting) -> None:
         end.waiting.append(packet)

@@ -31,10 +31,6 @@ def problem_of(plan: LinkedPlan) -> str | None:
         "only nodes of namespaces are spread so far, no containers": (
             plan.spec.devices.runtime != "namespaces"
         ),
-        "faults, arrivals and departures are of devices on one host so far": bool(
-            plan.settings.faults.rules
-        ),
-        "servers on workers' machines are not spread so far": bool(plan.machines),
         "background traffic is of one host so far": bool(plan.background),
     }
     return next((problem for problem, is_so in found.items() if is_so), None)
@@ -53,6 +49,24 @@ def check(file: HostsFile, plans: Sequence[LinkedPlan]) -> None:
     secret = secret_in(file.secret_file)
     for host in file.others:
         Member.called(host, secret).connection.socket.close()
+
+
+def placed(file: HostsFile, plan: Plan, processors: Mapping[str, int]) -> dict[str, str]:
+    """Return the host of each device that is not at home; one on a server's machine is.
+
+    Args:
+        processors: of each host by name.
+
+    Raises:
+        SpecError: the file places what there is not, or what stays with a server.
+    """
+    place = file.placed([*plan.workers], processors)
+    for server, worker in plan.local.items():
+        if place.pop(worker, None) and file.place:
+            raise SpecError(
+                f"place: {worker} is on the machine of {server}, and stays on this host"
+            )
+    return place
 
 
 @dataclass(frozen=True)
@@ -77,17 +91,18 @@ class Spread:
         """Call the hosts of a run, and place its devices.
 
         Raises:
-            HostError, SpecError: a host does not answer, or the file places what there is not.
+            HostError, SpecError: a host does not answer, or the file places what there is not, or what
+                stays with a server.
         """
         secret = secret_in(file.secret_file)
         members = {host.name: Member.called(host, secret) for host in file.others}
         processors = {name: one.processors for name, one in members.items()}
-        place = file.placed([*plan.workers], {HOME: own_processors(), **processors})
+        place = placed(file, plan, {HOME: own_processors(), **processors})
         # At random: two runs that share a host must not have a link's number in common.
         return cls(file, plan, members, place, secrets.randbelow(MOST_NETWORKS))
 
-    def orders(self, host: str) -> list[int]:
-        """Return the numbers of the devices on another host that get orders."""
+    def devices(self, host: str) -> list[int]:
+        """Return the numbers of the devices on another host."""
         return [number for one, number in self.plan.workers.items() if self.place.get(one) == host]
 
     @property

@@ -17,11 +17,11 @@ from testbed.messages.requests import (
     Request,
     SetCorruption,
     SetLink,
+    SetPace,
     SetPartition,
     SetRates,
     ThawDevice,
 )
-from testbed.roles.pace import Paces
 
 Ask: TypeAlias = Callable[[Request], None]
 
@@ -69,17 +69,17 @@ class Impairment:
 class Impairments:
     """The impairments of all devices of a run that faults may strike."""
 
-    def __init__(self, names: Mapping[int, str], ask: Ask, paces: Paces | None) -> None:
+    def __init__(self, names: Mapping[int, str], ask: Ask, *, wall: bool) -> None:
         """Start with all devices as planned.
 
         Args:
             names: the devices' names by number.
             ask: sends a request to the agent.
-            paces: the devices' factors in shared memory; None if nothing is slowed down for real.
+            wall: True under the wall clock; under the virtual clock nothing is slowed down for real.
         """
         self._names = names
         self._ask = ask
-        self._paces = paces
+        self._wall = wall
         self._faults: dict[int, list[Fault]] = {number: [] for number in names}
         self._now = dict.fromkeys(names, Impairment())
 
@@ -126,7 +126,7 @@ class Impairments:
             self._ask(FreezeDevice(name) if after.frozen else ThawDevice(name))
         if before.down is not after.down:
             self._ask(SetLink(name, up=not after.down))
-        if self._paces is None:
+        if not self._wall:
             return
         if (before.uplink, before.downlink) != (after.uplink, after.downlink):
             self._ask(SetRates(name, after.uplink, after.downlink))
@@ -135,4 +135,4 @@ class Impairments:
         if before.share != after.share:
             self._ask(SetCorruption(name, after.share))
         if before.factor != after.factor:
-            self._paces[device] = after.factor
+            self._ask(SetPace(name, device, after.factor))

@@ -82,7 +82,7 @@ class Injection:
         self._wall = settings.timing.clock == "wall"
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
-        self._impairments = Impairments(names, ask, self.paces)
+        self._impairments = Impairments(names, ask, wall=self._wall)
         self._workers = KillableWorkers(names, ask, start, clock, wall=self._wall)
         self._servers = {
             (number := server_number(index)): KilledServer(
@@ -204,6 +204,14 @@ class Injection:
         if killed and self._over and self._are_peers and self.paces is not None:
             self.paces.end(number)
         return killed
+
+    def lose(self, device: str) -> bool:
+        """Go on without a device whose host is lost; return True if it was not lost before."""
+        number = self._numbers[device]
+        before = self._struck.is_lost(number)
+        self._workers.lose(number)
+        self._release_if_all_are_lost()
+        return not before
 
     def closed(self, number: int | None, pushes: int = 0) -> None:
         """Record a connection's end, which the server reported after all that came over it.
@@ -382,6 +390,9 @@ class Injection:
         if self._wall:
             self._futility.struck(devices)
             self._schedule_end(self._clock.now(), fault, devices)
+        self._release_if_all_are_lost()
+
+    def _release_if_all_are_lost(self) -> None:
         if self._wall and all(map(self._struck.is_lost, self._names)):
             for number in self._names:
                 self._release(number)  # so that the server finds that no worker is left

@@ -40,6 +40,7 @@ class _KillableWorker:
         closed: whether the server has reported the end of its last connection since the kill.
         unsettled: until when TCP may still suffer from an outage.
         started: when it last came back.
+        gone: whether its host is lost, so that it never comes back.
     """
 
     incarnation: int = 0
@@ -50,6 +51,7 @@ class _KillableWorker:
     closed: bool = False
     unsettled: float = -math.inf
     started: float = -math.inf
+    gone: bool = False
 
 
 class KillableWorkers:
@@ -105,6 +107,10 @@ class KillableWorkers:
         """Return True if no end of a worker's kill was reported."""
         return self._workers[number].dead_until == math.inf
 
+    def is_gone(self, number: int) -> bool:
+        """Return True if a worker's host is lost."""
+        return self._workers[number].gone
+
     def incarnation(self, number: int) -> int:
         """Return how often a worker has come back."""
         return self._workers[number].incarnation
@@ -142,6 +148,16 @@ class KillableWorkers:
         worker = self._workers[number]
         worker.dead_until, worker.exited, worker.closed = math.inf, None, False
         self._ask(KillDevice(self._names[number]))
+
+    def lose(self, number: int) -> None:
+        """Mark a worker whose host is lost: it is dead, and never comes back."""
+        worker = self._workers[number]
+        worker.gone, worker.dead_until, worker.exited, worker.closed = (
+            True,
+            math.inf,
+            self._now(),
+            True,
+        )
 
     def end_kill(self, number: int) -> None:
         """End the time for which a killed worker stays away: it is due to come back."""

@@ -37,11 +37,15 @@ class Reachability:
 
     def lasts(self, fault: Fault, number: int, incarnation: int) -> bool:
         """Return True if a fault is still active; a freeze ends when the frozen process is killed."""
+        if self._workers.is_gone(number):
+            return False
         alive = self._workers.is_alive(number) and self._workers.incarnation(number) == incarnation
         return alive or fault.kind != "freeze"
 
     def is_lost(self, number: int) -> bool:
         """Return True if a worker can never send again: killed, frozen or disconnected for good."""
+        if self._workers.is_gone(number):
+            return True
         if self._workers.is_killed_for_good(number):
             return not self._agenda.has_end(number)
         return self._impairments.has(number, ("freeze", *UNREACHABLE), for_good=True)

@@ -16,7 +16,6 @@ from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.injection.training_clock import Clock
 from testbed.planning.program_plan import ProgramPlan
-from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.strikes import Strikes
 from testbed.telemetry.run_log import RunLog
@@ -60,7 +59,7 @@ class ProgramFaults:
         self._began = 0.0
         self._strikes = Strikes(log, lambda: self.elapsed, Deduplication(), servers=1)
         self._agenda = Agenda(plan.schedule)
-        self._impairments = Impairments(self._names, ask, Paces(None, plan.spec.devices.workers))
+        self._impairments = Impairments(self._names, ask, wall=True)
         self._rates = TracedRates(plan.followed_traces, self._names, ask=ask, clock=clock)
         self._kills: dict[int, int] = dict.fromkeys(self._names, 0)
         self._gone: set[int] = set()

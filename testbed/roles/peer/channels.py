@@ -63,7 +63,13 @@ class PeerChannels(ABC):
         """Receive reports for at most ``patience`` seconds; return True if one is more than a claim."""
         heard = False
         for key, _ in self._selector.select(patience):
-            fields = self._channels[key.data].hear()
+            try:
+                fields = self._channels[key.data].hear()
+            except (
+                ConnectionError
+            ):  # the peer's host is lost, and the others report that they lost it
+                self._selector.unregister(key.fileobj)
+                continue
             if KIND not in fields:
                 self._standstill.hear(key.data, fields)
                 continue

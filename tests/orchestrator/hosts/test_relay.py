@@ -1,5 +1,6 @@
 """Channels whose ends are on two hosts behave like channels of one."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -13,6 +14,8 @@ from testbed.channel import Channel, InvalidMessageError
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Relay
 from testbed.orchestrator.hosts.secured_connection import ConnectionLostError, SecuredConnection
 from tests.orchestrator.hosts.test_secured_connection import SECRET, proven
+
+START = {"kind": "start_role", "device": "worker-0", "role": {"role": "worker", "number": 0}}
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -77,7 +80,7 @@ def test_messages_of_any_length_keep_their_order(carried: Carried) -> None:
 
 def test_a_role_reports_over_a_channel_of_its_own_until_it_ends(carried: Carried) -> None:
     ours, theirs = Channel.pair()
-    carried.control.send({"kind": "start"}, descriptors=(theirs.fileno(),))
+    carried.control.send(START, descriptors=(theirs.fileno(),))
     theirs.close()
     request = carried.agent.receive()
     assert request is not None
@@ -101,6 +104,33 @@ def test_orders_wait_for_a_device_that_reads_none_and_hold_nothing_up(carried: C
     assert received is not None
     assert received.fields == {"after": "all"}
     assert [carried.device.recv(9) for _ in orders] == orders
+
+
+def test_what_was_sent_before_a_request_is_there_before_it(carried: Carried) -> None:
+    orders = [number.to_bytes(9, "little") for number in range(150)]
+    for order in orders:
+        carried.orders.send(order)
+    carried.control.send({"after": "all"})
+    assert carried.agent.receive() is not None
+    carried.device.setblocking(False)
+    assert [carried.device.recv(9) for _ in orders] == orders
+
+
+def test_orders_of_a_killed_process_do_not_reach_the_next_one(carried: Carried) -> None:
+    for number in range(5_000):
+        carried.orders.send(number.to_bytes(9, "little"))
+    ours, theirs = Channel.pair()
+    carried.control.send(START, descriptors=(theirs.fileno(),))
+    theirs.close()
+    assert carried.agent.receive() is not None
+    carried.device.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while carried.device.recv(9):  # as the next process does when it starts
+            pass
+    carried.device.setblocking(True)
+    carried.orders.send(b"the first")
+    assert carried.device.recv(9) == b"the first"
+    ours.close()
 
 
 def test_the_end_of_a_run_goes_there_and_comes_back(carried: Carried) -> None:

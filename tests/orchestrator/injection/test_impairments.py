@@ -6,20 +6,19 @@ from testbed.messages.requests import (
     LimitProcessors,
     Request,
     SetLink,
+    SetPace,
     SetPartition,
     SetRates,
     ThawDevice,
 )
 from testbed.orchestrator.injection.impairments import Impairments
-from testbed.roles.pace import Paces
 
 NAMES = {0: "worker-0", 1: "worker-1"}
 
 
-def impairments(*, wall: bool = True) -> tuple[Impairments, list[Request], Paces | None]:
+def impairments(*, wall: bool = True) -> tuple[Impairments, list[Request]]:
     asked: list[Request] = []
-    paces = Paces(None, 2) if wall else None
-    return Impairments(NAMES, asked.append, paces), asked, paces
+    return Impairments(NAMES, asked.append, wall=wall), asked
 
 
 def taken(asked: list[Request]) -> list[Request]:
@@ -29,7 +28,7 @@ def taken(asked: list[Request]) -> list[Request]:
 
 
 def test_a_link_is_down_until_the_last_fault_is_over() -> None:
-    mine, asked, _ = impairments()
+    mine, asked = impairments()
     first, second = Fault(0, "stop-network", 5.0), Fault(1, "stop-network", 1.0)
     mine.begin(first, [0])
     assert taken(asked) == [SetLink("worker-0", False)]
@@ -44,7 +43,7 @@ def test_a_link_is_down_until_the_last_fault_is_over() -> None:
 
 
 def test_the_same_rule_may_strike_twice_at_once() -> None:
-    mine, asked, _ = impairments()
+    mine, asked = impairments()
     fault = Fault(0, "freeze", 5.0)
     mine.begin(fault, [0])
     mine.begin(fault, [0])
@@ -55,34 +54,36 @@ def test_the_same_rule_may_strike_twice_at_once() -> None:
 
 
 def test_all_devices_of_a_partition_are_cut_off_in_one_request() -> None:
-    mine, asked, _ = impairments()
+    mine, asked = impairments()
     mine.begin(Fault(0, "partition"), [0, 1])
     assert taken(asked) == [SetPartition(["worker-0", "worker-1"], True)]
     assert mine.has(0, ("partition",), for_good=True) and not mine.has(0, ("freeze",))
 
 
 def test_several_slow_faults_give_the_least_rate_and_the_product() -> None:
-    mine, asked, paces = impairments()
-    assert paces is not None
+    mine, asked = impairments()
     first = Fault(0, "slow", 5.0, factor=2.0, uplink=10)
     second = Fault(1, "slow", 5.0, factor=3.0, uplink=5, cpus=0.5)
     mine.begin(first, [0])
-    assert taken(asked) == [SetRates("worker-0", 10, None)]
+    assert taken(asked) == [SetRates("worker-0", 10, None), SetPace("worker-0", 0, 2.0)]
     mine.begin(second, [0])
     assert taken(asked) == [
         SetRates("worker-0", 5, None),
         LimitProcessors("worker-0", 0.5),
+        SetPace("worker-0", 0, 6.0),
     ]
-    assert paces[0] == 6.0
     mine.end(first, [0])
-    assert not asked and paces[0] == 3.0
+    assert taken(asked) == [SetPace("worker-0", 0, 3.0)]
     mine.forget(0, ("slow",))
-    assert SetRates("worker-0", None, None) in taken(asked)
-    assert paces[0] == 1.0
+    assert taken(asked) == [
+        SetRates("worker-0", None, None),
+        LimitProcessors("worker-0", None),
+        SetPace("worker-0", 0, 1.0),
+    ]
 
 
 def test_under_the_virtual_clock_nothing_is_slowed_down_for_real() -> None:
-    mine, asked, _ = impairments(wall=False)
+    mine, asked = impairments(wall=False)
     mine.begin(Fault(0, "slow", 5.0, factor=2.0, uplink=10), [0])
     assert not asked
     mine.begin(Fault(0, "freeze", 5.0), [0])

@@ -98,6 +98,25 @@ def test_a_worker_comes_back_when_its_last_connection_is_reported(make: Make, cl
     assert injection.patience == math.inf
 
 
+def test_nothing_strikes_or_brings_back_a_worker_whose_host_is_lost(
+    make: Make, clock: Clock
+) -> None:
+    kill = replace(rule(0, Fault(0, "kill", 0.5), 1.0), devices=[0, 1])
+    freeze = FaultRule("faults 1", Fault(1, "freeze", 0.5), [0, 1], Moment(3.0))
+    injection, asked = make(kill, freeze)
+    injection.training(clock.now - 1.1)
+    injection.turn()
+    assert injection.exited("worker-0") and injection.exited("worker-1")
+    injection.closed(1)
+    assert injection.lose("worker-0")
+    assert not injection.lose("worker-0")
+    clock.now += 3
+    injection.turn()
+    clock.now += 1
+    injection.turn()
+    assert {one.device for one in asked[2:]} == {"worker-1"}  # type: ignore[union-attr]
+
+
 PEERS = ("peer-0", "peer-1", "peer-2", "peer-3")
 
 
