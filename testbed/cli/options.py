@@ -14,6 +14,13 @@ WHICH = (
 NAMED = typer.Argument(help=WHICH, autocompletion=run_names)
 AnyRun = Annotated[str, NAMED]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Hosts = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="This host and those of a file, where `testbed agent` waits.",
+    ),
+]
 Report = Annotated[
     bool,
     typer.Option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.metrics import MetricsOptions
-from testbed.cli.options import AsJson, MetricsLinger, MetricsPort, MetricsWorkers, Report
+from testbed.cli.options import AsJson, Hosts, MetricsLinger, MetricsPort, MetricsWorkers, Report
 from testbed.errors import SpecError
 from testbed.number_text import as_number
 from testbed.telemetry.json_text import json_text
@@ -34,13 +34,6 @@ Overrides = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")]
-Hosts = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Spread each run over this host and those of a file, where `testbed agent` waits.",
-    ),
-]
 Serve = Annotated[
     bool,
     typer.Option(

@@ -22,6 +22,7 @@ from testbed.messages.codec import encode
 from testbed.messages.requests import REQUESTS, LoadRoles
 from testbed.nodes import forked_process, run_names
 from testbed.orchestrator.agent.process import removed, start
+from testbed.orchestrator.hosts.host_paths import answer
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Kind, Relay
 from testbed.orchestrator.hosts.secured_connection import (
     SHORTEST_SECRET,
@@ -48,7 +49,6 @@ def facts() -> dict[str, Any]:
         "processors": len(os.sched_getaffinity(0)),
         "memory": psutil.virtual_memory().total,
         "root": os.geteuid() == 0,
-        "now": time.monotonic(),
     }
 
 
@@ -110,7 +110,11 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
     secured.send(Kind.OPEN, CONTROL, json.dumps(facts()).encode())
     try:
         while len(frames) < 2:  # what is wanted, and the first request
-            frames += secured.receive()
+            for frame in secured.receive():
+                if frame.kind == Kind.INQUIRY:
+                    answer(secured, frame, secret)
+                else:
+                    frames.append(frame)
     except ConnectionLostError:
         return  # it only wanted to know that this host is there
     wanted = json.loads(frames.pop(0).content)

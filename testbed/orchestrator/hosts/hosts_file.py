@@ -29,6 +29,11 @@ class OtherHost:
     port: int
     underlay: str
 
+    @property
+    def described(self) -> str:
+        """Its name and where its agent is, for messages."""
+        return f"host {self.name} ({self.address}:{self.port})"
+
 
 class _Host(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)

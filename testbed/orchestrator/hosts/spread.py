@@ -146,7 +146,7 @@ class Spread:
     @property
     def behind(self) -> dict[str, float]:
         """By how many seconds the CLOCK_MONOTONIC of each other host is behind this host's."""
-        return {name: one.behind for name, one in self.members.items()}
+        return {name: one.clock.behind for name, one in self.members.items()}
 
     def record(self) -> dict[str, Any]:
         """Return the manifest's entry."""
@@ -155,8 +155,8 @@ class Spread:
                 "devices": sum(host == name for host in self.place.values()),
                 "processors": one.processors,
                 "memory": one.memory,
-                "clock_behind": one.behind,
-                "clock_error": one.error,
+                "clock_behind": one.clock.behind,
+                "clock_error": one.clock.error,
             }
             for name, one in self.members.items()
         }
