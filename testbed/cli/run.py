@@ -2,6 +2,7 @@
 
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,6 +56,14 @@ def run(
     metrics_workers: MetricsWorkers = False,
     serve: Serve = False,
     hosts: Hosts = None,
+    accept_underlay: Annotated[
+        bool,
+        typer.Option(
+            "--accept-underlay",
+            help="With --hosts, take links whose delay is longer than asked, since the way between the "
+            "hosts takes longer; the results say by how much.",
+        ),
+    ] = False,
 ) -> None:
     """Run an experiment and write its report.
 
@@ -76,7 +85,7 @@ def run(
     check(plans, out)
     if hosts is not None and serving.port is not None:
         raise SpecError("--hosts: metrics are exported of runs on one host so far")
-    spread = _hosts(hosts, plans) if hosts else None
+    spread = _hosts(hosts, plans, accept_underlay) if hosts else None
     with serving.exporter() as exporter:
         with beside(out) if serve else nullcontext() as pages, displayed() as watch:
             if pages is not None:
@@ -85,12 +94,12 @@ def run(
         show_results(execution, as_json, serving, exporter)
 
 
-def _hosts(path: Path, plans: "Sequence[AnyPlan]") -> "HostsFile":
+def _hosts(path: Path, plans: "Sequence[AnyPlan]", accept_underlay: bool) -> "HostsFile":
     """Read the file of hosts, and check that they can carry out runs."""
     from testbed.orchestrator.hosts import spread
     from testbed.orchestrator.hosts.hosts_file import HostsFile
 
-    file = HostsFile.load(path)
+    file = replace(HostsFile.load(path), accept_underlay=accept_underlay)
     spread.check(file, plans)
     return file
 
@@ -182,6 +191,7 @@ def plan(
     from testbed.execution import problems
     from testbed.experiment.load import load_any
     from testbed.experiment.programs_spec import ProgramsSpec
+    from testbed.orchestrator.hosts.hosts_file import HostsFile
     from testbed.planning.plan import plan as plan_algorithms
     from testbed.planning.program_plan import plan_programs
 
@@ -200,7 +210,7 @@ def plan(
         content = [plan_text.as_json(plan) for plan in plans]
         lines = plan_text.describe(plans)
     if hosts is not None:
-        lines = [*lines, *_placed(hosts, loaded)]
+        lines = [*lines, *_placed(HostsFile.load(hosts), loaded)]
     if as_json:
         typer.echo(json_text([one | {"host_lacks": lacks} for one in content], indent=2))
         return
@@ -212,16 +222,12 @@ def plan(
         typer.echo(f"drawing: {drawing}")
 
 
-def _placed(path: Path, loaded: "AnySpec") -> list[str]:
+def _placed(file: "HostsFile", loaded: "AnySpec") -> list[str]:
     """Return lines that say on which host of a file each device of the first run would be."""
     from testbed.orchestrator.hosts import spread
-    from testbed.planning.plan import Plan
     from testbed.planning.plans import plans_of
 
-    first = plans_of(loaded)[0]
-    file = _hosts(path, [first])
-    assert isinstance(first, Plan)  # others are refused
-    return ["", *spread.described(file, first)]
+    return ["", *spread.described(file, plans_of(loaded)[0])]
 
 
 def schema() -> None:

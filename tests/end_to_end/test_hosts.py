@@ -138,6 +138,18 @@ def _inside(process: psutil.Popen, command: str) -> None:
 @real
 @pytest.mark.timeout(300)
 def test_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Hosts) -> None:
+    doctor = [*TESTBED, "doctor", "--hosts", "hosts.yaml", "--json"]
+    log = hosts.folder / "doctor.json"
+    assert hosts.home.popen(*doctor, log=log, folder=hosts.folder).wait(100) == 0, log.read_text()
+    found = json.loads(log.read_bytes())
+    assert [*found["hosts"]] == ["this host", "host b", "host c"]
+    ways = {(way["source"], way["target"]): way["measured"] for way in found["ways"]}
+    assert [*ways] == [("this host", "b"), ("this host", "c"), ("b", "c")]
+    for way in ways.values():
+        assert way["mtu"] == 1500
+        assert min(way["there"], way["back"]) > 1e6
+        assert abs(way["clock_behind"]) <= way["clock_error"]
+
     process = hosts.run("spread")
     assert process.wait(200) == 0, hosts.said("spread")
     experiment = testbed.Experiment.parse(yaml.safe_dump(SPEC | {"engine": "simulation"}))
@@ -157,6 +169,7 @@ def test_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Hosts) ->
         assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
     manifest = json.loads(next(hosts.folder.glob("spread/*/*/asgd/manifest.json")).read_bytes())
     assert {name: one["devices"] for name, one in manifest["hosts"].items()} == {"b": 2, "c": 2}
+    assert all(one["clock"] and one["clock_at_end"] for one in manifest["hosts"].values())
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
 
 

@@ -16,13 +16,11 @@ from testbed.errors import HostError
 from testbed.network.underlay import INNER_MTU, TUNNEL_BYTES
 from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.hosts_file import HostsFile
-from testbed.orchestrator.hosts.inquiries import PathMeasured
+from testbed.orchestrator.hosts.inquiries import LARGEST_OFFSET, PathMeasured
 from testbed.orchestrator.hosts.member import Member
 
 SECONDS = 1.0
 """For how long a way is filled in each direction."""
-CLOCK_OFFSET = 0.005
-"""Seconds by which the clocks of two hosts may differ without a remark."""
 THIS_HOST = "this host"
 
 
@@ -49,14 +47,14 @@ class ExaminedWay:
             return Finding(what, "missing", self.problem, remedy)
         text = (
             f"{q.as_rate(way.there)} there, {q.as_rate(way.back)} back, round trip "
-            f"{q.as_milliseconds(way.round_trip)}, packets of {way.mtu:,} bytes, clock "
+            f"{q.as_delay(way.round_trip)}, packets of {way.mtu:,} bytes, clock "
             f"{1000 * way.clock_behind:+.2f} ± {1000 * way.clock_error:.2f} ms"
         )
         if way.retransmitted:
             text += f", {q.as_number(way.retransmitted, 'packet')} sent again"
         if way.mtu < INNER_MTU + TUNNEL_BYTES:
             text += "; a full packet of a link that crosses is two here"
-        if abs(way.clock_behind) > CLOCK_OFFSET + way.clock_error:
+        if abs(way.clock_behind) - way.clock_error > LARGEST_OFFSET:
             return Finding(what, "limited", text, "set both clocks by NTP or PTP")
         return Finding(what, "ok", text)
 

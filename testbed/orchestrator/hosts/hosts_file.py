@@ -65,6 +65,7 @@ class HostsFile:
         place: the host of devices, by patterns of their names: ``worker-0``, ``worker-10..19``.
         secret_file: None for ``TESTBED_SECRET``.
         port: the UDP port of the tunnels, on all hosts.
+        accept_underlay: True to take links whose delay is longer than asked; see ``underlay_delay``.
     """
 
     underlay: str
@@ -72,6 +73,7 @@ class HostsFile:
     place: Mapping[str, str] = field(default_factory=dict)
     secret_file: Path | None = None
     port: int = TUNNEL_PORT
+    accept_underlay: bool = False
 
     @classmethod
     def load(cls, path: Path) -> "HostsFile":

@@ -6,10 +6,11 @@ answers. Each is one of the dataclasses here.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, get_args
 
+from testbed import number_text as q
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
 from testbed.messages.codec import MessageCodec, encode
 from testbed.orchestrator.hosts.relay import CONTROL, Kind
@@ -19,6 +20,8 @@ from testbed.orchestrator.hosts.secured_connection import (
     SecuredConnection,
 )
 
+LARGEST_OFFSET = 0.005
+"""Seconds that clocks may differ, or be uncertain, without a remark."""
 EXCHANGES = 8
 """The number of times that a clock is asked for; the answer that came first counts."""
 
@@ -144,6 +147,27 @@ class HostClock:
             ConnectionLostError: the connection has ended.
         """
         return min((cls._exchanged(connection) for _ in range(EXCHANGES)), key=lambda it: it.error)
+
+    def remarks(self, host: str, end: "HostClock | None") -> Iterator[str]:
+        """Yield warnings on the clocks of a host.
+
+        Args:
+            end: the same at the end of the run; None if it could not be measured.
+        """
+        times = [self, end] if end else [self]
+        worst = max(times, key=lambda it: abs(it.system) - it.error)
+        if abs(worst.system) - worst.error > LARGEST_OFFSET:
+            side = "behind" if worst.system > 0 else "ahead of"
+            yield (
+                f"the system clock of host {host} is {q.as_milliseconds(abs(worst.system))} {side} "
+                f"this host's, ± {q.as_milliseconds(worst.error)}: set both by NTP or PTP"
+            )
+        uncertain = max(it.error for it in times) + (abs(end.behind - self.behind) if end else 0.0)
+        if uncertain > LARGEST_OFFSET:
+            yield (
+                f"times that host {host} has recorded are known within "
+                f"± {q.as_milliseconds(uncertain)} only"
+            )
 
     @classmethod
     def _exchanged(cls, connection: SecuredConnection) -> "HostClock":
