@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -36,11 +35,12 @@ def doctor(as_json: AsJson = False, hosts: Hosts = None) -> None:
         raise HostError(f"this host cannot run experiments; it lacks: {', '.join(missing)}")
 
 
-def _doctor_of_hosts(named: Path, as_json: bool) -> None:
+def _doctor_of_hosts(named: str, as_json: bool) -> None:
     from testbed.orchestrator.hosts.hosts_examination import examine_hosts
-    from testbed.orchestrator.hosts.hosts_file import HostsFile
+    from testbed.ray_cluster.ray_hosts import named_hosts
 
-    found = examine_hosts(HostsFile.load(named))
+    with named_hosts(named) as hosts:
+        found = examine_hosts(hosts)
     if as_json:
         typer.echo(json_text(found.as_json(), indent=2))
     else:

@@ -1,7 +1,7 @@
 """``testbed run``, ``simulate``, ``plan`` and ``schema``: the commands that read experiment files."""
 
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from testbed.number_text import as_number
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from testbed.execution import ExecutionResult
     from testbed.experiment.load import AnySpec
@@ -85,8 +85,10 @@ def run(
     check(plans, out)
     if hosts is not None and serving.port is not None:
         raise SpecError("--hosts: metrics are exported of runs on one host so far")
-    spread = _hosts(hosts, plans, accept_underlay) if hosts else None
-    with serving.exporter() as exporter:
+    with (
+        _spread(hosts, plans, accept_underlay=accept_underlay) as spread,
+        serving.exporter() as exporter,
+    ):
         with beside(out) if serve else nullcontext() as pages, displayed() as watch:
             if pages is not None:
                 tell(f"pages: {pages}")
@@ -94,14 +96,21 @@ def run(
         show_results(execution, as_json, serving, exporter)
 
 
-def _hosts(path: Path, plans: "Sequence[AnyPlan]", accept_underlay: bool) -> "HostsFile":
-    """Read the file of hosts, and check that they can carry out runs."""
+@contextmanager
+def _spread(
+    named: str | None, plans: "Sequence[AnyPlan]", *, accept_underlay: bool
+) -> "Iterator[HostsFile | None]":
+    """Yield the hosts that ``--hosts`` names, once they are seen to be able to carry out runs."""
+    if named is None:
+        yield None
+        return
     from testbed.orchestrator.hosts import spread
-    from testbed.orchestrator.hosts.hosts_file import HostsFile
+    from testbed.ray_cluster.ray_hosts import named_hosts
 
-    file = replace(HostsFile.load(path), accept_underlay=accept_underlay)
-    spread.check(file, plans)
-    return file
+    with named_hosts(named, plans) as hosts:
+        accepted = replace(hosts, accept_underlay=accept_underlay)
+        spread.check(accepted, plans)
+        yield accepted
 
 
 def simulate(
@@ -191,7 +200,6 @@ def plan(
     from testbed.execution import problems
     from testbed.experiment.load import load_any
     from testbed.experiment.programs_spec import ProgramsSpec
-    from testbed.orchestrator.hosts.hosts_file import HostsFile
     from testbed.planning.plan import plan as plan_algorithms
     from testbed.planning.program_plan import plan_programs
 
@@ -210,7 +218,7 @@ def plan(
         content = [plan_text.as_json(plan) for plan in plans]
         lines = plan_text.describe(plans)
     if hosts is not None:
-        lines = [*lines, *_placed(HostsFile.load(hosts), loaded)]
+        lines = [*lines, *_placed(hosts, loaded)]
     if as_json:
         typer.echo(json_text([one | {"host_lacks": lacks} for one in content], indent=2))
         return
@@ -222,12 +230,15 @@ def plan(
         typer.echo(f"drawing: {drawing}")
 
 
-def _placed(file: "HostsFile", loaded: "AnySpec") -> list[str]:
-    """Return lines that say on which host of a file each device of the first run would be."""
+def _placed(named: str, loaded: "AnySpec") -> list[str]:
+    """Return lines that say on which of the hosts each device of the first run would be."""
     from testbed.orchestrator.hosts import spread
     from testbed.planning.plans import plans_of
+    from testbed.ray_cluster.ray_hosts import named_hosts
 
-    return ["", *spread.described(file, plans_of(loaded)[0])]
+    first = plans_of(loaded)[0]
+    with named_hosts(named, [first]) as hosts:
+        return ["", *spread.described(hosts, first)]
 
 
 def schema() -> None:

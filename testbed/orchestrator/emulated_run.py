@@ -305,8 +305,10 @@ class EmulatedRun:
         agents.ask(BuildNetwork(spread.part(network, HOME) if spread else network))
         if spread is None:
             return
-        for host in spread.members:
-            agents.ask_host(host, LoadRoles({**load, "arguments": settings}, chosen))
+        for host, member in spread.members.items():
+            placed = member.host.placed
+            alone = {**load, "arguments": placed(settings)}
+            agents.ask_host(host, LoadRoles(alone, placed(chosen)))
             agents.ask_host(host, BuildNetwork(spread.part(network, host)))
 
     # -- the loop

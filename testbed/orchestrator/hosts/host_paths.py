@@ -124,13 +124,23 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
 
 
 def _let_measure(listener: socket.socket, secret: bytes) -> None:
-    """Answer the host that measures the way; return when it has ended, or none has come in time."""
-    listener.settimeout(PATIENCE)
-    with contextlib.suppress(ConnectionLostError, TimeoutError), listener.accept()[0] as called:
-        secured = SecuredConnection.proven(called, secret, calls=False, seconds=PATIENCE)
-        while True:
-            for frame in secured.receive():
-                answer(secured, frame, secret)
+    """Answer the host that measures the way; return when it has ended, or has not come in time.
+
+    Who does not know the secret is turned away, and the host may still come.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while (left := deadline - time.monotonic()) > 0:
+        listener.settimeout(left)
+        try:
+            called, _ = listener.accept()
+        except TimeoutError:
+            return
+        with called, contextlib.suppress(ConnectionLostError):
+            secured = SecuredConnection.proven(called, secret, calls=False, seconds=left)
+            deadline = 0.0  # it has come
+            while True:
+                for frame in secured.receive():
+                    answer(secured, frame, secret)
 
 
 def _filled(connection: socket.socket, seconds: float) -> tuple[float, float]:

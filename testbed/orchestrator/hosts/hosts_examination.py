@@ -14,10 +14,10 @@ from testbed.doctor.examination import examine
 from testbed.doctor.findings import Finding
 from testbed.errors import HostError
 from testbed.network.underlay import INNER_MTU, TUNNEL_BYTES
-from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.inquiries import LARGEST_OFFSET, PathMeasured
 from testbed.orchestrator.hosts.member import Member
+from testbed.orchestrator.hosts.spread import secret_of
 
 SECONDS = 1.0
 """For how long a way is filled in each direction."""
@@ -86,7 +86,7 @@ def examine_hosts(file: HostsFile) -> HostsExamination:
     Raises:
         SpecError: there is no secret.
     """
-    secret = secret_in(file.secret_file)
+    secret = secret_of(file)
     hosts, members = {THIS_HOST: examine()}, list[Member]()
     for other in file.others:
         name = f"host {other.name}"

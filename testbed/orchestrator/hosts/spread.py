@@ -26,6 +26,15 @@ _PATIENCE_AT_END = 2.0
 """Seconds in which a host must answer after the run: it may be what has ended it."""
 
 
+def secret_of(file: HostsFile) -> bytes:
+    """Return the secret of the hosts.
+
+    Raises:
+        SpecError: there is none, or it is too short.
+    """
+    return file.made_secret or secret_in(file.secret_file)
+
+
 def problem_of(plan: LinkedPlan) -> str | None:
     """Return why a run cannot be spread over hosts; None if it can."""
     if not isinstance(plan, Plan):
@@ -60,7 +69,7 @@ def check(file: HostsFile, plans: Sequence[LinkedPlan]) -> None:
     """
     for plan in plans:
         _check_kind(plan)
-    secret = secret_in(file.secret_file)
+    secret = secret_of(file)
     members = {host.name: Member.called(host, secret) for host in file.others}
     try:
         delays: Mapping[str, float] | None = None
@@ -110,7 +119,7 @@ class Spread:
         Raises:
             HostError, SpecError: a host does not answer, or the file places what there is not.
         """
-        secret = secret_in(file.secret_file)
+        secret = secret_of(file)
         members = {host.name: Member.called(host, secret) for host in file.others}
         wall = plan.spec.clock == "wall"
         return cls.over(file, plan, members, _delays(file, members, secret) if wall else {})
@@ -239,7 +248,7 @@ class Spread:
 
     def clocks_now(self) -> dict[str, HostClock]:
         """Ask each other host for its clocks anew; one that does not answer is left out."""
-        secret = secret_in(self.file.secret_file)
+        secret = secret_of(self.file)
         found = {}
         for name, one in self.members.items():
             with contextlib.suppress(HostError):
@@ -292,7 +301,7 @@ def described(file: HostsFile, plan: LinkedPlan) -> Iterator[str]:
         what = "routers, servers, evaluator, " if host == HOME else ""
         names = f" ({own[0]} to {own[-1]})" if len(own) > 1 else f" ({own[0]})" if own else ""
         yield f"{text}: {what}{as_number(len(own), part)}{names}"
-    crossing = [link for link in plan.links if spread.crosses(link)]
+    crossing = [link for link in plan.asked_network.links if spread.crosses(link)]
     for way, shapes in (
         ("to this host", [link.uplink for link in crossing]),
         ("from this host", [link.downlink for link in crossing]),

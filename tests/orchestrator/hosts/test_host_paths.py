@@ -64,18 +64,14 @@ def test_a_way_has_the_rates_and_the_mtu_of_the_underlay() -> None:
 
         port = opened()
         with inside_network(hosts[0]):
+            with pytest.raises(ConnectionLostError, match="secrets may differ"):
+                measured(*ADDRESSES, port, b"another secret...", 0.0)
             way = measured(*ADDRESSES, port, SECRET, 1.0)
         assert way.mtu == 1400
         assert way.there == pytest.approx(40e6 * 1348 / 1414, rel=0.1)
         assert way.back == pytest.approx(20e6 * 1348 / 1414, rel=0.1)
         assert 0 < way.round_trip < 0.1
         assert abs(way.clock_behind) <= way.clock_error  # it is the same clock
-        port = opened()
-        with (
-            inside_network(hosts[0]),
-            pytest.raises(ConnectionLostError, match="secrets may differ"),
-        ):
-            measured(*ADDRESSES, port, b"another secret...", 0.0)
         # What cannot be measured from there is answered, and the connection stays.
         nowhere = MeasurePath(ADDRESSES[1], ADDRESSES[0], 1, 0.0)
         with pytest.raises(ConnectionLostError, match="no TCP connection from"):
