@@ -143,6 +143,9 @@ def test_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Hosts) ->
     assert hosts.home.popen(*doctor, log=log, folder=hosts.folder).wait(100) == 0, log.read_text()
     found = json.loads(log.read_bytes())
     assert [*found["hosts"]] == ["this host", "host b", "host c"]
+    for findings in found["hosts"].values():
+        (tunnels,) = (one for one in findings if one["what"] == "tunnels")
+        assert tunnels["state"] == "ok", tunnels["found"]
     ways = {(way["source"], way["target"]): way["measured"] for way in found["ways"]}
     assert [*ways] == [("this host", "b"), ("this host", "c"), ("b", "c")]
     for way in ways.values():

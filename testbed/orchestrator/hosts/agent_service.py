@@ -4,6 +4,7 @@ What is sent over the connection is what an orchestrator sends an agent on its o
 whatever it is asked to, as root: whoever knows the secret has this host.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -83,15 +84,17 @@ def serve(
     running: set[int] = set()
     watched: list[int] = [listener.fileno()] if until is None else [listener.fileno(), until]
     with listener:
+        listener.settimeout(1.0)
         while True:
             ready, _, _ = select.select(watched, [], [], 1.0)
             if until in ready:
                 break
             if ready:
-                connection, (caller, _) = listener.accept()
-                with connection:
-                    if len(running) < _MOST_AT_ONCE:
-                        running.add(_fork(connection, caller, secret))
+                with contextlib.suppress(TimeoutError):  # it has gone again
+                    connection, (caller, _) = listener.accept()
+                    with connection:
+                        if len(running) < _MOST_AT_ONCE:
+                            running.add(_fork(connection, caller, secret))
             for process in [*running]:
                 if os.waitpid(process, os.WNOHANG)[0]:
                     running.discard(process)

@@ -8,13 +8,16 @@ still finding its speed.
 """
 
 import contextlib
+import os
 import socket
 import struct
 import time
 from dataclasses import asdict
 
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
+from testbed.doctor.attempts import make_tunnel, try_in_child
 from testbed.doctor.examination import examine
+from testbed.doctor.findings import Finding
 from testbed.errors import HostError
 from testbed.orchestrator.hosts.inquiries import (
     INQUIRIES,
@@ -104,7 +107,7 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
             case ReadClock():
                 send_inquiry(connection, ClockRead(time.monotonic(), time.time()))
             case ExamineHost():
-                findings = [asdict(finding) for finding in examine()]
+                findings = [asdict(finding) for finding in examined_here()]
                 send_inquiry(connection, HostExamined(findings))
             case OpenPath(address):
                 with socket.create_server((address, 0)) as listener:
@@ -121,6 +124,22 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
                 _fill_back(connection.socket, min(seconds, MOST_SECONDS))
     except (HostError, OSError) as error:
         send_inquiry(connection, InquiryRefused(str(error)))
+
+
+def examined_here() -> list[Finding]:
+    """Return what the doctor finds on this host, with what only runs over several hosts need."""
+    found = [*examine()]
+    if os.geteuid() != 0:
+        remedy = "do it as root"
+        found.append(Finding("rights", "missing", "links between hosts need root", remedy))
+    problem = try_in_child(make_tunnel)
+    remedy = "load it (modprobe vxlan), or use a kernel built with it"
+    found.append(
+        Finding("tunnels", "missing", f"no VXLAN interface can be made: {problem}", remedy)
+        if problem
+        else Finding("tunnels", "ok", "VXLAN, for links between hosts")
+    )
+    return found
 
 
 def _let_measure(listener: socket.socket, secret: bytes) -> None:

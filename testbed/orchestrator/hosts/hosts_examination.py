@@ -10,10 +10,10 @@ from itertools import combinations
 from typing import Any
 
 from testbed import number_text as q
-from testbed.doctor.examination import examine
 from testbed.doctor.findings import Finding
 from testbed.errors import HostError
 from testbed.network.underlay import INNER_MTU, TUNNEL_BYTES
+from testbed.orchestrator.hosts.host_paths import examined_here
 from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.inquiries import LARGEST_OFFSET, PathMeasured
 from testbed.orchestrator.hosts.member import Member
@@ -87,7 +87,7 @@ def examine_hosts(file: HostsFile) -> HostsExamination:
         SpecError: there is no secret.
     """
     secret = secret_of(file)
-    hosts, members = {THIS_HOST: examine()}, list[Member]()
+    hosts, members = {THIS_HOST: examined_here()}, list[Member]()
     for other in file.others:
         name = f"host {other.name}"
         try:

@@ -1,6 +1,7 @@
 """A run that is spread over several hosts: who is where, and what the agent of each is to make."""
 
 import contextlib
+import os
 import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +70,8 @@ def check(file: HostsFile, plans: Sequence[LinkedPlan]) -> None:
     """
     for plan in plans:
         _check_kind(plan)
+    if os.geteuid() != 0:
+        raise HostError("--hosts: links between hosts need root, on this host as on the others")
     secret = secret_of(file)
     members = {host.name: Member.called(host, secret) for host in file.others}
     try:
