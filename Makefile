@@ -163,9 +163,9 @@ quick: install
 	$(BIN)/pytest -q -n $$(($$(nproc) + 1)) -m 'not real and not exercises' --hypothesis-profile quick $(QUICK_OPTIONS) $(QUICK)
 
 .PHONY: test-ray
-test-ray: install ## run a sweep on a real Ray cluster of three nodes, and kill one; installs Ray (70 MB)
+test-ray: install ## run a sweep, and a spread run, on a real Ray cluster of three nodes, with kills; installs Ray (70 MB)
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[ray]'
-	$(BIN)/pytest -n 0 tests/sweeps/test_cluster.py
+	$(BIN)/pytest -n 0 tests/sweeps/test_cluster.py tests/ray_cluster
 
 lint: install ## run ruff, mypy (strict) and the check of imports between packages
 	$(BIN)/ruff check .

@@ -54,6 +54,11 @@ def as_milliseconds(seconds: float | None) -> str:
     return f"{value:.2f} ms" if 0 < value < 1 else f"{value:,.3g} ms"
 
 
+def as_delay(seconds: float) -> str:
+    """Return ``40.1 ms`` for 0.0401 seconds, and ``52 µs`` for 0.0000521."""
+    return f"{1e6 * seconds:.0f} µs" if 0 < seconds < 0.001 else as_milliseconds(seconds)
+
+
 def as_share(share: float) -> str:
     """Return ``62.7 %`` for 0.627: three digits."""
     return f"{100 * share:.3g} %"

@@ -1,30 +1,69 @@
 """``testbed doctor`` and ``clean``: examine this host, and remove what earlier runs left on it."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
-from testbed.cli.options import AsJson
+from testbed.cli.options import AsJson, Hosts
 from testbed.errors import HostError
 from testbed.telemetry.json_text import json_text
 
+if TYPE_CHECKING:
+    from testbed.doctor.findings import Finding
 
-def doctor(as_json: AsJson = False) -> None:
-    """Check what this host can do, and say how to get what is missing."""
+
+def doctor(as_json: AsJson = False, hosts: Hosts = None) -> None:
+    """Check what this host can do, and say how to get what is missing.
+
+    With --hosts, the same of each host, and between each two rates, round trip and clocks: that fills
+    the network for two seconds a pair.
+    """
     from testbed.doctor.examination import examine
 
+    if hosts is not None:
+        _doctor_of_hosts(hosts, as_json)
+        return
     findings = examine()
     if as_json:
         typer.echo(json_text([asdict(finding) for finding in findings], indent=2))
     else:
-        width = max(len(finding.what) for finding in findings)
-        for finding in findings:
-            typer.echo(f"{finding.state:<8}{finding.what:<{width}}  {finding.found}")
-            if finding.remedy:
-                typer.echo(f"{'':<8}{'':<{width}}  → {finding.remedy}")
+        _print(findings)
     missing = [finding.what for finding in findings if finding.state == "missing"]
     if missing:
         raise HostError(f"this host cannot run experiments; it lacks: {', '.join(missing)}")
+
+
+def _doctor_of_hosts(named: str, as_json: bool) -> None:
+    from testbed.orchestrator.hosts.hosts_examination import examine_hosts
+    from testbed.ray_cluster.ray_hosts import named_hosts
+
+    with named_hosts(named) as hosts:
+        found = examine_hosts(hosts)
+    if as_json:
+        typer.echo(json_text(found.as_json(), indent=2))
+    else:
+        for number, (heading, findings) in enumerate(found.sections.items()):
+            typer.echo(f"{chr(10) * bool(number)}{heading}")
+            _print(findings)
+    lacking = {
+        heading: [one.what for one in findings if one.state == "missing"]
+        for heading, findings in found.sections.items()
+    }
+    texts = [f"{heading}: {', '.join(what)}" for heading, what in lacking.items() if what]
+    if texts:
+        raise HostError(
+            f"no run can be spread over these hosts; what is missing: {'; '.join(texts)}"
+        )
+
+
+def _print(findings: "Sequence[Finding]") -> None:
+    width = max((len(finding.what) for finding in findings), default=0)
+    for finding in findings:
+        typer.echo(f"{finding.state:<8}{finding.what:<{width}}  {finding.found}")
+        if finding.remedy:
+            typer.echo(f"{'':<8}{'':<{width}}  → {finding.remedy}")
 
 
 def clean() -> None:

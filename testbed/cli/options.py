@@ -14,6 +14,14 @@ WHICH = (
 NAMED = typer.Argument(help=WHICH, autocompletion=run_names)
 AnyRun = Annotated[str, NAMED]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|ray",
+        help="This host and those of a file, where `testbed agent` waits; or ray for the nodes of the "
+        "Ray cluster that this host is in, ray:ADDRESS for another.",
+    ),
+]
 Report = Annotated[
     bool,
     typer.Option(

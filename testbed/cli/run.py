@@ -1,20 +1,21 @@
 """``testbed run``, ``simulate``, ``plan`` and ``schema``: the commands that read experiment files."""
 
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from testbed.cli.metrics import MetricsOptions
-from testbed.cli.options import AsJson, MetricsLinger, MetricsPort, MetricsWorkers, Report
+from testbed.cli.options import AsJson, Hosts, MetricsLinger, MetricsPort, MetricsWorkers, Report
 from testbed.errors import SpecError
 from testbed.number_text import as_number
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from testbed.execution import ExecutionResult
     from testbed.experiment.load import AnySpec
@@ -34,13 +35,6 @@ Overrides = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Use another seed than the file's.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the runs.")]
-Hosts = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Spread each run over this host and those of a file, where `testbed agent` waits.",
-    ),
-]
 Serve = Annotated[
     bool,
     typer.Option(
@@ -62,6 +56,14 @@ def run(
     metrics_workers: MetricsWorkers = False,
     serve: Serve = False,
     hosts: Hosts = None,
+    accept_underlay: Annotated[
+        bool,
+        typer.Option(
+            "--accept-underlay",
+            help="With --hosts, take links whose delay is longer than asked, since the way between the "
+            "hosts takes longer; the results say by how much.",
+        ),
+    ] = False,
 ) -> None:
     """Run an experiment and write its report.
 
@@ -83,8 +85,10 @@ def run(
     check(plans, out)
     if hosts is not None and serving.port is not None:
         raise SpecError("--hosts: metrics are exported of runs on one host so far")
-    spread = _hosts(hosts, plans) if hosts else None
-    with serving.exporter() as exporter:
+    with (
+        _spread(hosts, plans, accept_underlay=accept_underlay) as spread,
+        serving.exporter() as exporter,
+    ):
         with beside(out) if serve else nullcontext() as pages, displayed() as watch:
             if pages is not None:
                 tell(f"pages: {pages}")
@@ -92,14 +96,21 @@ def run(
         show_results(execution, as_json, serving, exporter)
 
 
-def _hosts(path: Path, plans: "Sequence[AnyPlan]") -> "HostsFile":
-    """Read the file of hosts, and check that they can carry out runs."""
+@contextmanager
+def _spread(
+    named: str | None, plans: "Sequence[AnyPlan]", *, accept_underlay: bool
+) -> "Iterator[HostsFile | None]":
+    """Yield the hosts that ``--hosts`` names, once they are seen to be able to carry out runs."""
+    if named is None:
+        yield None
+        return
     from testbed.orchestrator.hosts import spread
-    from testbed.orchestrator.hosts.hosts_file import HostsFile
+    from testbed.ray_cluster.ray_hosts import named_hosts
 
-    file = HostsFile.load(path)
-    spread.check(file, plans)
-    return file
+    with named_hosts(named, plans) as hosts:
+        accepted = replace(hosts, accept_underlay=accept_underlay)
+        spread.check(accepted, plans)
+        yield accepted
 
 
 def simulate(
@@ -219,16 +230,15 @@ def plan(
         typer.echo(f"drawing: {drawing}")
 
 
-def _placed(path: Path, loaded: "AnySpec") -> list[str]:
-    """Return lines that say on which host of a file each device of the first run would be."""
+def _placed(named: str, loaded: "AnySpec") -> list[str]:
+    """Return lines that say on which of the hosts each device of the first run would be."""
     from testbed.orchestrator.hosts import spread
-    from testbed.planning.plan import Plan
     from testbed.planning.plans import plans_of
+    from testbed.ray_cluster.ray_hosts import named_hosts
 
     first = plans_of(loaded)[0]
-    file = _hosts(path, [first])
-    assert isinstance(first, Plan)  # others are refused
-    return ["", *spread.described(file, first)]
+    with named_hosts(named, [first]) as hosts:
+        return ["", *spread.described(hosts, first)]
 
 
 def schema() -> None:

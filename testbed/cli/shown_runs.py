@@ -170,6 +170,27 @@ def _programs(run: RecordedRun) -> dict[str, str]:
     return lines
 
 
+def _hosts(run: RecordedRun) -> dict[str, str]:
+    """Return a line for each further host of a run, and what the way to it adds to delays."""
+    lines = {}
+    for name, host in run.manifest.hosts.items():
+        parts = [q.as_number(host.devices, "device")]
+        parts += [f"{q.as_delay(host.delay)} away"] if host.delay is not None else []
+        parts += [
+            f"system clock{at} {1000 * clock.system:+.2f} ± {1000 * clock.error:.2f} ms"
+            for at, clock in (("", host.clock), (" at the end", host.clock_at_end))
+            if clock
+        ]
+        parts += [
+            f"{one.count:,} {one.direction}s of {one.links} have {q.as_delay(one.added)} more delay "
+            f"than the {q.as_delay(one.asked)} asked"
+            for one in run.manifest.underlay
+            if one.host == name and one.asked
+        ]
+        lines[f"host {name}"] = "; ".join(parts)
+    return lines
+
+
 def _facts(run: RecordedRun) -> dict[str, str]:
     manifest, summary = run.manifest, run.summary
     diverged_at = run.evaluations.diverged_at
@@ -187,6 +208,7 @@ def _facts(run: RecordedRun) -> dict[str, str]:
         **left_out(run),
         **in_a_sentence(run),
         "host": f"{manifest.host.name}, kernel {manifest.host.kernel}",
+        **_hosts(run),
         **_programs(run),
         **(
             {}

@@ -1,11 +1,15 @@
 """Try what runs need of the kernel, each in a child process, which the attempt changes."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping
 
 from testbed.errors import HostError
+from testbed.network.netlink import Requests
+from testbed.network.underlay import PORT
 from testbed.nodes import linux
+from testbed.nodes.linux import own_network
 from testbed.nodes.user_namespace import enter_user_namespace
 
 WITHOUT_CAPTURE = "experiments run without it: --set traffic.capture=false"
@@ -40,6 +44,15 @@ def make_namespaces() -> None:
             "the host cannot be made read-only in devices: Linux 5.12 or newer is needed, this is "
             f"{os.uname().release}"
         ) from error
+
+
+def make_tunnel() -> None:
+    """Make an end of a link that crosses to another host, in namespaces of its own."""
+    make_namespaces()
+    with contextlib.closing(Requests()) as host:
+        ends = ("127.0.0.1", "127.0.0.2", PORT)
+        host.add_tunnel((2, "tunnel", "02:00:00:00:00:01"), own_network(), 1, ends)
+        host.carry_out()
 
 
 def open_capture() -> None:

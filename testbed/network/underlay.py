@@ -19,6 +19,8 @@ AGENT_PORT = 14_790
 MOST_NETWORKS = 1 << 24
 """The number of VXLAN network identifiers."""
 INNER_MTU = 1_500
+TUNNEL_BYTES = 50
+"""By how many bytes the outer packet is longer: Ethernet, VXLAN, UDP and IPv4."""
 
 
 @dataclass(frozen=True, slots=True)

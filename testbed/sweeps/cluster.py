@@ -7,10 +7,8 @@ once, so that a node that dies afterwards takes nothing with it. The code travel
 """
 
 import contextlib
-import logging
 import os
 import signal
-import socket
 import sys
 import tempfile
 import uuid
@@ -19,19 +17,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from testbed.code_digest import package_digest, package_folders
+from testbed.code_digest import package_digest
 from testbed.errors import HostError, RunError
 from testbed.experiment import load
-from testbed.planning.node_plan import ONE_THREAD, files_read
+from testbed.planning.node_plan import files_read
 from testbed.planning.plan import plan
+from testbed.ray_cluster.cluster_connection import connected, on_node
+from testbed.ray_cluster.directory_transfer import unpack
+from testbed.ray_cluster.travelling_data import Travelling, departing
 from testbed.run_endings import is_complete
 from testbed.runs.ending import signals
 from testbed.runs.versions import host, versions
 from testbed.sweeps import ray_node
-from testbed.sweeps.directory_transfer import digest, packed, unpack
 from testbed.sweeps.one_run import Result
 from testbed.sweeps.pool import PERIOD, Display, SweepJob, SweepPool
-from testbed.sweeps.ray_node import Travelling
 
 RETRIES = 10
 """The number of times that a run is begun anew on another node after its node or process has died."""
@@ -57,7 +56,7 @@ class Cluster:
         Raises:
             HostError: Ray is not installed, or there is no cluster, or a node has other libraries.
         """
-        self._ray = _connected(address)
+        self._ray = connected(address, f"--ray {address}")
         self._memory = memory
         self._name = uuid.uuid4().hex[:12]
         self._data: dict[str, Travelling] = {}
@@ -167,17 +166,12 @@ class Cluster:
 
     def _travelling(self, path: Path, dataset: str | None) -> Travelling:
         if (known := self._data.get(str(path))) is None:
-            content = packed(path)
-            known = Travelling(digest(content), [self._ray.put(content)], str(path), dataset)
-            self._data[str(path)] = known
+            known = self._data[str(path)] = departing(self._ray, path, dataset)
         return known
 
     def _on(self, node: Any, function: Callable[..., Any], *arguments: object) -> Any:
         """Start a function on a node; return Ray's reference to its result."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        remote = self._ray.remote(function).options(num_cpus=0, scheduling_strategy=where)
+        remote = self._ray.remote(function).options(num_cpus=0, scheduling_strategy=on_node(node))
         return remote.remote(*arguments)
 
     def _alive(self) -> Iterator[Any]:
@@ -206,33 +200,6 @@ class Cluster:
         for ref in refs:
             self._ray.cancel(ref)
         self._ray.wait(list(refs), num_returns=len(refs), timeout=_GRACE)
-
-
-def _connected(address: str) -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise HostError("Ray is not installed: `pip install 'testbed[ray]'`") from None
-    packages = [str(folder) for folder in package_folders()]
-    environment = {"py_modules": packages, "env_vars": dict(ONE_THREAD)}
-    try:
-        if address != "auto":
-            host_name, _, port = address.rpartition(":")
-            # Ray itself tries for minutes.
-            socket.create_connection((host_name, int(port)), 5).close()
-        ray.init(
-            address=address,
-            runtime_env=environment,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-    except (OSError, RuntimeError, ValueError) as error:
-        why = str(error).split("\n", maxsplit=1)[0]
-        raise HostError(
-            f"--ray {address}: there is no Ray cluster, or this host is no node of it ({why}): start "
-            "one by `ray start --head`, and on every other node `ray start --address=HEAD:6379`"
-        ) from None
-    return ray
 
 
 def _signal(wake_up: int) -> int | None:

@@ -3,33 +3,15 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from testbed.code_digest import package_digest
+from testbed.ray_cluster.directory_transfer import packed, with_paths
+from testbed.ray_cluster.travelling_data import Travelling, fetched
 from testbed.runs.versions import host, versions
 from testbed.runs.watching import Unwatched
-from testbed.sweeps.directory_transfer import packed, unpack, with_paths
 from testbed.sweeps.one_run import Result, carry_out
-
-
-@dataclass(frozen=True, slots=True)
-class Travelling:
-    """A file or folder that runs read, on its way to a node.
-
-    Attributes:
-        digest: that of its bytes.
-        content: a list of the object of Ray's that is the bytes; in a list, a node fetches it once.
-        path: its path on the driver's host.
-        dataset: its name if it is a dataset of the catalogue, which is looked for by name; else None.
-    """
-
-    digest: str
-    content: list[Any]
-    path: str
-    dataset: str | None
 
 
 def run_there(
@@ -45,7 +27,10 @@ def run_there(
     Returns:
         How it ended, and the run directory as an archive; None if there is none.
     """
-    places = _fetched(data, _folder(sweep))
+    arrived = fetched(data, _folder(sweep))
+    if arrived.datasets:
+        os.environ["TESTBED_DATA"] = arrived.datasets
+    places = {one.path: arrived.places[one.path] for one in data if one.dataset is None}
     folder = _folder(sweep) / "runs"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as own:
@@ -66,20 +51,3 @@ def clean(sweep: str) -> None:
 
 def _folder(sweep: str) -> Path:
     return Path(tempfile.gettempdir()) / f"testbed-ray-{sweep}"
-
-
-def _fetched(data: list[Travelling], folder: Path) -> Mapping[str, str]:
-    """Unpack what this node lacks; return where files are that were elsewhere on the driver's host."""
-    import ray
-
-    places = {}
-    for one in data:
-        base = folder / "data" / one.digest
-        target = base / (one.dataset or Path(one.path).name)
-        if not target.exists():
-            unpack(ray.get(one.content[0]), target)
-        if one.dataset:
-            os.environ["TESTBED_DATA"] = str(base)
-        else:
-            places[one.path] = str(target)
-    return places

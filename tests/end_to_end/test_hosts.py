@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import testbed
-from bench.hosts import Hosts, joined_hosts
+from bench.hosts import TESTBED, Hosts, joined_hosts
 from testbed.nodes import run_names
 from tests.end_to_end.conftest import until
 from tests.traffic.isolation import real
@@ -119,6 +119,21 @@ def hosts(tmp_path: Path) -> Iterator[Spread]:
 @real
 @pytest.mark.timeout(300)
 def test_faults_on_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Spread) -> None:
+    doctor = [*TESTBED, "doctor", "--hosts", "hosts.yaml", "--json"]
+    log = hosts.folder / "doctor.json"
+    assert hosts.hosts.home.popen(*doctor, log=log).wait(100) == 0, log.read_text()
+    found = json.loads(log.read_bytes())
+    assert [*found["hosts"]] == ["this host", "host b", "host c"]
+    for findings in found["hosts"].values():
+        (tunnels,) = (one for one in findings if one["what"] == "tunnels")
+        assert tunnels["state"] == "ok", tunnels["found"]
+    ways = {(way["source"], way["target"]): way["measured"] for way in found["ways"]}
+    assert [*ways] == [("this host", "b"), ("this host", "c"), ("b", "c")]
+    for way in ways.values():
+        assert way["mtu"] == 1500
+        assert min(way["there"], way["back"]) > 1e6
+        assert abs(way["clock_behind"]) <= way["clock_error"]
+
     process = hosts.run("spread")
     assert process.wait(200) == 0, hosts.said("spread")
     experiment = testbed.Experiment.parse(yaml.safe_dump(SPEC | {"engine": "simulation"}))
@@ -139,6 +154,7 @@ def test_faults_on_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts:
         assert set(summary["faults"]) >= {"kill", "freeze", "stop-network", "partition", "away"}
     manifest = json.loads(next(hosts.folder.glob("spread/*/*/asgd/manifest.json")).read_bytes())
     assert {name: one["devices"] for name, one in manifest["hosts"].items()} == {"b": 2, "c": 2}
+    assert all(one["clock"] and one["clock_at_end"] for one in manifest["hosts"].values())
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
 
 

@@ -3,6 +3,7 @@
 The two nodes beside the driver's see neither the testbed's code nor the data: both have to travel.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ import pytest
 
 import traffic
 from testbed.errors import HostError
-from testbed.sweeps.directory_transfer import with_paths
+from testbed.ray_cluster.directory_transfer import with_paths
 from tests.end_to_end.conftest import REPOSITORY, CommandLine, until
 
 SWEEP = """
@@ -61,7 +62,9 @@ def write_dataset(folder: Path) -> None:
 class Node:
     """A Ray node in network, mount and process namespaces of its own; it dies as a whole."""
 
-    def __init__(self, number: int, core: int, hidden: list[Path]) -> None:
+    def __init__(
+        self, number: int, core: int, hidden: list[Path], settings: dict[str, str]
+    ) -> None:
         self.address = f"10.99.0.{number}"
         shared = f"--node-ip-address={self.address} --num-cpus=1 --disable-usage-stats --block"
         role = (
@@ -78,7 +81,7 @@ class Node:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | QUICK | {"TMPDIR": "/tmp/ray"},
+            env=os.environ | settings | {"TMPDIR": "/tmp/ray"},
         )
         self.first = until(self.process.children, "a process in the namespaces")[0].pid
         for command in (
@@ -108,7 +111,8 @@ class Node:
 
     def kill(self) -> None:
         """End all processes of the node at once, as if its power had gone."""
-        os.kill(self.first, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.first, signal.SIGKILL)
         self.process.wait(20)
 
 
@@ -116,8 +120,13 @@ def inside(process: int, *command: str) -> None:
     subprocess.run(["nsenter", f"--net=/proc/{process}/ns/net", *command], check=True)
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[list[Node]]:
+@contextlib.contextmanager
+def cluster(data: Path, settings: dict[str, str]) -> Iterator[list[Node]]:
+    """Yield the nodes of a cluster, of which only the first sees the testbed's code and the data.
+
+    Args:
+        settings: the environment of Ray's daemons.
+    """
     core = psutil.Popen(["unshare", "--net", "sleep", "infinity"])
     made: list[Node] = []
     try:
@@ -127,7 +136,7 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
         assert traffic.__file__ is not None
         code = [REPOSITORY / "testbed", Path(traffic.__file__).parent]
         for number in range(1, HOSTS + 1):
-            made.append(Node(number, core.pid, [] if number == 1 else [*code, tmp_path / "data"]))
+            made.append(Node(number, core.pid, [] if number == 1 else [*code, data], settings))
         made[0].start()
         until(lambda: any("gcs_server" in p.name() for p in made[0].processes()), "the head")
         for node in made[1:]:
@@ -141,6 +150,12 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
                 node.kill()
         core.kill()
         core.wait()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[Node]]:
+    with cluster(tmp_path / "data", QUICK) as made:
+        yield made
 
 
 @pytest.mark.real

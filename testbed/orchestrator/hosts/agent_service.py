@@ -7,6 +7,8 @@ whatever it is asked to, as root: whoever knows the secret has this host.
 import contextlib
 import json
 import os
+import select
+import signal
 import socket
 import tempfile
 import time
@@ -21,8 +23,9 @@ from testbed.code_digest import package_digest
 from testbed.errors import HostError, SpecError
 from testbed.messages.codec import encode
 from testbed.messages.requests import REQUESTS, LoadRoles
-from testbed.nodes import forked_process, run_names
+from testbed.nodes import forked_process, linux, run_names
 from testbed.orchestrator.agent.process import removed, start
+from testbed.orchestrator.hosts.host_paths import answer
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Kind, Relay
 from testbed.orchestrator.hosts.secured_connection import (
     SHORTEST_SECRET,
@@ -50,15 +53,23 @@ def facts() -> dict[str, Any]:
         "processors": len(os.sched_getaffinity(0)),
         "memory": psutil.virtual_memory().total,
         "root": os.geteuid() == 0,
-        "now": time.monotonic(),
     }
 
 
-def serve(address: str, port: int, secret: bytes, say: Callable[[str], None]) -> None:
+def serve(
+    address: str,
+    port: int,
+    secret: bytes,
+    say: Callable[[str], None],
+    *,
+    until: int | None = None,
+) -> None:
     """Start an agent for each orchestrator that calls, until this process is ended.
 
     Args:
         say: tells the person who started this what happens.
+        until: a descriptor with whose end this ends, and the runs that are under way as well; None to
+            serve for good.
 
     Raises:
         SpecError: the address or port cannot be had.
@@ -73,23 +84,38 @@ def serve(address: str, port: int, secret: bytes, say: Callable[[str], None]) ->
     package_digest()  # once, for all
     say(f"waiting on {address}:{listener.getsockname()[1]}")
     running: set[int] = set()
+    watched: list[int] = [listener.fileno()] if until is None else [listener.fileno(), until]
     with listener:
         listener.settimeout(1.0)
         while True:
-            with contextlib.suppress(TimeoutError):
-                connection, (caller, _) = listener.accept()
-                with connection:
-                    if len(running) < _MOST_AT_ONCE:
-                        running.add(_fork(connection, caller, secret))
+            ready, _, _ = select.select(watched, [], [], 1.0)
+            if until in ready:
+                break
+            if ready:
+                with contextlib.suppress(TimeoutError):  # it has gone again
+                    connection, (caller, _) = listener.accept()
+                    with connection:
+                        if len(running) < _MOST_AT_ONCE:
+                            running.add(_fork(connection, caller, secret))
             for process in [*running]:
                 if os.waitpid(process, os.WNOHANG)[0]:
                     running.discard(process)
+    for process in running:
+        os.kill(process, signal.SIGINT)
+    for process in running:
+        os.waitpid(process, 0)
 
 
 def _fork(connection: socket.socket, caller: str, secret: bytes) -> int:
+    parent = os.getpid()
+
     def body() -> int:
+        # It removes what it has made before it ends, as after a Ctrl-C.
+        linux.die_with_parent(signal.SIGINT, parent)
         try:
             _serve_run(connection, secret)
+        except KeyboardInterrupt:
+            return 130
         except ConnectionLostError as error:
             print(f"{caller}: {error}", flush=True)
             return 1
@@ -112,7 +138,11 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
     secured.send(Kind.OPEN, CONTROL, json.dumps(facts()).encode())
     try:
         while len(frames) < 2:  # what is wanted, and the first request
-            frames += secured.receive()
+            for frame in secured.receive():
+                if frame.kind == Kind.INQUIRY:
+                    answer(secured, frame, secret)
+                else:
+                    frames.append(frame)
     except ConnectionLostError:
         return  # it only wanted to know that this host is there
     wanted = json.loads(frames.pop(0).content)

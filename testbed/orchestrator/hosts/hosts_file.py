@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,12 +22,28 @@ class OtherHost:
     Attributes:
         address, port: of its agent.
         underlay: its address for the tunnels of links.
+        places: where files that runs read are on it, by their paths on this host; empty if they are in
+            the same places.
     """
 
     name: str
     address: str
     port: int
     underlay: str
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def placed(self, value: Any) -> Any:
+        """Return a JSON value with the paths that files have on that host."""
+        if isinstance(value, dict):
+            return {key: self.placed(one) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.placed(one) for one in value]
+        return self.places.get(value, value) if isinstance(value, str) else value
+
+    @property
+    def described(self) -> str:
+        """Its name and where its agent is, for messages."""
+        return f"host {self.name} ({self.address}:{self.port})"
 
 
 class _Host(BaseModel):
@@ -60,6 +76,8 @@ class HostsFile:
         place: the host of devices, by patterns of their names: ``worker-0``, ``worker-10..19``.
         secret_file: None for ``TESTBED_SECRET``.
         port: the UDP port of the tunnels, on all hosts.
+        made_secret: one that was made for the run; empty if a file or the environment has it.
+        accept_underlay: True to take links whose delay is longer than asked; see ``underlay_delay``.
     """
 
     underlay: str
@@ -67,6 +85,8 @@ class HostsFile:
     place: Mapping[str, str] = field(default_factory=dict)
     secret_file: Path | None = None
     port: int = TUNNEL_PORT
+    made_secret: bytes = b""
+    accept_underlay: bool = False
 
     @classmethod
     def load(cls, path: Path) -> "HostsFile":

@@ -5,8 +5,7 @@ import functools
 import json
 import os
 import socket
-import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,24 @@ import psutil
 
 from testbed.channel import Channel
 from testbed.code_digest import package_digest
+from testbed.doctor.findings import Finding
 from testbed.errors import HostError
+from testbed.json_dataclasses import of_plain
 from testbed.messages.agent_reports import HostLost
 from testbed.messages.codec import send
 from testbed.nodes import forked_process, run_names
+from testbed.orchestrator.hosts.host_paths import measured
 from testbed.orchestrator.hosts.hosts_file import OtherHost
+from testbed.orchestrator.hosts.inquiries import (
+    ExamineHost,
+    HostClock,
+    HostExamined,
+    MeasurePath,
+    OpenPath,
+    PathMeasured,
+    PathOpened,
+    ask,
+)
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, Kind, Relay
 from testbed.orchestrator.hosts.secured_connection import ConnectionLostError, SecuredConnection
 from testbed.version import VERSION
@@ -40,37 +52,37 @@ class Member:
     Attributes:
         processors: that it may use.
         memory: bytes that it has.
-        behind: by how many seconds its CLOCK_MONOTONIC is behind this host's.
-        error: the most seconds by which ``behind`` may be wrong: half a round trip.
+        clock: how far its clocks are behind this host's.
     """
 
     host: OtherHost
     connection: SecuredConnection
     processors: int
     memory: int
-    behind: float
-    error: float
+    clock: HostClock
 
     @classmethod
-    def called(cls, host: OtherHost, secret: bytes) -> "Member":
+    def called(cls, host: OtherHost, secret: bytes, patience: float = PATIENCE) -> "Member":
         """Call a host's agent.
+
+        Args:
+            patience: seconds in which it must answer.
 
         Raises:
             HostError: it is not there, does not know the secret, or cannot take part.
         """
-        what = f"host {host.name} ({host.address}:{host.port})"
+        what = host.described
         try:
-            connection = socket.create_connection((host.address, host.port), PATIENCE)
+            connection = socket.create_connection((host.address, host.port), patience)
         except OSError as error:
             raise HostError(
                 f"{what}: no agent answers ({error.strerror or error}): start `testbed agent` there"
             ) from error
         try:
-            secured = SecuredConnection.proven(connection, secret, calls=True, seconds=PATIENCE)
-            asked = time.monotonic()
+            secured = SecuredConnection.proven(connection, secret, calls=True, seconds=patience)
             secured.send(Kind.OPEN, CONTROL, b"{}")
             found: Mapping[str, Any] = json.loads(secured.receive()[0].content)
-            trip = time.monotonic() - asked
+            clock = HostClock.of(secured)
         except (ConnectionLostError, IndexError) as error:
             connection.close()
             raise HostError(f"{what}: {error}") from error
@@ -82,8 +94,51 @@ class Member:
         if problem:
             connection.close()
             raise HostError(f"{what}: {problem}")
-        behind = asked + trip / 2 - found["now"]
-        return cls(host, secured, found["processors"], found["memory"], behind, trip / 2)
+        return cls(host, secured, found["processors"], found["memory"], clock)
+
+    def examined(self) -> list[Finding]:
+        """Return what ``testbed doctor`` finds there.
+
+        Raises:
+            HostError: it does not answer.
+        """
+        with self._answering():
+            return [
+                of_plain(Finding, one)
+                for one in ask(self.connection, ExamineHost(), HostExamined).findings
+            ]
+
+    def way_from(self, source: str, secret: bytes, seconds: float = 0.0) -> PathMeasured:
+        """Measure the way to it from this host; see ``host_paths.measured``.
+
+        Args:
+            source: the address of this host in the underlay.
+
+        Raises:
+            HostError: there is none.
+        """
+        with self._answering():
+            return measured(source, self.host.underlay, self._opened(), secret, seconds)
+
+    def way_to(self, other: "Member", seconds: float) -> PathMeasured:
+        """Have it measure the way to another host.
+
+        Raises:
+            HostError: there is none.
+        """
+        with self._answering():
+            way = (self.host.underlay, other.host.underlay, other._opened(), seconds)
+            return ask(self.connection, MeasurePath(*way), PathMeasured)
+
+    def _opened(self) -> int:
+        return ask(self.connection, OpenPath(self.host.underlay), PathOpened).port
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionLostError as error:
+            raise HostError(f"{self.host.described}: {error}") from error
 
     def begin(
         self,

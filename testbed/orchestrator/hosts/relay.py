@@ -56,6 +56,8 @@ class Kind(IntEnum):
     """A control packet with the end of a new channel; the number is that channel's."""
     END = 4
     """Nothing more comes from the channel."""
+    INQUIRY = 5
+    """Asks for something before a run, or answers; see ``inquiries``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,39 @@
 """A run that is spread over several hosts: who is where, and what the agent of each is to make."""
 
+import contextlib
+import os
 import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from testbed.errors import SpecError
+from testbed.errors import HostError, SpecError
 from testbed.experiment.units import format_rate
 from testbed.network.links import Link
 from testbed.network.underlay import MOST_NETWORKS
-from testbed.number_text import as_number
+from testbed.number_text import as_delay, as_number
 from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile
+from testbed.orchestrator.hosts.inquiries import HostClock
 from testbed.orchestrator.hosts.member import Member, own_processors
+from testbed.orchestrator.hosts.underlay_delay import CrossingDirection, less_underlay, recorded
 from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.plan import Plan
+
+_PATIENCE_AT_END = 2.0
+"""Seconds in which a host must answer after the run: it may be what has ended it."""
+
+
+def secret_of(file: HostsFile) -> bytes:
+    """Return the secret of the hosts.
+
+    Raises:
+        SpecError: there is none, or it is too short.
+    """
+    return file.made_secret or secret_in(file.secret_file)
 
 
 def problem_of(plan: LinkedPlan) -> str | None:
@@ -36,6 +52,11 @@ def problem_of(plan: LinkedPlan) -> str | None:
     return next((problem for problem, is_so in found.items() if is_so), None)
 
 
+def _check_kind(plan: LinkedPlan) -> None:
+    if (problem := problem_of(plan)) is not None:
+        raise SpecError(f"--hosts: {problem}")
+
+
 def check(file: HostsFile, plans: Sequence[LinkedPlan]) -> None:
     """Check, before anything is started, that runs can be spread and that all hosts answer.
 
@@ -44,11 +65,31 @@ def check(file: HostsFile, plans: Sequence[LinkedPlan]) -> None:
         HostError: a host does not answer, or cannot take part.
     """
     for plan in plans:
-        if (problem := problem_of(plan)) is not None:
-            raise SpecError(f"--hosts: {problem}")
-    secret = secret_in(file.secret_file)
-    for host in file.others:
-        Member.called(host, secret).connection.socket.close()
+        _check_kind(plan)
+    if os.geteuid() != 0:
+        raise HostError("--hosts: links between hosts need root, on this host as on the others")
+    secret = secret_of(file)
+    members = {host.name: Member.called(host, secret) for host in file.others}
+    try:
+        delays: Mapping[str, float] | None = None
+        for plan in plans:
+            assert isinstance(plan, Plan)  # else it has a problem
+            if delays is None and plan.spec.clock == "wall":
+                delays = _delays(file, members, secret)
+            Spread.over(file, plan, members, delays or {})
+    finally:
+        for member in members.values():
+            member.connection.socket.close()
+
+
+def _delays(file: HostsFile, members: Mapping[str, Member], secret: bytes) -> dict[str, float]:
+    """Return the delay of the way to each other host, in seconds.
+
+    Raises:
+        HostError: there is no way to one.
+    """
+    ways = {name: one.way_from(file.underlay, secret) for name, one in members.items()}
+    return {name: way.round_trip / 2 for name, way in ways.items()}
 
 
 def placed(file: HostsFile, plan: Plan, processors: Mapping[str, int]) -> dict[str, str]:
@@ -60,7 +101,9 @@ def placed(file: HostsFile, plan: Plan, processors: Mapping[str, int]) -> dict[s
     Raises:
         SpecError: the file places what there is not, or what stays with a server.
     """
-    place = file.placed([*plan.workers], processors)
+    # The evaluated peer is at home: what it reports is compared with what is counted there.
+    elsewhere = [one for one in plan.workers if one != plan.observed]
+    place = file.placed(elsewhere, processors)
     for server, worker in plan.local.items():
         if place.pop(worker, None) and file.place:
             raise SpecError(
@@ -78,6 +121,7 @@ class Spread:
         members: the other hosts, which have been called.
         place: the host of each device that is not at home.
         first: the VXLAN network identifier of the first link.
+        delays: of the way to each other host, in seconds; empty under the virtual clock.
     """
 
     file: HostsFile
@@ -85,6 +129,7 @@ class Spread:
     members: Mapping[str, Member]
     place: Mapping[str, str]
     first: int
+    delays: Mapping[str, float]
 
     @classmethod
     def called(cls, file: HostsFile, plan: Plan) -> "Spread":
@@ -94,12 +139,32 @@ class Spread:
             HostError, SpecError: a host does not answer, or the file places what there is not, or what
                 stays with a server.
         """
-        secret = secret_in(file.secret_file)
+        secret = secret_of(file)
         members = {host.name: Member.called(host, secret) for host in file.others}
+        wall = plan.spec.clock == "wall"
+        return cls.over(file, plan, members, _delays(file, members, secret) if wall else {})
+
+    @classmethod
+    def over(
+        cls,
+        file: HostsFile,
+        plan: Plan,
+        members: Mapping[str, Member],
+        delays: Mapping[str, float],
+    ) -> "Spread":
+        """Place a run's devices on hosts that have been called.
+
+        Raises:
+            HostError, SpecError: see ``called``.
+        """
         processors = {name: one.processors for name, one in members.items()}
         place = placed(file, plan, {HOME: own_processors(), **processors})
         # At random: two runs that share a host must not have a link's number in common.
-        return cls(file, plan, members, place, secrets.randbelow(MOST_NETWORKS))
+        spread = cls(file, plan, members, place, secrets.randbelow(MOST_NETWORKS), delays)
+        problems = (one.problem for one in spread.crossing_directions)
+        if not file.accept_underlay and (problem := next(filter(None, problems), None)):
+            raise HostError(problem)
+        return spread
 
     def devices(self, host: str) -> list[int]:
         """Return the numbers of the devices on another host."""
@@ -118,6 +183,26 @@ class Spread:
     def crosses(self, link: Link) -> bool:
         """Return True if a link's ends are on two hosts."""
         return self._host_of_node[link.node] != self._host_of_node[link.router]
+
+    @cached_property
+    def crossing_directions(self) -> list[CrossingDirection]:
+        """Each direction of each link that crosses, under the wall clock; see ``underlay_delay``."""
+        found = []
+        for link in self.plan.links if self.delays else ():
+            if self.crosses(link):
+                host = self._host_of_node[link.node] or self._host_of_node[link.router]
+                for up, shape in ((True, link.uplink), (False, link.downlink)):
+                    asked = (shape.delay, shape.jitter, self.delays[host])
+                    found.append(CrossingDirection(self._kind(link), up, host, *asked))
+        return found
+
+    def _kind(self, link: Link) -> str:
+        """Return which links are like one, in words."""
+        plan = self.plan
+        if plan.spec.devices.classes and link.node in plan.workers:
+            number = plan.settings.class_of[plan.workers[link.node]]
+            return f"the devices of class {plan.spec.devices.classes[number].name}"
+        return "the workers" if plan.served else "the peers"
 
     def _address(self, host: str) -> str:
         return self.members[host].host.underlay if host != HOME else self.file.underlay
@@ -145,8 +230,24 @@ class Spread:
                 "port": self.file.port,
             },
         }
+        if self.delays:
+            own["links"] = [
+                self._less_underlay(link, one)
+                for link, one in zip(self.plan.links, content["links"], strict=True)
+            ]
+            # Routes are chosen by what is asked.
+            own["delays"] = content["delays"] or [
+                (link.uplink.delay, link.downlink.delay) for link in self.plan.links
+            ]
         traffic = content["traffic"] | {"capture": content["traffic"]["capture"] and host == HOME}
         return {**content, **own, "traffic": traffic}
+
+    def _less_underlay(self, link: Link, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not self.crosses(link):
+            return content
+        delay = self.delays[self._host_of_node[link.node] or self._host_of_node[link.router]]
+        ways = ("uplink", "downlink")
+        return {**content, **{one: less_underlay(content[one], delay) for one in ways}}
 
     @property
     def sampled(self) -> dict[str, list[int]]:
@@ -161,29 +262,54 @@ class Spread:
     @property
     def behind(self) -> dict[str, float]:
         """By how many seconds the CLOCK_MONOTONIC of each other host is behind this host's."""
-        return {name: one.behind for name, one in self.members.items()}
+        return {name: one.clock.behind for name, one in self.members.items()}
 
-    def record(self) -> dict[str, Any]:
-        """Return the manifest's entry."""
-        return {
+    def clocks_now(self) -> dict[str, HostClock]:
+        """Ask each other host for its clocks anew; one that does not answer is left out."""
+        secret = secret_of(self.file)
+        found = {}
+        for name, one in self.members.items():
+            with contextlib.suppress(HostError):
+                member = Member.called(one.host, secret, patience=_PATIENCE_AT_END)
+                found[name] = member.clock
+                member.connection.socket.close()
+        return found
+
+    def record(self, at_end: Mapping[str, HostClock] | None = None) -> dict[str, Any]:
+        """Return the manifest's entries.
+
+        Args:
+            at_end: the clocks at the end of the run; None before it.
+        """
+        ends = at_end or {}
+        hosts = {
             name: {
                 "devices": sum(host == name for host in self.place.values()),
                 "processors": one.processors,
                 "memory": one.memory,
-                "clock_behind": one.behind,
-                "clock_error": one.error,
+                "delay": self.delays.get(name),
+                "clock": asdict(one.clock),
+                "clock_at_end": asdict(ends[name]) if name in ends else None,
             }
             for name, one in self.members.items()
         }
+        return {"hosts": hosts, "underlay": recorded(self.crossing_directions)}
+
+    def remarks(self, at_end: Mapping[str, HostClock]) -> Iterator[str]:
+        """Yield warnings on the clocks of hosts, which matter under the wall clock."""
+        for name, one in self.members.items() if self.delays else ():
+            yield from one.clock.remarks(name, at_end.get(name))
 
 
-def described(file: HostsFile, plan: Plan) -> Iterator[str]:
-    """Yield lines that say who is where, and what crosses.
+def described(file: HostsFile, plan: LinkedPlan) -> Iterator[str]:
+    """Yield lines that say who is where, what crosses, and which delays cannot be had.
 
     Raises:
-        HostError, SpecError: as for ``Spread.called``.
+        HostError, SpecError: the run cannot be spread, or as for ``Spread.called``.
     """
-    spread = Spread.called(file, plan)
+    _check_kind(plan)
+    assert isinstance(plan, Plan)
+    spread = Spread.called(replace(file, accept_underlay=True), plan)
     for member in spread.members.values():
         member.connection.socket.close()
     part = "worker" if plan.served else "peer"
@@ -193,7 +319,7 @@ def described(file: HostsFile, plan: Plan) -> Iterator[str]:
         what = "routers, servers, evaluator, " if host == HOME else ""
         names = f" ({own[0]} to {own[-1]})" if len(own) > 1 else f" ({own[0]})" if own else ""
         yield f"{text}: {what}{as_number(len(own), part)}{names}"
-    crossing = [link for link in plan.links if spread.crosses(link)]
+    crossing = [link for link in plan.asked_network.links if spread.crosses(link)]
     for way, shapes in (
         ("to this host", [link.uplink for link in crossing]),
         ("from this host", [link.downlink for link in crossing]),
@@ -201,6 +327,11 @@ def described(file: HostsFile, plan: Plan) -> Iterator[str]:
         rates = [shape.rate for shape in shapes]
         total = format_rate(sum(filter(None, rates))) if all(rates) else "no limit"
         yield f"{as_number(len(crossing), 'link')} between hosts, {way} together: {total}"
+    for host, delay in spread.delays.items():
+        yield f"the way to host {host}: {as_delay(delay)}"
+    if not file.accept_underlay:
+        problems = dict.fromkeys(one.problem for one in spread.crossing_directions)
+        yield from (f"these hosts cannot run it: {one}" for one in problems if one)
 
 
 def channels_of_orders(numbers: Sequence[int]) -> dict[int, tuple[socket.socket, socket.socket]]:

@@ -162,6 +162,45 @@ class Graph(_Record):
     positions: dict[Text, tuple[float, float]] = {}
 
 
+class HostClocks(_Record):
+    """By how many seconds a host's clocks are behind the orchestrator's; see ``HostClock``."""
+
+    behind: float
+    system: float
+    error: float
+
+
+class OtherHostOfRun(_Record):
+    """A host besides the orchestrator's own.
+
+    Attributes:
+        devices: the number of devices on it.
+        delay: of the way to it, in seconds; None under the virtual clock.
+        clock, clock_at_end: None if they were not measured.
+    """
+
+    devices: Whole = 0
+    delay: Number = None
+    clock: HostClocks | None = None
+    clock_at_end: HostClocks | None = None
+
+
+class LaterLinks(_Record):
+    """A direction of alike links that is later than asked, since they cross to another host.
+
+    Attributes:
+        links: which they are, in words.
+        asked, added: the delay that is asked, and the seconds that the underlay adds to it.
+    """
+
+    links: Text
+    count: Whole
+    direction: Literal["uplink", "downlink"]
+    host: Text
+    asked: float
+    added: float
+
+
 class DiagnosticRecord(_Record):
     """A number that the run's algorithm reported with each update, and what it means."""
 
@@ -193,7 +232,8 @@ class Manifest(_Record):
     ``network`` is None without a graph of routers. ``exact`` has the evaluations' columns of exact
     values; ``energy`` is True if the power of any device is known. ``programs`` has the devices of each
     program of a user's; empty in other runs. ``sysctls`` are the settings of emulated devices that are
-    not the kernel's own.
+    not the kernel's own. ``hosts`` are the others that the run was spread over, and ``underlay`` says
+    what the way to them adds to the delays of links.
     """
 
     format: Whole
@@ -222,6 +262,8 @@ class Manifest(_Record):
     versions: dict[Text, Text] = {}
     commit: Text | None = None
     host: Host = Host()
+    hosts: dict[Text, OtherHostOfRun] = {}
+    underlay: tuple[LaterLinks, ...] = ()
     resumed: tuple[Resumed, ...] = ()
 
     @property

@@ -1,0 +1,120 @@
+"""``testbed doctor --hosts``: what the doctor finds on each host, and the ways between them.
+
+Each way is filled for a second in each direction, one way after the other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+from testbed import number_text as q
+from testbed.doctor.findings import Finding
+from testbed.errors import HostError
+from testbed.network.underlay import INNER_MTU, TUNNEL_BYTES
+from testbed.orchestrator.hosts.host_paths import examined_here
+from testbed.orchestrator.hosts.hosts_file import HostsFile
+from testbed.orchestrator.hosts.inquiries import LARGEST_OFFSET, PathMeasured
+from testbed.orchestrator.hosts.member import Member
+from testbed.orchestrator.hosts.spread import secret_of
+
+SECONDS = 1.0
+"""For how long a way is filled in each direction."""
+THIS_HOST = "this host"
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedWay:
+    """The way between two hosts.
+
+    Attributes:
+        measured: None if there is no way.
+        problem: why there is none; empty if there is one.
+    """
+
+    source: str
+    target: str
+    measured: PathMeasured | None
+    problem: str = ""
+
+    @property
+    def finding(self) -> Finding:
+        """It as a finding of the doctor's."""
+        what, way = f"{self.source} – {self.target}", self.measured
+        if way is None:
+            remedy = "let TCP between the hosts through, and UDP to the port of the tunnels"
+            return Finding(what, "missing", self.problem, remedy)
+        text = (
+            f"{q.as_rate(way.there)} there, {q.as_rate(way.back)} back, round trip "
+            f"{q.as_delay(way.round_trip)}, packets of {way.mtu:,} bytes, clock "
+            f"{1000 * way.clock_behind:+.2f} ± {1000 * way.clock_error:.2f} ms"
+        )
+        if way.retransmitted:
+            text += f", {q.as_number(way.retransmitted, 'packet')} sent again"
+        if way.mtu < INNER_MTU + TUNNEL_BYTES:
+            text += "; a full packet of a link that crosses is two here"
+        if abs(way.clock_behind) - way.clock_error > LARGEST_OFFSET:
+            return Finding(what, "limited", text, "set both clocks by NTP or PTP")
+        return Finding(what, "ok", text)
+
+
+@dataclass(frozen=True, slots=True)
+class HostsExamination:
+    """What was found: of each host by name, and of each pair of hosts."""
+
+    hosts: Mapping[str, Sequence[Finding]]
+    ways: Sequence[ExaminedWay]
+
+    @property
+    def sections(self) -> dict[str, list[Finding]]:
+        """All findings, by headings."""
+        found = {name: [*findings] for name, findings in self.hosts.items()}
+        return found | {"between the hosts": [way.finding for way in self.ways]}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "hosts": {name: [asdict(one) for one in found] for name, found in self.hosts.items()},
+            "ways": [asdict(way) | {"finding": asdict(way.finding)} for way in self.ways],
+        }
+
+
+def examine_hosts(file: HostsFile) -> HostsExamination:
+    """Examine this host and those of a file, one after the other.
+
+    Raises:
+        SpecError: there is no secret.
+    """
+    secret = secret_of(file)
+    hosts, members = {THIS_HOST: examined_here()}, list[Member]()
+    for other in file.others:
+        name = f"host {other.name}"
+        try:
+            member = Member.called(other, secret)
+            hosts[name] = [
+                Finding("agent", "ok", f"answers at {other.address}:{other.port}"),
+                *member.examined(),
+            ]
+            members.append(member)
+        except HostError as error:
+            hosts[name] = [Finding("agent", "missing", str(error))]
+    ways = list(_ways(file, secret, members))
+    for member in members:
+        member.connection.socket.close()
+    return HostsExamination(hosts, ways)
+
+
+def _ways(file: HostsFile, secret: bytes, members: Sequence[Member]) -> Iterator[ExaminedWay]:
+    from_home = (
+        (THIS_HOST, member, partial(member.way_from, file.underlay, secret)) for member in members
+    )
+    between = (
+        (one.host.name, other, partial(one.way_to, other))
+        for one, other in combinations(members, 2)
+    )
+    for source, member, measure in (*from_home, *between):
+        try:
+            yield ExaminedWay(source, member.host.name, measure(SECONDS))
+        except HostError as error:
+            yield ExaminedWay(source, member.host.name, None, str(error))

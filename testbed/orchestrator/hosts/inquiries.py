@@ -1,0 +1,208 @@
+"""What is asked of a host before a run has anything made there: its clock, its findings, a way from it.
+
+An inquiry is a frame of its own kind, which the other side answers with one; see ``host_paths`` for the
+answers. Each is one of the dataclasses here.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar, get_args
+
+from testbed import number_text as q
+from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
+from testbed.messages.codec import MessageCodec, encode
+from testbed.orchestrator.hosts.relay import CONTROL, Kind
+from testbed.orchestrator.hosts.secured_connection import (
+    ConnectionLostError,
+    Frame,
+    SecuredConnection,
+)
+
+LARGEST_OFFSET = 0.005
+"""Seconds that clocks may differ, or be uncertain, without a remark."""
+EXCHANGES = 8
+"""The number of times that a clock is asked for; the answer that came first counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadClock:
+    """Read the clocks now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRead:
+    """The clocks' seconds: CLOCK_MONOTONIC, by which times are recorded, and CLOCK_REALTIME."""
+
+    monotonic: float
+    system: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExamineHost:
+    """Say what ``testbed doctor`` finds there."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostExamined:
+    """The findings: the fields of each ``doctor.findings.Finding``."""
+
+    findings: Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPath:
+    """Let another host measure the way to an address of this one, once."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class PathOpened:
+    """It waits on this TCP port."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurePath:
+    """Measure the way to a host that waits for it; see ``host_paths.measured``."""
+
+    source: str
+    address: str
+    port: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PathMeasured:
+    """The way from one host to another and back.
+
+    Attributes:
+        round_trip: the shortest round trip of TCP, from kernel to kernel, in seconds.
+        mtu: bytes of the longest packet that the kernel sends that way.
+        there, back: bit/s of a TCP connection with full packets; None if they were not measured.
+        retransmitted: packets that the measuring host has sent again.
+        clock_behind: seconds by which the other's CLOCK_REALTIME is behind the measuring host's.
+        clock_error: the most seconds by which ``clock_behind`` may be wrong.
+    """
+
+    round_trip: float
+    mtu: int
+    there: float | None
+    back: float | None
+    retransmitted: int
+    clock_behind: float
+    clock_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class FillPath:
+    """Take everything that comes after the answer, without frames, and then send as long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PathFilled:
+    """It is ready for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class InquiryRefused:
+    """What was asked cannot be answered."""
+
+    reason: str
+
+
+Inquiry: TypeAlias = ReadClock | ExamineHost | OpenPath | MeasurePath | FillPath
+Answer: TypeAlias = (
+    ClockRead | HostExamined | PathOpened | PathFilled | PathMeasured | InquiryRefused
+)
+INQUIRIES: MessageCodec[Inquiry] = MessageCodec(get_args(Inquiry), checked=True)
+_ANSWERS: MessageCodec[Answer] = MessageCodec(get_args(Answer), checked=True)
+A = TypeVar("A", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class HostClock:
+    """How far the clocks of another host are behind this host's.
+
+    Attributes:
+        behind: seconds of its CLOCK_MONOTONIC, which mostly counts from the host's start.
+        system: seconds of its CLOCK_REALTIME.
+        error: the most seconds by which either may be wrong: half a round trip.
+    """
+
+    behind: float
+    system: float
+    error: float
+
+    @classmethod
+    def of(cls, connection: SecuredConnection) -> "HostClock":
+        """Ask the other side of a connection for its clocks ``EXCHANGES`` times, and take the best.
+
+        Raises:
+            ConnectionLostError: the connection has ended.
+        """
+        return min((cls._exchanged(connection) for _ in range(EXCHANGES)), key=lambda it: it.error)
+
+    def remarks(self, host: str, end: "HostClock | None") -> Iterator[str]:
+        """Yield warnings on the clocks of a host.
+
+        Args:
+            end: the same at the end of the run; None if it could not be measured.
+        """
+        times = [self, end] if end else [self]
+        worst = max(times, key=lambda it: abs(it.system) - it.error)
+        if abs(worst.system) - worst.error > LARGEST_OFFSET:
+            side = "behind" if worst.system > 0 else "ahead of"
+            yield (
+                f"the system clock of host {host} is {q.as_milliseconds(abs(worst.system))} {side} "
+                f"this host's, ± {q.as_milliseconds(worst.error)}: set both by NTP or PTP"
+            )
+        uncertain = max(it.error for it in times) + (abs(end.behind - self.behind) if end else 0.0)
+        if uncertain > LARGEST_OFFSET:
+            yield (
+                f"times that host {host} has recorded are known within "
+                f"± {q.as_milliseconds(uncertain)} only"
+            )
+
+    @classmethod
+    def _exchanged(cls, connection: SecuredConnection) -> "HostClock":
+        asked, system = time.monotonic(), time.time()
+        read = ask(connection, ReadClock(), ClockRead)
+        half = (time.monotonic() - asked) / 2
+        return cls(asked + half - read.monotonic, system + half - read.system, half)
+
+
+def ask(connection: SecuredConnection, inquiry: Inquiry, answer: type[A]) -> A:
+    """Send an inquiry, and wait for its answer.
+
+    Raises:
+        ConnectionLostError: the connection has ended, or the other side cannot answer that.
+    """
+    send_inquiry(connection, inquiry)
+    frames: list[Frame] = []
+    while not frames:
+        frames += connection.receive()
+    try:
+        found = _ANSWERS.decode(ReceivedMessage(*parsed(frames[0].content)))
+    except InvalidMessageError as error:
+        raise ConnectionLostError(f"it has answered with {error}") from error
+    if isinstance(found, InquiryRefused):
+        raise ConnectionLostError(found.reason)
+    if not isinstance(found, answer):
+        raise ConnectionLostError("it has answered something else than what was asked")
+    return found
+
+
+def send_inquiry(connection: SecuredConnection, message: Inquiry | Answer) -> None:
+    """Send an inquiry or an answer.
+
+    Raises:
+        ConnectionLostError: the connection has ended.
+    """
+    fields: dict[str, Any] = encode(message)[0]
+    connection.send(Kind.INQUIRY, CONTROL, json.dumps(fields).encode())

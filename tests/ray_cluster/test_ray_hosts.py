@@ -1,0 +1,140 @@
+"""A run over the hosts of a real Ray cluster: three nodes, each in namespaces of its own.
+
+The two nodes beside the orchestrator's see neither the testbed's code nor the data.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+import testbed
+from testbed.nodes import run_names
+from tests.end_to_end.conftest import until
+from tests.sweeps.test_cluster import Node, cluster, write_dataset
+
+SPEC: dict[str, Any] = {
+    "name": "spread",
+    "model": "mlp",
+    "clock": "virtual",
+    "training": {"batch_size": 10, "updates": 40},
+    "algorithms": ["asgd"],
+    "devices": {"workers": 6},
+    "network": {"uplink": "20mbit", "downlink": "50mbit"},
+    "compute": {"mean": "20ms"},
+    "evaluation": {"every": 20, "images": 100},
+}
+
+
+class RayRun:
+    """A command with ``--hosts ray`` on the first node."""
+
+    def __init__(self, head: Node, folder: Path, *arguments: str) -> None:
+        self.log = folder / f"{'-'.join(arguments[:2])}.log".replace("/", "-")
+        namespaces = [f"--target={head.first}", "--net", "--mount", "--pid", f"--wd={folder}"]
+        command = ["nsenter", *namespaces, sys.executable, "-m", "testbed", *arguments]
+        with self.log.open("wb") as output:
+            self.process = psutil.Popen([*command, "--hosts", "ray"], stdout=output, stderr=output)
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def send_signal(self, number: int) -> None:
+        """Signal the command itself, which nsenter has forked."""
+        (inside,) = self.process.children()
+        inside.send_signal(number)
+
+
+def commands(node: Node) -> dict[psutil.Process, str]:
+    """Return the processes of a node with their command lines."""
+    found = {}
+    for one in node.processes():
+        with contextlib.suppress(psutil.Error):
+            found[one] = " ".join(one.cmdline())
+    return found
+
+
+def left(node: Node) -> list[str]:
+    """Return what agents of runs have left on a node: processes and folders."""
+    parts = (run_names.TITLES, "NodeAgent", "ray_cluster.node_agent")
+    own = [line for line in commands(node).values() if any(part in line for part in parts)]
+    folders = Path(f"/proc/{node.first}/root/tmp/ray").glob("testbed-agent-*")
+    return [*own, *map(str, folders)]
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.skipif(os.geteuid() != 0, reason="links between hosts need root")
+@pytest.mark.timeout(900)
+def test_nodes_of_a_cluster_are_hosts_of_a_run_and_keep_nothing(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
+    write_dataset(tmp_path / "data")
+    spec = SPEC | {"dataset": str(tmp_path / "data")}
+    (tmp_path / "spread.yaml").write_text(yaml.safe_dump(spec))
+    long = spec | {"training": {"batch_size": 10, "updates": 1_000_000}}
+    (tmp_path / "long.yaml").write_text(yaml.safe_dump(long))
+    with cluster(tmp_path / "data", {}) as nodes:
+        spread_and_ended(nodes, tmp_path, spec)
+
+
+def spread_and_ended(nodes: list[Node], tmp_path: Path, spec: dict[str, Any]) -> None:
+    """Plan, carry out and end runs on nodes, which come up one after the other."""
+    head, *others = nodes
+
+    def nothing_is_left() -> None:
+        until(lambda: [left(one) for one in nodes] == [[], [], []], "empty nodes", 60)
+
+    def planned() -> bool:
+        plan = RayRun(head, tmp_path, "plan", "spread.yaml")
+        plan.process.wait(120)
+        return "host 10.99.0.3: 2 workers (worker-4 to worker-5)" in plan.said()
+
+    until(planned, "a plan for three hosts", 200)
+    nothing_is_left()
+
+    done = RayRun(head, tmp_path, "run", "spread.yaml", "--out", "done", "--no-report")
+    assert done.process.wait(200) == 0, done.said()
+    (path,) = tmp_path.glob("done/*/*/*/summary.json")
+    summary = json.loads(path.read_bytes())
+    one_host = testbed.simulate(
+        testbed.Experiment.parse(yaml.safe_dump(spec | {"engine": "simulation"})),
+        out=tmp_path / "alone",
+        progress=False,
+    )
+    expected = json.loads((one_host.directory / "asgd" / "summary.json").read_bytes())
+    assert summary["parameters_sha256"] == expected["parameters_sha256"]
+    assert summary["ingress"]["message_bytes"] == expected["ingress"]["message_bytes"]
+    assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
+    nothing_is_left()
+
+    def trains(name: str) -> RayRun:
+        run = RayRun(head, tmp_path, "run", "long.yaml", "--out", name, "--no-report")
+        until(lambda: "asgd: training, " in run.said(), "training", 120)
+        assert all("NodeAgent" in " ".join(left(one)) for one in others)
+        return run
+
+    run = trains("actor")
+    (actor,) = (one for one, line in commands(others[1]).items() if "NodeAgent" in line)
+    actor.kill()
+    assert run.process.wait(60) == 1, run.said()
+    assert "host 10.99.0.3" in run.said().splitlines()[-1]
+    nothing_is_left()
+
+    run = trains("interrupted")
+    run.send_signal(signal.SIGINT)
+    assert run.process.wait(60) == 130, run.said()
+    nothing_is_left()
+
+    run = trains("killed")
+    run.send_signal(signal.SIGKILL)
+    run.process.wait(20)
+    nothing_is_left()
