@@ -6,7 +6,6 @@ is the clock's, the other the device's, and both are made before the nodes are f
 no server that knows their progress, report to the clock what they did.
 """
 
-import contextlib
 import json
 import select
 import socket
@@ -19,7 +18,6 @@ from typing import Any, Self
 from testbed.channel import Channel
 from testbed.messages import codec
 from testbed.roles.transport.endpoint import NOW
-from testbed.roles.transport.kernel_queues import under_way
 
 _ORDER = struct.Struct("<Bq")
 _QUIETLY = int(socket.MSG_NOSIGNAL)
@@ -124,32 +122,9 @@ class OrderChannel:
         while self.take(wait=False) is not None:
             pass
 
-    def tell(self, **fields: Any) -> None:
-        """Send the clock a report. For the device's end."""
-        self._socket.send(json.dumps(fields).encode(), _QUIETLY)
-
     def report(self, message: Any) -> None:
         """Send the clock a report, an instance of one of its dataclasses. For the device's end."""
-        self.tell(**codec.encode(message)[0])
-
-    def claim(self, waits_for: str | int | None, **fields: Any) -> None:
-        """Report to the clock what the device waits for, unless earlier reports are still unread.
-
-        At most one claim is in the queue, so that there is always room for what ``tell`` sends.
-        """
-        if under_way(self._socket):
-            return
-        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-            told = json.dumps({"waits_for": waits_for} | fields).encode()
-            self._socket.send(told, _QUIETLY | NOW)
-
-    def heard(self) -> list[dict[str, Any]]:
-        """Return the reports that have arrived from the device. For the clock's end."""
-        told: list[dict[str, Any]] = []
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            while data := self._socket.recv(_LONGEST, NOW):
-                told.append(json.loads(data))
-        return told
+        self._socket.send(json.dumps(codec.encode(message)[0]).encode(), _QUIETLY)
 
     def hear(self) -> dict[str, Any]:
         """Wait for the device's next report, and return it. For the clock's end.

@@ -169,9 +169,6 @@ class Coordinator(PeerChannels):
             payload_bytes, message_bytes = sum(service.payload_bytes), sum(service.message_bytes)
         return ServerFinished(service.updates, payload_bytes, message_bytes, peers)
 
-    def _now(self) -> float:
-        return 0.0 if self._clock is None else self._clock.now
-
     # -- reports from peers
 
     def _handles(self, peer: int, told: FromPeer) -> bool:

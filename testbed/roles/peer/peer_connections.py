@@ -4,7 +4,7 @@ import select
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from testbed.roles.connections import Connections
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
@@ -13,7 +13,6 @@ from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError, Pieces
 from testbed.roles.transport.greeting import Identity, call
-from testbed.roles.transport.kernel_queues import unread
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
@@ -277,12 +276,8 @@ class PeerConnections(Connections):
         while self._received:
             yield self._received[0][0]
 
-    def next_from(self, sender: int, waiting: Callable[[], None] = lambda: None) -> Frame | None:
-        """Wait for the next update of one peer, reading from no other; return None if it is gone.
-
-        Args:
-            waiting: called at least once a second meanwhile.
-        """
+    def next_from(self, sender: int) -> Frame | None:
+        """Wait for the next update of one peer, reading from no other; return None if it is gone."""
         while True:
             for place, (peer, frame) in enumerate(self._received):
                 if peer == sender:
@@ -291,14 +286,6 @@ class PeerConnections(Connections):
             if sender not in self.workers or self.workers[sender].ended:
                 return None
             self.turn(1.0, reading=sender)
-            waiting()
-
-    def has_from(self, sender: int) -> bool:
-        """Return True if ``next_from`` has something to read or to return, the peer's end included."""
-        connection = self.workers.get(sender)
-        if connection is None or connection.ended or unread(connection.socket):
-            return True
-        return any(peer == sender for peer, _ in self._received)
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
         """Send a copy of the parameters to the evaluator, when the evaluator is ready for it.

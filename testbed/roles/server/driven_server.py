@@ -9,7 +9,7 @@ the state that the clock's process gives it back.
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from testbed.channel import Channel
@@ -29,7 +29,6 @@ from testbed.messages.clock_requests import (
 from testbed.messages.codec import send
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.evaluator_link import Asked
-from testbed.roles.orders import OrderChannel
 from testbed.roles.server.assembly import Parts
 from testbed.roles.server.disconnecting import await_ends, begin_to_end
 from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
@@ -117,12 +116,8 @@ class DrivenServer:
 
     clock: Callable[[], float] | None = None
 
-    def __init__(self, serving: ServerInputs, channels: Sequence[OrderChannel] = ()) -> None:
-        """Make the server, which waits for a state if it goes on from a checkpoint.
-
-        Args:
-            channels: for the clock's orders, one per worker, where the clock is in this process.
-        """
+    def __init__(self, serving: ServerInputs) -> None:
+        """Make the server, which waits for a state if it goes on from a checkpoint."""
         self._time = 0.0
         self._restart = serving.restart
         self.parts = parts = Parts.of(serving, self, self.now, virtual=True)
@@ -142,9 +137,7 @@ class DrivenServer:
         self._updates = 0
         self._workers = EmulatedWorkers(
             parts,
-            channels,
             asks=self._asks,
-            now=self.now,
             wait=self.wait,
             restart=serving.restart,
             remembers=serving.remembers,
@@ -421,11 +414,6 @@ class DrivenServer:
         """Do nothing: the clock decides when a worker is sent something."""
 
     def lost(self, worker: int) -> None:
-        """Leave it to the clock to find that a worker is gone, when the clock comes to that worker.
-
-        Raises:
-            RunError: the worker has gone because it was given an order that it cannot obey.
-        """
-        self._workers.claims(worker)
+        """Leave it to the clock to find that a worker is gone, when the clock comes to that worker."""
         if self._gathering and self._restart is not None:
             self._workers.awaited.add(worker)  # another server that it calls was not back yet

@@ -9,18 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from testbed.clock.stage import Arrived
-from testbed.errors import RunError
-from testbed.roles.orders import OrderChannel
 from testbed.roles.server.assembly import Parts
 from testbed.roles.server.killed_workers import KilledWorkers
 from testbed.roles.server.ordered_reading import OrderedReading
 from testbed.roles.server.restart import Restart
 from testbed.roles.server.sent_vectors import SentVectors
-from testbed.roles.standstill import Suspicion
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.roles.transport.greeting import Identity
-from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.training import computation
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
@@ -50,10 +46,8 @@ class EmulatedWorkers:
     def __init__(
         self,
         parts: Parts,
-        channels: Sequence[OrderChannel],
         *,
         asks: bool,
-        now: Callable[[], float],
         wait: Callable[[], None],
         restart: Restart | None,
         remembers: bool,
@@ -61,9 +55,7 @@ class EmulatedWorkers:
         """Start with all workers well.
 
         Args:
-            channels: for the clock's orders, one per worker; none where another process has the clock.
             asks: True if workers ask for parameters.
-            now: returns the virtual seconds since training began.
             wait: handles what the kernel reports, after a short wait for it.
             restart: the restart, if the server goes on from a checkpoint.
             remembers: True if checkpoints are written.
@@ -72,9 +64,7 @@ class EmulatedWorkers:
         self._report = parts.report
         self._service = parts.service
         self._connections = parts.connections
-        self._channels = channels
         self._asks = asks
-        self._now = now
         self._wait = wait
         self._restart = restart
         # Workers' legs differ in their gradients only.
@@ -215,10 +205,6 @@ class EmulatedWorkers:
 
         Args:
             alone: True if only a question is to come, of which nothing is returned.
-
-        Raises:
-            RunError: the worker waits for the server, so that nothing can happen any more, or it was
-                given an order that it cannot obey.
         """
         connection = self._connections.workers.get(worker)
         if connection is None:
@@ -228,12 +214,9 @@ class EmulatedWorkers:
         pushes, asks = leg.pushes and not alone, self._asks and (leg.asks or alone)
         self.reading.begin(worker, connection, keep=keep, pushes=pushes, asks=asks)
         self._connections.watch(connection)
-        began = told = time.monotonic()
-        suspicion = Suspicion()
+        told = time.monotonic()
         while not self.reading.is_complete and connection in self._connections.open:
             self._wait()
-            if time.monotonic() - began > STALLED:
-                self._check_standstill(worker, connection, suspicion)
             if time.monotonic() - told > PATIENCE:
                 told += PATIENCE
                 self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
@@ -242,37 +225,11 @@ class EmulatedWorkers:
             self._connections.watch(connection)
             return None
         if connection not in self._connections.open or arrived is None:
-            self.claims(worker)
             self._miss(worker)
             return None
         self._received[worker] += 1
         self._connections.watch(connection)
         return arrived
-
-    def claims(self, worker: int) -> list[str]:
-        """Return what a worker has claimed, since the last call, to wait for.
-
-        Raises:
-            RunError: it was given an order that it cannot obey.
-        """
-        told = self._channels[worker].heard() if self._channels else []
-        for one in told:
-            if "broken" in one:
-                raise RunError(f"worker-{worker}: {one['broken']}")
-        return [one["waits_for"] for one in told if "waits_for" in one]
-
-    def _check_standstill(self, worker: int, connection: Connection, suspicion: Suspicion) -> None:
-        """End the run if the worker whose message is waited for waits for this server."""
-        if connection not in self._connections.open or connection.device is None:
-            return
-        claims = self.claims(worker)
-        idle = not connection.pending and is_idle(connection.socket)
-        if suspicion.confirmed(claims, idle=idle):
-            raise RunError(
-                f"nothing can happen any more: at {self._now():.6g} s of the run's clock the server "
-                f"waits for the message of worker-{worker}, which waits for {claims[-1]}, and nothing "
-                "is under way between them; please report it with the experiment file"
-            )
 
     def refuse(self, worker: int, error: ValueError) -> None:
         """Close the connection of a worker that sent what it must not."""

@@ -59,7 +59,7 @@ class ServerWithClock:
         """
         saved = serving.checkpoints is not None
         own = replace(serving, checkpoints=None, is_saved=saved)
-        self._driven = driven = DrivenServer(own, channels)
+        self._driven = driven = DrivenServer(own)
         self.parts = driven.parts
         self._clock = clock = ClockOfServers(
             serving.settings,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from testbed.engine.events import Event, Opened, Received, Stopped
 from testbed.roles.transport.endpoint import NOW, BrokenConnectionError, Endpoint, Pieces, after
 from testbed.roles.transport.greeting import FINISH, RESET, Greeted
-from testbed.roles.transport.kernel_queues import STALLED, is_idle
+from testbed.roles.transport.kernel_queues import STALLED
 from testbed.wire.frames import HEADER, Head, Kind, parse
 
 READ_OUT_TIMEOUT = 30.0
@@ -148,7 +148,6 @@ class ServerLinks:
     """A device's links, by the numbers of their conversations, from 0.
 
     Attributes:
-        idle: called about once a second while nothing comes.
         goes_on: True if the served roles were restored, and say from where this device goes on.
     """
 
@@ -173,7 +172,6 @@ class ServerLinks:
         self._greet, self._arriving, self._asks = greet, arriving, asks
         self._comes_back, self._leaves = comes_back, leaves
         self._looked = time.monotonic()
-        self.idle: Callable[[], None] = lambda: None
         self.goes_on = False
         self.links: list[ServerLink] = []
         try:
@@ -207,10 +205,6 @@ class ServerLinks:
     def is_any_lost(self) -> bool:
         """True if a served role is gone without a STOP."""
         return any(link.lost is not None for link in self.links)
-
-    def are_idle(self) -> bool:
-        """True if nothing is to be read, and all that was sent has reached the others' kernels."""
-        return all(not one.end.pending and is_idle(one.end.socket) for one in self.links)
 
     # -- sending
 
@@ -297,8 +291,6 @@ class ServerLinks:
         if also is not None:
             ready.register(also, select.POLLIN)
         found = ready.poll(1000 * seconds)
-        if not found and time.monotonic() >= now + STALLED:
-            self.idle()
         return [(by_descriptor[fd], mask) for fd, mask in found if fd != also]
 
     def _receive(self, link: ServerLink) -> list[Event]:

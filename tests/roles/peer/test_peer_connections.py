@@ -292,10 +292,9 @@ def test_next_from_reads_from_no_other_peer(place: Place) -> None:
     assert np.frombuffer(frame.body, np.float32)[0] == 1.0
 
 
-def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
+def test_a_peer_knows_what_is_under_way(place: Place) -> None:
     peers = place.connected_peers(3)
     assert peers[1].outgoing.under_way() == []
-    assert not peers[0].has_from(1)
     messages = 50
     for number, other in ((0, 1), (1, 0)):
         for queue in (socket.SO_SNDBUF, socket.SO_RCVBUF):
@@ -304,39 +303,12 @@ def test_a_peer_knows_what_is_under_way_and_what_has_come(place: Place) -> None:
         peers[1].send(0, push(number, 1.0))
     assert peers[1].workers[0].pending
     assert peers[1].outgoing.under_way() == [0]
-    until_there(peers[0], 1)
-    assert peers[0].has_from(1)
-    assert not peers[0].has_from(2)
     taken = 0
-    while peers[1].workers[0].pending:
+    while peers[1].workers[0].pending or taken < messages:
         peers[1].turn(0.0)
-        peers[0].turn(0.0)
-        taken += len(frames(peers[0]))
-    # What this kernel still has is under way until the other side's kernel has received it.
-    deadline = time.monotonic() + 10
-    while taken < messages:
-        assert time.monotonic() < deadline
-        assert peers[1].outgoing.under_way() == [0] or peers[0].has_from(1)
         peers[0].turn(0.01)
-        if peers[0]._received:
-            assert peers[0].has_from(1)
         taken += len(frames(peers[0]))
     turned(peers[1], lambda: peers[1].outgoing.under_way() == [])
-    assert not peers[0].has_from(1)
-    waited: list[bool] = []
-
-    def waiting() -> None:
-        waited.append(peers[0].has_from(1))
-        peers[1].send(0, push(7, 1.0))
-
-    peers[1].send(2, push(7, 1.0))
-    frame = peers[0].next_from(1, waiting)
-    assert frame is not None
-    assert frame.number == 7
-    assert waited[0] is False
-    peers[1].workers[0].socket.close()
-    turned(peers[0], lambda: 1 not in peers[0].workers)
-    assert peers[0].has_from(1)
 
 
 def test_orders_are_received_while_no_peer_is_read(place: Place) -> None:
