@@ -26,8 +26,8 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.clock import flows
 from testbed.clock.conversations import Conversations, PeerConversations, Way, conversations
 from testbed.clock.flows import Flows
-from testbed.clock.jitter import Jitter
 from testbed.clock.lines import OwnLink, route_delay
+from testbed.clock.transfers import Jitter
 from testbed.network.segments import wire_bytes
 from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings

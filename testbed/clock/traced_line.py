@@ -7,8 +7,7 @@ bits that pass from step to step. A fault that limits the rate holds where the t
 import math
 from collections.abc import Callable
 
-from testbed.clock.jitter import Jitter
-from testbed.clock.transfers import Line
+from testbed.clock.transfers import Jitter, Line
 from testbed.network.segments import wire_bytes
 from testbed.rate_trace import RateTrace
 

@@ -4,6 +4,7 @@ import math
 from typing import ClassVar
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
+from testbed.algorithms.server_half import ServerHalf
 from testbed.training.parameter_service import (
     Apply,
     ParameterService,
@@ -109,3 +110,17 @@ class AggregatorService(ParameterService):
             self.lose_server()
         self.half.adopt(parameters, version, time=time)
         self._states.release()
+
+
+def service_of(
+    half: ServerHalf,
+    layout: Layout,
+    settings: Settings,
+    apply: Apply = apply_update,
+    *,
+    index: int,
+) -> ParameterService:
+    """Make the service of a server, or of an aggregator, around its half."""
+    if isinstance(half, CombiningHalf):
+        return AggregatorService(half, layout, settings, apply, index=index)
+    return ParameterService(half, layout, settings, apply, index=index)

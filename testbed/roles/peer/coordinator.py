@@ -16,7 +16,6 @@ from testbed.clock.mesh import MeshClock
 from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.faults.schedule import Schedule
-from testbed.messages.deduplicated_reports import no_reports
 from testbed.messages.reports import (
     DevicesConnected,
     FaultReported,
@@ -25,6 +24,7 @@ from testbed.messages.reports import (
     ServerListening,
     TrainingBegun,
     TrainingEnded,
+    no_reports,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces

@@ -28,9 +28,8 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.roles.orders import OrderKind
-from testbed.roles.pace import Draws
+from testbed.roles.pace import Draws, WakeUp
 from testbed.roles.peer.peer_process import Parts, PeerProcess
-from testbed.roles.wake_up import WakeUp
 from testbed.training.exchange import Step
 
 SENDING_LOOK = 0.002

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from testbed.roles.server.assembly import Parts
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.wire import WireError
@@ -21,10 +21,10 @@ TIMEOUT = 30.0
 _LOOK = 0.2
 
 
-def begin_to_end(parts: Parts) -> Sequence[Connection]:
+def begin_to_end(host: RoleHost) -> Sequence[Connection]:
     """Accept no connection any more, and let all others see the end; return those to be read out."""
-    connections, report = parts.connections, parts.report
-    parts.phase.over = True
+    connections, report = host.connections, host.report
+    host.phase.over = True
     report.flush()
     connections.stop_listening()
     if connections.evaluator.connection is not None:  # it is in no ledger, and comes back by itself
@@ -37,7 +37,7 @@ def begin_to_end(parts: Parts) -> Sequence[Connection]:
     return ending
 
 
-def await_ends(parts: Parts, ending: Sequence[Connection]) -> None:
+def await_ends(host: RoleHost, ending: Sequence[Connection]) -> None:
     """Read connections until their other ends have closed them, and report what came."""
     left = {connection.socket.fileno(): connection for connection in ending}
     ready = select.poll()
@@ -48,10 +48,10 @@ def await_ends(parts: Parts, ending: Sequence[Connection]) -> None:
         for descriptor, _ in ready.poll(1000 * _LOOK):
             if _has_ended(left[descriptor]):
                 ready.unregister(descriptor)
-                parts.connections.close(left.pop(descriptor), None)
+                host.connections.close(left.pop(descriptor), None)
     for connection in left.values():
         connection.read_out()
-        parts.connections.close(connection, None)
+        host.connections.close(connection, None)
 
 
 def _has_ended(connection: Connection) -> bool:

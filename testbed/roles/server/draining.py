@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.messages.reports import ServerFinished, TrainingEnded, WorkerStillConnected
-from testbed.roles.server.assembly import Parts
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.server.server_connections import REPORT_PERIOD, ServerConnections
 from testbed.updates import as_bytes
 
@@ -22,21 +22,21 @@ SUSPECTED_TIMEOUT = 5.0
 """Seconds that suspected workers have for that."""
 
 
-def patience_of(parts: Parts) -> Callable[[int], float]:
+def patience_of(host: RoleHost) -> Callable[[int], float]:
     """Return the patience of a server under the wall clock, for ``drain``."""
-    suspected = parts.service.is_suspected
+    suspected = host.service.is_suspected
     return lambda worker: SUSPECTED_TIMEOUT if suspected(worker) else DRAIN_TIMEOUT
 
 
-def end(parts: Parts) -> None:
+def end(host: RoleHost) -> None:
     """Report the end of training, and say STOP to all workers."""
-    parts.report.flush()
-    parts.report.send(TrainingEnded(parts.service.half.version, parts.report.server))
-    parts.host.say_stop(parts.connections.workers.values())
+    host.report.flush()
+    host.report.send(TrainingEnded(host.service.half.version, host.report.server))
+    host.say_stop(host.connections.workers.values())
 
 
 def drain(
-    parts: Parts,
+    host: RoleHost,
     patience: Callable[[int], float],
     *,
     others: bool = False,
@@ -52,7 +52,7 @@ def drain(
             were heard last.
         settled: called when the evaluator has reported all, and is to be told that training is over.
     """
-    report, connections, half = parts.report, parts.connections, parts.service.half
+    report, connections, half = host.report, host.connections, host.service.half
     stopped = time.monotonic()
     heard: dict[int, tuple[int, float]] = {}  # bytes received of workers, and since when
     # The evaluator may be late: it may still be starting, or do an evaluation for a server that was
@@ -79,9 +79,9 @@ def drain(
     late = half.late if isinstance(half, AggregatorHalf) else None
     if late is None:
         report.parameters(as_bytes(half.parameters))
-    parts.own_line.done()
+    host.own_line.done()
     finished = ServerFinished(
-        half.version, *parts.service.ledger[:2], {}, report.server, *parts.service.ledger[2:], late
+        half.version, *host.service.ledger[:2], {}, report.server, *host.service.ledger[2:], late
     )
     report.send(finished)
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.channel import Channel
 from testbed.messages import clock_requests
-from testbed.messages.deduplicated_reports import no_reports
+from testbed.messages.reports import no_reports
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.remote_servers import DrivenHalf
-from testbed.training.aggregator_service import AggregatorService
+from testbed.training.aggregator_service import AggregatorService, service_of
 from testbed.training.parameter_service import ParameterService
 from testbed.training.service_entries import EvaluationPoint
 from testbed.training.settings import Settings
@@ -60,13 +59,11 @@ class DrivenRoles:
         layouts = [one.layout for one in slices_of(settings, layout)]
         for index, server in enumerate(servers):
             own = RoleReporter(report, index)
-            service: ParameterService
-            if isinstance(server, CombiningHalf):
-                service = AggregatorService(server, layout, settings, index=index)
-                self.aggregators.append(service)
-            else:
-                service = ParameterService(server, layouts[index], settings, index=index)
+            of_slice = layouts[index] if index < settings.servers else layout
+            service = service_of(server, of_slice, settings, index=index)
             self.services.append(service)
+            if isinstance(service, AggregatorService):
+                self.aggregators.append(service)
             evaluate = partial(self._evaluate, server, own)
             self.recorders.append(Recorder(own, self.counts, evaluate))
 

@@ -6,13 +6,12 @@ computation is over. The server reads from a worker only when that worker's mess
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from testbed.clock.stage import Arrived
-from testbed.roles.server.assembly import Parts
-from testbed.roles.server.killed_workers import KilledWorkers
 from testbed.roles.server.ordered_reading import OrderedReading
 from testbed.roles.server.restart import Restart
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.server.sent_vectors import SentVectors
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
@@ -21,7 +20,7 @@ from testbed.training import computation
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
-from testbed.wire.frames import Kind, header
+from testbed.wire.frames import Frame, Kind, header
 
 PATIENCE = 30.0
 """Seconds of waiting for one worker's message after which a warning is reported, again and again."""
@@ -30,6 +29,60 @@ RETURN_TIMEOUT = 600.0
 
 The run's result depends on whether it returns, and a busy host must not decide that.
 """
+
+
+class KilledWorkers:
+    """The workers that are killed now, and may be on their way back, with their new connections.
+
+    Attributes:
+        incarnations: how often each worker was killed.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.incarnations = [0] * workers
+        self._connections: dict[int, Connection | None] = {}
+        self._sizes: dict[int, list[int]] = {}
+
+    def restore(self, killed: list[int], incarnations: list[int]) -> None:
+        """Become as it was at a checkpoint; none of the workers is back."""
+        self.incarnations = incarnations
+        self._connections = dict.fromkeys(killed)
+
+    def __contains__(self, worker: int) -> bool:
+        """Return True if a worker is killed and has not returned to the run."""
+        return worker in self._connections
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the killed workers."""
+        return iter(self._connections)
+
+    def is_earlier(self, worker: int, incarnation: int) -> bool:
+        """Return True if a process is one that was killed, or is to be."""
+        return worker in self and incarnation < self.incarnations[worker]
+
+    def add(self, worker: int) -> None:
+        """Add a worker that was killed."""
+        self._connections[worker] = None
+        self.incarnations[worker] += 1
+
+    def greeted(self, worker: int, connection: Connection, size: int) -> None:
+        """Keep the connection of a worker that is back, with a greeting of ``size`` bytes."""
+        self._connections[worker] = connection
+        self._sizes[worker] = [size]
+
+    def heard(self, connection: Connection, frame: Frame) -> None:
+        """Count a message that the clock has not come to yet; ignore one from before the kill."""
+        worker = connection.device
+        if worker is not None and connection is self._connections.get(worker):
+            self._sizes[worker].append(frame.size)
+
+    def messages(self, worker: int) -> int:
+        """Return the number of messages that a worker has sent since it is back."""
+        return len(self._sizes.get(worker, ()))
+
+    def remove(self, worker: int) -> tuple[Connection | None, list[int]]:
+        """Remove a worker that returns to the run; return its connection and its messages' bytes."""
+        return self._connections.pop(worker), self._sizes.pop(worker)
 
 
 class EmulatedWorkers:
@@ -45,7 +98,7 @@ class EmulatedWorkers:
 
     def __init__(
         self,
-        parts: Parts,
+        host: RoleHost,
         *,
         asks: bool,
         wait: Callable[[], None],
@@ -60,10 +113,10 @@ class EmulatedWorkers:
             restart: the restart, if the server goes on from a checkpoint.
             remembers: True if checkpoints are written.
         """
-        settings = parts.settings
-        self._report = parts.report
-        self._service = parts.service
-        self._connections = parts.connections
+        settings = host.settings
+        self._report = host.report
+        self._service = host.service
+        self._connections = host.connections
         self._asks = asks
         self._wait = wait
         self._restart = restart
@@ -71,7 +124,7 @@ class EmulatedWorkers:
         self._legs = computation.legs(settings, 0)
         # By worker: the messages that were received of it, each the end of a leg.
         self._received: Counter[int] = Counter()
-        self.reading = OrderedReading(parts.host, parts.connections.buffer)
+        self.reading = OrderedReading(host, host.connections.buffer)
         self.killed_workers = KilledWorkers(settings.evaluator)
         self.awaited: set[int] = set()
         self.vectors: SentVectors | None = None

@@ -60,7 +60,7 @@ class ServerWithClock:
         saved = serving.checkpoints is not None
         own = replace(serving, checkpoints=None, is_saved=saved)
         self._driven = driven = DrivenServer(own)
-        self.parts = driven.parts
+        self.host = driven.host
         self._clock = clock = ClockOfServers(
             serving.settings,
             serving.layout,

@@ -5,11 +5,10 @@ import time
 
 from testbed.engine.events import Computed, Event, Job, Lost, Push, Send
 from testbed.engine.worker import Worker
-from testbed.roles.pace import Draws
+from testbed.roles.pace import Draws, WakeUp
 from testbed.roles.sockets.loop import Loop
 from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
-from testbed.roles.wake_up import WakeUp
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.hands import Hands
 
