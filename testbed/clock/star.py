@@ -289,7 +289,7 @@ class StarClock(EventClock[TimedWorker]):
             self._hold_up(worker, self.processors.free(worker))
         end = self.now + (computing + waiting) * factor
         self.events.add(end, FINISHED, self.conversations.of_worker(worker)[0], state.begun)
-        if state.role.certain:
+        if state.role.asks:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
     def _prepare(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from testbed.algorithms.server_half import Protocol
 from testbed.algorithms.worker_half import Leg
 from testbed.clock import server_processors, shared_transfers, usage_counters
 from testbed.clock.conversations import Conversations, conversations
@@ -23,7 +24,6 @@ from testbed.training.gathering import Gathering
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import CostSettings, Settings
 from testbed.training.silence import Silence
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.updates import DenseUpdate, SparseUpdate
 
 
@@ -71,7 +71,6 @@ STORED: tuple[type, ...] = (
     TracedLine,
     RateTrace,
     Silence,
-    *WORKER_PROTOCOLS.values(),
     Leg,
     Arrived,
     Pushed,
@@ -111,7 +110,7 @@ class Devices:
         cls,
         settings: Settings,
         workers: Sequence[int],
-        protocol: type[WorkerProtocol],
+        protocol: Protocol,
         busy: Callable[[int, float, int], tuple[float, float]],
     ) -> Self:
         """Return the workers of a run with servers, from its settings.

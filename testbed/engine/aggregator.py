@@ -44,7 +44,6 @@ from testbed.engine.events import (
 from testbed.engine.server import Server
 from testbed.engine.worker import State, Worker
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 
 ABOVE = -1
 """The conversation with the server above; those with devices have the devices' numbers."""
@@ -68,7 +67,7 @@ class Aggregator(Stateful):
         assert isinstance(below.service, AggregatorService)
         self.below = below
         self._service, self._half = below.service, half
-        self._above = Worker(WORKER_PROTOCOLS["pull"], 1)
+        self._above = Worker("pull", 1)
         self._rests = False
 
     def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:

@@ -36,7 +36,6 @@ from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import FloatVector
 from testbed.wire.own_encoding import codec_of
 
@@ -99,20 +98,21 @@ class ServedSystem(System):
             return compute_on(worker, own)
 
         computations = [compute_on(number, own) for number, own in enumerate(batches)]
-        protocol = WORKER_PROTOCOLS[self._halves[0].protocol]
+        protocol = self._halves[0].protocol
+        asks = protocol == "pull"
         self._devices = SimulatedDevices(
             [*self._services, *self._aggregators],
             Computations(
                 computations,
                 self._cut,
                 (learner, learner.twin()),
-                protocol=protocol,
+                asks=asks,
                 settings=settings,
                 dataset=dataset,
                 new_incarnation=new_incarnation,
             ),
             SimulatedAggregators(self._aggregators, conversations(settings), codec),
-            protocol=protocol,
+            asks=asks,
             settings=settings,
             on_fault=witness.fault,
             record=self._record,

@@ -27,7 +27,6 @@ from testbed.training.computation import Drawn
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
-from testbed.training.worker_protocols import WorkerProtocol
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 STORED = (
@@ -73,7 +72,7 @@ class SimulatedDevices(Stateful):
         computing: Computations,
         aggregators: SimulatedAggregators,
         *,
-        protocol: type[WorkerProtocol],
+        asks: bool,
         settings: Settings,
         on_fault: Callable[[dict[str, Any]], None],
         record: Callable[[int, Sequence[Entry]], None],
@@ -83,7 +82,7 @@ class SimulatedDevices(Stateful):
         Args:
             services: the servers' and then the aggregators'.
             computing: computes the workers' gradients.
-            protocol: how workers get parameters.
+            asks: True if workers ask for parameters.
             on_fault: called with every fault's record.
             record: called with what a service has returned, and its index.
         """
@@ -95,7 +94,7 @@ class SimulatedDevices(Stateful):
         self.server_kills = 0
         self._lost: set[int] = set()
         self._connected: set[int] = set()
-        self._pull = (HEADER.size,) * protocol.asks
+        self._pull = (HEADER.size,) * asks
         self._co_located = settings.network.co_located
         self._numbers = numbers = conversations(settings)
         workers = range(settings.evaluator)
@@ -120,7 +119,7 @@ class SimulatedDevices(Stateful):
                 service.join(worker)
                 for size in sizes:
                     service.count(worker, size)
-                if protocol.asks:
+                if asks:
                     service.asked(worker)
 
     def _greet(self, worker: int) -> Sequence[int]:

@@ -31,7 +31,6 @@ from testbed.planning.plan import plan
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 
 SIZE = 3000
@@ -82,7 +81,7 @@ class Played:
             self,
             Devices(
                 range(workers),
-                lambda _: Worker(WORKER_PROTOCOLS[protocol], 1),
+                lambda _: Worker(protocol, 1),
                 lambda worker, now, gradients: (seconds * float(self.draw.exponential()), 0.0),
                 lambda worker: (Line(rate, delay), Line(rate, delay)),
             ),

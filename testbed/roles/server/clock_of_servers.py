@@ -46,7 +46,6 @@ from testbed.training.parameter_service import Pushed
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Layout
 
 STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
@@ -80,7 +79,7 @@ class ClockOfServers:
         self._settings = settings
         self._orders = workers
         self._numbers = conversations(settings)
-        self._protocol = WORKER_PROTOCOLS[servers[0].protocol]
+        self._protocol = servers[0].protocol
         self._roles = roles = DrivenRoles(
             settings,
             layout,
@@ -251,7 +250,7 @@ class ClockOfServers:
                 service.join(worker)
                 for size in sizes[index][worker]:
                     service.count(worker, size)
-                if self._protocol.asks:
+                if self._protocol == "pull":
                     service.asked(worker)
         return there
 
@@ -307,7 +306,7 @@ class ClockOfServers:
     def compute(self, worker: int, versions: Sequence[int]) -> None:
         """Tell a worker that is sent every version at which versions to compute now."""
         self._outstanding.begun(worker, versions)
-        if not self._protocol.asks:
+        if self._protocol != "pull":
             self._orders[worker].give_all(orders_to_begin(versions))
 
     def adopt(self, worker: int, version: int, time: float) -> None:

@@ -38,7 +38,6 @@ from testbed.roles.server.server_connections import REPORT_PERIOD
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Update, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import Codec
@@ -123,7 +122,7 @@ class DrivenServer:
         self._half = serving.half
         self._callers = serving.settings.callers(serving.index)
         self._connections = host.connections
-        self._asks = WORKER_PROTOCOLS[serving.half.protocol].asks
+        self._asks = serving.half.protocol == "pull"
         self._exact = Codec(EncodingChoice(), serving.layout.sizes)
         self._apply_update = measured(host.line)
         self._gathering = True
