@@ -153,7 +153,7 @@ class _Role:
         number = int(arguments["number"])
         roles: dict[str, Callable[[], None]] = {
             "server": lambda: self._serve(arguments),
-            "aggregator": lambda: self._aggregate(arguments),
+            "aggregator": lambda: self._serve(arguments),
             "evaluator": self._evaluate,
             "worker": lambda: self._work(number, arguments),
             "peer": lambda: self._exchange(number, arguments),
@@ -171,68 +171,49 @@ class _Role:
             return FAILED
         return 0
 
+    def _half(self, index: int) -> ServerHalf:
+        """Make the half of a server, or of an aggregator, with the initial parameters of its slice."""
+        loaded, settings = self.loaded, self.loaded.settings
+        if index >= settings.servers:
+            devices = len(settings.callers(index))
+            return computation.aggregator_half(settings, loaded.learner.layout, devices)
+        own = loaded.pushed.cut[index]
+        initial = own.take(loaded.learner.parameters).copy()
+        return computation.server_half(settings, own.layout, initial)
+
     def _serve(self, arguments: Mapping[str, Any]) -> None:
-        settings = self.loaded.settings
+        """Run a server, or an aggregator."""
+        loaded, settings, orders = self.loaded, self.loaded.settings, self.shared.orders
         number, restart = int(arguments["number"]), Restart.of_role(arguments)
-        index = server_index(number)
-        own = self.loaded.pushed.cut[index]
+        index, servers = server_index(number), self.shared.servers
+        aggregates = index >= settings.servers
+        layout = loaded.learner.layout if aggregates else loaded.pushed.cut[index].layout
 
         def serving(restart: Restart | None) -> ServerInputs:
-            initial = own.take(self.loaded.learner.parameters).copy()
+            writes = not aggregates and servers is None
             return ServerInputs(
                 settings,
-                computation.server_half(settings, own.layout, initial),
-                own.layout,
-                self.report,
-                self.shared.board,
-                checkpoints=None if self.shared.servers else self._checkpoints(number),
-                restart=restart,
-                spill=self.shared.spill(number),
-                index=index,
-                is_saved=self.shared.servers is not None and self._writes_checkpoints,
-            )
-
-        if self.shared.orders is None:
-            WallServer(serving(restart)).serve()
-            return
-        if self.shared.servers is not None:
-            self.shared.orders.close()
-            clock = self.shared.servers.channel_of_device(index)
-            serve_driven(lambda restart: DrivenServer(serving(restart)), clock, restart)
-            return
-        channels = self.shared.orders.of_clock()
-        ServerWithClock(serving(restart), times=self.loaded.times, channels=channels).serve()
-
-    def _aggregate(self, arguments: Mapping[str, Any]) -> None:
-        settings, layout = self.loaded.settings, self.loaded.learner.layout
-        index = server_index(int(arguments["number"]))
-        devices = len(settings.callers(index))
-
-        def serving(restart: Restart | None) -> ServerInputs:
-            return ServerInputs(
-                settings,
-                computation.aggregator_half(settings, layout, devices),
+                self._half(index),
                 layout,
                 self.report,
                 self.shared.board,
+                checkpoints=self._checkpoints(number) if writes else None,
                 restart=restart,
+                spill=None if aggregates else self.shared.spill(number),
                 index=index,
-                is_saved=self._writes_checkpoints,
+                is_saved=servers is not None and loaded.checkpoint_every is not None,
             )
 
-        if self.shared.orders is None:
-            WallAggregator(serving(None)).serve()
-            return
-        assert self.shared.servers is not None
-        self.shared.orders.close()
-        clock = self.shared.servers.channel_of_device(index)
-        serve_driven(
-            lambda restart: DrivenAggregator(serving(restart)), clock, Restart.of_role(arguments)
-        )
-
-    @property
-    def _writes_checkpoints(self) -> bool:
-        return self.loaded.checkpoint_every is not None
+        if orders is None:
+            (WallAggregator if aggregates else WallServer)(serving(restart)).serve()
+        elif servers is None:
+            clock_ends = orders.of_clock()
+            ServerWithClock(serving(restart), times=loaded.times, channels=clock_ends).serve()
+        else:
+            orders.close()
+            driven = DrivenAggregator if aggregates else DrivenServer
+            clock = servers.channel_of_device(index)
+            serve_driven(lambda restart: driven(serving(restart)), clock, restart)
 
     def _checkpoints(self, number: int) -> Checkpoints | None:
         if self.loaded.checkpoint_every is None:
@@ -265,15 +246,7 @@ class _Role:
     ) -> None:
         """Run the virtual clock of several servers, or of a server and aggregators."""
         settings, layout = self.loaded.settings, self.loaded.learner.layout
-        parameters = self.loaded.learner.parameters
-        halves: list[ServerHalf] = [
-            computation.server_half(settings, one.layout, one.take(parameters))
-            for one in self.loaded.pushed.cut
-        ]
-        halves += [
-            computation.aggregator_half(settings, layout, len(settings.callers(index)))
-            for index in range(settings.servers, settings.serving)
-        ]
+        halves = map(self._half, range(settings.serving))
         driven = remote_servers(halves, servers.channels_of_clock())
         orders = workers.of_clock()
         checkpoints = self._checkpoints(SERVER_NUMBER)

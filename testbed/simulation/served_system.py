@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from testbed.clock.conversations import conversations
 from testbed.clock.device_use import DeviceUse, of_served
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices
@@ -21,7 +20,6 @@ from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
-from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.computing import Computations
 from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
@@ -111,7 +109,7 @@ class ServedSystem(System):
                 dataset=dataset,
                 new_incarnation=new_incarnation,
             ),
-            SimulatedAggregators(self._aggregators, conversations(settings), codec),
+            codec,
             asks=asks,
             settings=settings,
             on_fault=witness.fault,

@@ -11,22 +11,24 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from testbed.algorithms.aggregator_half import Combined
+from testbed.algorithms.aggregator_half import AggregatorHalf, Combined
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import peer_faults, worker_faults
 from testbed.clock.conversations import conversations
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.learning.data.batches import Draw
-from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.batching import Begun
 from testbed.simulation.computing import Computations
 from testbed.simulation.sent_versions import Part
 from testbed.simulation.system import EvaluatedVersion
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
+from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Drawn
-from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.parameter_service import ParameterService, Pushed, as_loss
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
+from testbed.updates import checked
+from testbed.wire.encodings import UpdateCodec
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 STORED = (
@@ -52,7 +54,7 @@ class SimulatedDevices(Stateful):
     not_saved = frozenset(
         {
             "_services",
-            "_aggregators",
+            "_codec",
             "_pull",
             "_began",
             "_co_located",
@@ -70,7 +72,7 @@ class SimulatedDevices(Stateful):
         self,
         services: Sequence[ParameterService],
         computing: Computations,
-        aggregators: SimulatedAggregators,
+        codec: UpdateCodec,
         *,
         asks: bool,
         settings: Settings,
@@ -82,13 +84,14 @@ class SimulatedDevices(Stateful):
         Args:
             services: the servers' and then the aggregators'.
             computing: computes the workers' gradients.
+            codec: encodes what aggregators push.
             asks: True if workers ask for parameters.
             on_fault: called with every fault's record.
             record: called with what a service has returned, and its index.
         """
         self._services = list(services)
         self._compute = computing
-        self._aggregators = aggregators
+        self._codec = codec
         self._on_fault = on_fault
         self.record = record
         self.server_kills = 0
@@ -278,16 +281,33 @@ class SimulatedDevices(Stateful):
 
     # -- aggregators, by their numbers as workers
 
+    def _aggregator(self, worker: int) -> AggregatorService:
+        index = self._numbers.below(worker)
+        assert index is not None
+        service = self._services[index]
+        assert isinstance(service, AggregatorService)
+        return service
+
     def adopt(self, worker: int, version: int, time: float) -> None:
         """Make an aggregator's service take over parameters that have arrived."""
         versions = self._compute.versions
         part = self._use(self._numbers.of_worker(worker)[0], version)
-        self._aggregators.adopt(worker, versions[part], version, time)
+        self._aggregator(worker).adopt(versions[part], version, time)
         versions.release(part)
 
     def push(self, worker: int, combined: Combined | None) -> None:
-        """Take what an aggregator has combined."""
-        message = self._aggregators.message(worker, combined)
+        """Take what an aggregator has combined; with None, a report."""
+        half = self._aggregator(worker).half
+        assert isinstance(half, AggregatorHalf)
+        message = Arrived(Pushed(half.version, None, 0, math.nan), (HEADER.size,))
+        if combined is not None:
+            update = checked(combined.update, len(half.parameters), half)
+            size, received = self._codec.measure(update), self._codec.rounded(update)
+            if self._codec.lossy:
+                half.lost(update, received)
+            base, loss = combined.base_version, as_loss(combined.loss)
+            push = Pushed(base, received.copy(), size, loss, combined.count)
+            message = Arrived(push, (HEADER.size + size, HEADER.size))
         self._outbox[self._numbers.of_worker(worker)[0]].append(message)
 
     def ask(self, worker: int) -> int:

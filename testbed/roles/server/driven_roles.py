@@ -120,7 +120,7 @@ class DrivenRoles:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Give every role its state back; one that is killed takes it as soon as it is made anew."""
         for server, raw in zip(self.servers, state["roles"], strict=True):
-            server.restore_all(raw.tobytes())
+            server.ask(clock_requests.Restore(raw.tobytes()))
         for service, saved in zip(self.services, state["services"], strict=True):
             service.restore(saved)
         self.counts.update(state["counts"])

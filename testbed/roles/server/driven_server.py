@@ -297,7 +297,8 @@ class DrivenServer:
         self._workers.note(request.worker, self._half.version, vector, request.needed)
 
         def answer(connection: Connection) -> int:
-            if self._workers.needs_nothing(lost=request.needed is None):
+            if request.needed is None and self._restart is not None:
+                # It can send nothing more, and may lack what it was sent before.
                 return HEADER.size + sum(map(len, body))
             size = self.host.send(
                 connection, self._half.version, encoding, body, dealt=request.dealt

@@ -234,14 +234,6 @@ class EmulatedWorkers:
 
     # -- what the clock says
 
-    def needs_nothing(self, *, lost: bool) -> bool:
-        """Return True if a worker is sent nothing in fact, as it may lack what it was sent before.
-
-        Args:
-            lost: True if it can send nothing more.
-        """
-        return lost and self._restart is not None
-
     def send_to(self, worker: int, send: Callable[[Connection], int]) -> int:
         """Send something to a worker; return what ``send`` does, or 0 if the worker is gone."""
         connection = self._connections.workers.get(worker)
