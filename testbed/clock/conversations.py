@@ -72,27 +72,22 @@ class Tree(Conversations):
         Args:
             aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it
                 talks to the server.
-            workers: how many workers there are.
         """
         super().__init__()
         self._aggregator_of = aggregator_of
         self._workers = workers
 
     def server(self, conversation: int) -> int:
-        """Return the index of the server of a conversation."""
         return 1 + self._aggregator_of[conversation]
 
     def between(self, worker: int, server: int) -> int:
-        """Return the number of the conversation of a worker with a server that it talks to."""
         return worker
 
     def below(self, worker: int) -> int | None:
-        """Return the index as a server of what talks as this worker; None if it is none."""
         index = worker - self._workers
         return 1 + index if index >= 0 else None
 
     def above(self, server: int) -> int | None:
-        """Return the number as a worker of what serves at this index; None if it is none."""
         return self._workers + server - 1 if server else None
 
 
@@ -104,11 +99,6 @@ class PeerConversations:
     """
 
     def __init__(self, neighbours: Sequence[Sequence[int]]) -> None:
-        """Number the conversations.
-
-        Args:
-            neighbours: the peers that each peer talks to, by the peers' numbers.
-        """
         pairs = [(p, other) for p, others in enumerate(neighbours) for other in others if p < other]
         self._pairs = pairs
         self._ways: dict[tuple[int, int], Way] = {}

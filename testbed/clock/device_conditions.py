@@ -73,7 +73,6 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         self._conditions: dict[int, Condition] = {device: Condition() for device in clock.devices}
 
     def __getitem__(self, device: int) -> Condition:
-        """Return a device's condition."""
         return self._conditions[device]
 
     @property

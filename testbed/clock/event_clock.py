@@ -63,10 +63,8 @@ class EventClock(Stateful, ABC, Generic[Timed]):
         now: virtual seconds since training began.
         devices: the devices that compute and are there, by number.
         strikes: None in a run without faults.
-        events: the events that are to come.
         transfers: None in a run whose conversations share no links.
         futile: why no update is to be expected although events are to come; empty as long as one is.
-        computing: how long each device has computed.
         line_bytes: what has passed the lines of devices that are gone.
     """
 
@@ -125,9 +123,6 @@ class EventClock(Stateful, ABC, Generic[Timed]):
         """Run until the run's updates are complete, or no update is to be expected any more.
 
         A clock that was restored from a checkpoint goes on from there.
-
-        Args:
-            between: called between two events.
         """
         self._begin()
         while self._next_time <= LATEST and not (self.finished or self.futile):

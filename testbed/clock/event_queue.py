@@ -62,7 +62,6 @@ class EventQueue(Stateful):
         self._events: list[Event] = []
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return len(self._events)
 
     def add(self, time: float, rank: int, conversation: int, what: float = 0) -> None:

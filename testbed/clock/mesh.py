@@ -73,11 +73,9 @@ class Mesh:
     """The peers of a run, as its clock has to know them.
 
     Attributes:
-        neighbours: the peers that each peer talks to, by the peers' numbers.
         computing: the number of peers that compute, from 0 on; the others only answer.
         busy: returns the seconds that a peer computes, and those that it then waits, from a moment on;
             called once for each computation, in order.
-        lines: makes a peer's uplink and downlink.
         transfers: where peers share links, what passes them; the lines are not used then.
         patience: the seconds for which a peer that is waited for may be silent; None: no limit.
         queue: the rounds whose messages may wait to leave a peer while it computes; inf: any.
@@ -115,9 +113,7 @@ class TimedPeer(TimedDevice):
     one more than may wait. It has none if any number may.
 
     Attributes:
-        role: what decides what it does.
         queue: the steps whose messages may wait to leave while it computes; inf: any.
-        steps: its steps so far.
         leaving: by step, in order, the messages that have not left, where links are shared.
     """
 
@@ -151,8 +147,6 @@ class MeshClock(EventClock[TimedPeer]):
     """Runs the events of one run.
 
     Attributes:
-        devices: the peers that are there.
-        conversations: the numbers of which peers talk to each other.
         conditions: None in a run without faults.
 
     An event's number is that of a receiver and a sender, or of a peer and 0: the one is multiplied by
@@ -223,7 +217,6 @@ class MeshClock(EventClock[TimedPeer]):
 
     @property
     def finished(self) -> bool:
-        """True if the run's updates are complete."""
         return self._service.finished
 
     def acting(self) -> Iterator[int]:

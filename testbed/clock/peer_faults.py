@@ -36,9 +36,6 @@ class MeshFaultStage(MeshStage, Protocol):
     def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
         """Make the end of a kill real, and write its record down: a new process takes the peer's place.
 
-        Args:
-            others: the peers that it talks to from now on.
-
         Returns:
             False if it does not come.
         """

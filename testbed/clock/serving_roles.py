@@ -72,20 +72,11 @@ class Clock(Protocol):
 
 
 class ServingRoles(Stateful):
-    """The servers and then the aggregators of a run, by their indices.
-
-    Attributes:
-        aggregators: the stage of a run with aggregators.
-    """
+    """The servers and then the aggregators of a run, by their indices."""
 
     not_saved = frozenset({"aggregators", "_clock", "_services", "_stage", "_settled"})
 
     def __init__(self, clock: Clock, services: Sequence[ParameterService], stage: Stage) -> None:
-        """Make the roles, without workers.
-
-        Args:
-            services: what decides about their workers.
-        """
         self.aggregators: AggregatorStage | None = None
         self._clock = clock
         self._services = services

@@ -39,7 +39,6 @@ class Transfer:
     """A message on its way, or waiting for its turn.
 
     Attributes:
-        conversation: its number; see ``conversations``.
         up: True if a worker sends it, or the first of two peers.
         size: bytes of the message; None if they are not known yet.
         version: of the parameters that it brings to a worker, or the number of the peer's step that it
@@ -110,12 +109,6 @@ class SharedTransfers(Stateful):
     not_saved = frozenset({"_conversations", "_own_of"})
 
     def __init__(self, settings: Settings, talking: Conversations | PeerConversations) -> None:
-        """Set up the links and the queues of the conversations, without transfers.
-
-        Args:
-            settings: of a run whose conversations share links.
-            talking: its conversations.
-        """
         network = settings.network
         rates = [float(rate) for rate in network.shared_rates]
         shared = list(range(len(rates)))
@@ -351,11 +344,7 @@ class SharedTransfers(Stateful):
     def set_rates(
         self, now: float, device: int, uplink: int | None, downlink: int | None, *, is_down: bool
     ) -> None:
-        """Change the rates of a device's own link, in bit/s; None restores the usual one.
-
-        Args:
-            is_down: True if nothing passes the link, whatever its rate.
-        """
+        """Change the rates of a device's own link, in bit/s; None restores the usual one."""
         for up, rate in ((True, uplink), (False, downlink)):
             own = self._own_links[device, up]
             own.limit, own.is_down = rate, is_down

@@ -41,9 +41,7 @@ class ServerKilledError(Exception):
     """A server is killed, in the middle of an event: the clock can no longer be used.
 
     Attributes:
-        server: the server's index.
         number: the number of the kill among all kills of servers in the run, from 1.
-        begin: the record of the fault's beginning.
     """
 
     def __init__(self, server: int, number: int, begin: dict[str, Any]) -> None:
@@ -61,11 +59,7 @@ class Stage(Protocol):
         """Deliver the parameters of ``version`` to the worker."""
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
-        """Make the worker begin to compute at parameters that have arrived.
-
-        Args:
-            versions: of each server's part.
-        """
+        """Make the worker begin to compute at parameters that have arrived."""
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
         """Make the worker send what it has computed to its servers, or only report that it is over.
@@ -127,10 +121,8 @@ class FaultStage(Stage, Protocol):
         server had never been killed.
 
         Args:
-            server: the index of the server that is killed.
             number: the number of this kill among all kills of servers in the run, from 1. One that the
                 run has come back from keeps its number; it only has its two records written.
-            begin, end: the records of the fault's beginning and end.
         """
 
     def lose(self, worker: int) -> None:

@@ -86,10 +86,8 @@ class Devices:
 
     Attributes:
         workers: their numbers; each has joined all services, and asked if that is the protocol.
-        role: makes a worker's role, given its number.
         busy: returns the seconds that a worker computes, and those that it then waits, from a moment
             on, for a number of gradients; called once for each computation, in order.
-        lines: makes a worker's uplink and downlink.
         transfers: where workers share links, what passes them; the lines are not used then.
         conversations: which worker talks to which server; None: each to all.
         costs: what messages cost the processors of servers; None: nothing.
@@ -113,13 +111,7 @@ class Devices:
         protocol: Protocol,
         busy: Callable[[int, float, int], tuple[float, float]],
     ) -> Self:
-        """Return the workers of a run with servers, from its settings.
-
-        Args:
-            workers: the numbers of those that take part.
-            protocol: how they get parameters.
-            busy: as the attribute.
-        """
+        """Return the workers of a run with servers, from its settings."""
         numbers = conversations(settings)
         return cls(
             workers,

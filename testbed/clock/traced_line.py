@@ -19,7 +19,6 @@ class TracedLine(Line):
     """One direction of one link, whose rate changes over time."""
 
     def __init__(self, trace: RateTrace, delay: float = 0.0, jitter: Jitter | None = None) -> None:
-        """Make an idle line; ``delay`` is in seconds."""
         super().__init__(None, delay, jitter)
         self._trace = trace
         self._limit: int | None = None

@@ -30,8 +30,6 @@ class Jitter:
         """Set up the stream, from its first message on.
 
         Args:
-            seed: the experiment's seed.
-            direction: names the stream.
             widths: the jitter of each link on the way, in seconds.
         """
         self._seed = seed

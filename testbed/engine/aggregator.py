@@ -59,11 +59,6 @@ class Aggregator(Stateful):
     not_saved = frozenset({"_half", "_service"})
 
     def __init__(self, below: Server, half: CombiningHalf) -> None:
-        """Set up the aggregator, without devices and without parameters.
-
-        Args:
-            half: decides about the combinations.
-        """
         assert isinstance(below.service, AggregatorService)
         self.below = below
         self._service, self._half = below.service, half
@@ -123,7 +118,6 @@ class Aggregator(Stateful):
             yield Send(ABOVE, Pull())
 
     def _give_up(self) -> None:
-        """Drop the combination: nothing comes of it."""
         job = self._above.job
         if job is not None and self._above.state is State.COMPUTING:
             list(self._above.handle(Lost(job)))

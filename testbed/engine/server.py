@@ -77,12 +77,7 @@ class Phase(Enum):
 
 
 class Server(Stateful):
-    """One server of a run.
-
-    Attributes:
-        phase: where it is in the table above.
-        service: what decides about its callers.
-    """
+    """One server of a run."""
 
     not_saved = frozenset({"service", "_callers", "_others", "_returning"})
 
@@ -282,7 +277,6 @@ class Server(Stateful):
         yield from self._begin(now)
 
     def _limit(self) -> Iterator[Action]:
-        """Be told when the half's time limit is over."""
         deadline = self.service.half.deadline
         if deadline is not None:
             self._expires = deadline

@@ -61,7 +61,6 @@ class Worker:
     """One incarnation of a worker.
 
     Attributes:
-        state: where it is in the table above.
         asks: True if it asks for parameters: then a job is always finished, and what it computes sent.
         job: the computation under way, or the last one; None before the first.
     """
@@ -72,12 +71,6 @@ class Worker:
         servers: int,
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
-        """Set up the worker, without connections.
-
-        Args:
-            servers: the number of conversations, which are numbered from 0.
-            legs: those of the worker's half, which go round.
-        """
         self.state = State.START
         self.job: Job | None = None
         self._legs, self._ended = tuple(legs), 0
@@ -158,7 +151,6 @@ class Worker:
         yield self._compute(tuple(versions))
 
     def _compute(self, bases: tuple[int, ...]) -> Compute:
-        """Return the action that begins the next leg at some bases."""
         number = 1 if self.job is None else self.job.number + 1
         self.job = Job(number, bases, self._ended % len(self._legs))
         return Compute(self.job)

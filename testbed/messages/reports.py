@@ -127,7 +127,6 @@ class Suspected:
 
     Attributes:
         time: seconds since training began, by the run's clock.
-        version: the version at that moment.
     """
 
     worker: int
@@ -262,7 +261,6 @@ class ServerRestored:
     """The server has restored a checkpoint.
 
     Attributes:
-        version: the checkpoint's.
         connected: the workers that were connected when it was written.
         counts: the number of records of each kind before it; later ones are produced again. None under
             the wall clock, where none is.

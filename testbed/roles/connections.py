@@ -50,8 +50,6 @@ class Connections(ABC):
         open: all of them, whether or not they have greeted.
         workers: those of the workers, or of other peers, that are there, by number.
         evaluator: the link to the evaluator; the owner sets it before it listens.
-        buffer: the memory into which all connections are read.
-        report: to the orchestrator.
     """
 
     evaluator: EvaluatorLink
@@ -229,7 +227,6 @@ class Connections(ABC):
         return connection.device is not None and self.workers.get(connection.device) is connection
 
     def _ended(self, connection: Connection) -> None:
-        """Close a connection over which the other side sends nothing more."""
         self.close(connection, connection.broken)
 
     @abstractmethod

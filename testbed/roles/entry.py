@@ -78,7 +78,6 @@ class Loaded:
             takes its part.
         parts: for every device that computes, the indices of its training images.
         learner: has the initial parameters.
-        pushed: how workers' updates are cut and encoded, with the servers' slices.
         shared_learners: one per turn, in shared memory.
         checkpoint_every: updates between two checkpoints of the server; None: it writes none.
     """
@@ -117,12 +116,7 @@ class Loaded:
         arguments: Mapping[str, Any],
         report: Channel,
     ) -> int:
-        """Run a role in a process that has inherited everything; return the exit status.
-
-        Args:
-            shared: what the run's roles share. The process keeps the descriptors of its own role only.
-            of_run: the run's arguments.
-        """
+        """Run a role in a process that has inherited everything; return the exit status."""
         own = shared.descriptors(arguments)
         close_all_but((*range(3), report.fileno(), *own))
         return self.run(
@@ -182,7 +176,6 @@ class _Role:
         return computation.server_half(settings, own.layout, initial)
 
     def _serve(self, arguments: Mapping[str, Any]) -> None:
-        """Run a server, or an aggregator."""
         loaded, settings, orders = self.loaded, self.loaded.settings, self.shared.orders
         number, restart = int(arguments["number"]), Restart.of_role(arguments)
         index, servers = server_index(number), self.shared.servers
@@ -244,7 +237,6 @@ class _Role:
     def _drive(
         self, workers: OrderChannels, servers: OrderChannels, restart: Restart | None
     ) -> None:
-        """Run the virtual clock of several servers, or of a server and aggregators."""
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         halves = map(self._half, range(settings.serving))
         driven = remote_servers(halves, servers.channels_of_clock())

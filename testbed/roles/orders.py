@@ -167,12 +167,7 @@ class OrderChannels:
 
     @classmethod
     def handed(cls, ours: Sequence[int] = (), theirs: Mapping[int, int] | None = None) -> Self:
-        """Make channels of the descriptors that another process sent.
-
-        Args:
-            ours: the clock's ends of all devices' channels.
-            theirs: devices' ends, by the devices' numbers.
-        """
+        """Make channels of the descriptors that another process sent."""
         leaves = cls(0)
         leaves._ours = {i: socket.socket(fileno=end) for i, end in enumerate(ours)}
         leaves._theirs = {i: socket.socket(fileno=end) for i, end in (theirs or {}).items()}

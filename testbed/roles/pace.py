@@ -68,7 +68,6 @@ class PacedTimes:
         self._times, self._paces, self._device = times, paces, device
 
     def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
-        """Draw as ``DeviceTimes.draw`` does, and multiply by the device's factor."""
         factor = self._paces[self._device]
         computing, waiting = self._times.draw(now, gradients)
         return factor * computing, factor * waiting
@@ -93,7 +92,6 @@ class WakeUp:
         """Return the end of a computation that has been made, and of the waiting after it.
 
         Args:
-            began: when it began.
             computing, waiting: the seconds drawn for both; no ``computing`` is what the host takes.
         """
         now = time.monotonic()

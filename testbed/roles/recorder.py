@@ -27,7 +27,6 @@ class Recorder:
     """Reports entries to the orchestrator, and has versions evaluated.
 
     Attributes:
-        report: to the orchestrator.
         counts: the number of reports so far, by the names of ``messages.counted``; several recorders
             may share it.
     """

@@ -38,11 +38,6 @@ class RoleReporter:
     """
 
     def __init__(self, channel: Channel, server: int = 0) -> None:
-        """Start with nothing reported.
-
-        Args:
-            server: the index of the server that reports, of several.
-        """
         self.server = server
         self._channel = channel
         self._rows = np.empty(ROWS, UPDATE)

@@ -61,8 +61,6 @@ class SharedResources:
             orders; None where devices act by themselves.
         servers: those between the virtual clock and each of several servers, or the server and its
             aggregators, by their indices.
-        board: memory in which devices write their state.
-        paces: how much slower than planned each device is.
         checkpoints: descriptors of the checkpoint files: two of each server, or under the virtual clock
             two of the run; may be none. A role that was handed its descriptors has its own only.
         spills: descriptors of the files for snapshots that wait for the evaluator: one for each server,
@@ -139,11 +137,7 @@ class SharedResources:
         role: Mapping[str, Any],
         descriptors: Sequence[int],
     ) -> Self:
-        """Take over, in a role's own process, its ``descriptors``, in their order.
-
-        Args:
-            arguments: the run's, with the keys of this module.
-        """
+        """Take over, in a role's own process, its ``descriptors``, in their order."""
         rest = list(descriptors)
         turns = None
         if arguments.get(BOARD) is None:
@@ -182,7 +176,6 @@ class SharedResources:
 
 
 def _saving(*, driven: bool) -> str:
-    """Return the role that writes checkpoints."""
     return "coordinator" if driven else "server"
 
 

@@ -70,14 +70,7 @@ class Computations(Stateful):
         """Set up the workers' computations, none of them under way.
 
         Args:
-            computations: by the workers' numbers.
-            cut: the servers' slices of the parameters.
             learners: one whose parameters are those of the only server, and another one.
-            asks: True if workers ask for parameters.
-            settings: the run's settings.
-            dataset: the dataset that is learnt.
-            new_incarnation: makes the computation of a worker that was killed, from its number and
-                incarnation.
         """
         self._computations = list(computations)
         self._new_incarnation = new_incarnation

@@ -45,9 +45,6 @@ class Recording:
 
     Attributes:
         system: the system that is simulated; to be set before anything happens in it.
-        log: the run directory's log.
-        outcome: the outcome of the run so far.
-        meter: the devices' energies.
         ingress: the ledger at the last evaluation.
     """
 
@@ -69,9 +66,6 @@ class Recording:
 
         Args:
             began: CLOCK_MONOTONIC when the command began.
-            metrics: the run's metrics, if they are exported.
-            resumption: the point from which the run goes on; None for a new run.
-            evaluate: evaluates parameters.
             exact: returns the exact values at parameters; empty if the run computes none.
 
         Raises:
@@ -140,7 +134,6 @@ class Recording:
             self.event("warning", warning, server)
 
     def _counts(self) -> dict[str, int]:
-        """Return the number of records of each kind."""
         outcome = self.outcome
         return self.log.counts | {"suspicions": outcome.suspected + outcome.welcomed}
 
@@ -170,7 +163,6 @@ class Recording:
     # -- what happens
 
     def record(self, entries: Sequence[Entry]) -> None:
-        """Record entries of the run, in their order."""
         for entry in entries:
             match entry:
                 case UpdateEntry(row, version):
@@ -183,7 +175,6 @@ class Recording:
                     self.log.take(entry)
 
     def _row(self, row: UpdateRow, version: int) -> None:
-        """Record a push that was taken in, and that led to ``version``."""
         self._version = version
         if not self._deduplication.is_new("updates"):
             return
@@ -193,22 +184,18 @@ class Recording:
             self.flush()
 
     def _diagnosed(self, values: Sequence[float], version: int) -> None:
-        """Record the algorithm's diagnostics at the update that made ``version``."""
         self._diagnoses.append(values)
         self._diagnosed_version = version
         if len(self._diagnoses) == _ROWS:
             self.flush()
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Record that a fault begins or ends."""
         self._strikes.write(record)
 
     def returned(self, peer: int, version: int) -> None:
-        """Record that a killed peer is back, with parameters of a version of its own."""
         self.event("info", goes_on_with(version), self._name(peer), EventKind.RETURNED)
 
     def _evaluate_now(self) -> None:
-        """Evaluate the current version."""
         if not self._deduplication.is_new("evaluations"):
             return
         self.flush()

@@ -151,7 +151,6 @@ class ServedSystem(System):
         return self._evaluations.evaluated
 
     def ledger(self) -> dict[str, int]:
-        """Return the bytes that entered all servers together; aggregators' are not among them."""
         return sum_of([self._ledger(index) for index in range(len(self._services))])
 
     def _ledger(self, index: int) -> dict[str, int]:

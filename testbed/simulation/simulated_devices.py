@@ -83,10 +83,6 @@ class SimulatedDevices(Stateful):
 
         Args:
             services: the servers' and then the aggregators'.
-            computing: computes the workers' gradients.
-            codec: encodes what aggregators push.
-            asks: True if workers ask for parameters.
-            on_fault: called with every fault's record.
             record: called with what a service has returned, and its index.
         """
         self._services = list(services)
@@ -179,7 +175,6 @@ class SimulatedDevices(Stateful):
     # -- the clock's stage
 
     def answer(self, conversation: int) -> int:
-        """Send a worker the parameters that it is due; return the message's bytes."""
         worker, compute = self._numbers.worker(conversation), self._compute
         service = self._services[self._server[conversation]]
         answer = service.answer(worker)
@@ -249,7 +244,6 @@ class SimulatedDevices(Stateful):
         return part
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
-        """End a worker's computation."""
         if self._computed[worker] is not None:
             return
         numbers = self._numbers.of_worker(worker)
@@ -262,7 +256,6 @@ class SimulatedDevices(Stateful):
             self._compute.drop(begun)
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
-        """Return what the worker sends to the server of the conversation."""
         worker = self._numbers.worker(conversation)
         arrived = self._computed[worker]
         if arrived is not None:
@@ -289,7 +282,6 @@ class SimulatedDevices(Stateful):
         return service
 
     def adopt(self, worker: int, version: int, time: float) -> None:
-        """Make an aggregator's service take over parameters that have arrived."""
         versions = self._compute.versions
         part = self._use(self._numbers.of_worker(worker)[0], version)
         self._aggregator(worker).adopt(versions[part], version, time)
@@ -311,20 +303,17 @@ class SimulatedDevices(Stateful):
         self._outbox[self._numbers.of_worker(worker)[0]].append(message)
 
     def ask(self, worker: int) -> int:
-        """Count an aggregator's question for parameters; return the message's bytes."""
         self._wire[self._numbers.of_worker(worker)[0]].pushed(HEADER.size)
         return HEADER.size
 
     # -- what goes wrong
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Report the fault's record; nothing is to be made real here."""
         self._on_fault(record)
 
     def server_killed(
         self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
     ) -> None:
-        """Raise ServerKilledError, unless the run has come back from this kill already."""
         self._on_fault(begin)
         if number > self.server_kills:
             raise ServerKilledError(server, number, begin)
@@ -347,20 +336,17 @@ class SimulatedDevices(Stateful):
         self._computing[worker] = self._computed[worker] = None
 
     def killed(self, worker: int) -> None:
-        """Drop everything that a worker had, and its connections."""
         self.lose(worker)
         self._connected.remove(worker)
         for number in self._numbers.of_worker(worker):
             self._wire[number].closed()
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int]:
-        """Start a killed worker anew; return the bytes of the messages that it sends each server."""
         self._lost.remove(worker)
         self._compute.begin_anew(worker, incarnation)
         return self._greet(worker)
 
     def host_time(self) -> float:
-        """Return the seconds of the host's clock since the simulation began."""
         return time.monotonic() - self._began
 
     def refuse(self, conversation: int, error: ValueError) -> None:

@@ -61,10 +61,7 @@ class SimulatedRun:
         """Prepare; nothing is started.
 
         Args:
-            directory: the run directory to make.
             began: CLOCK_MONOTONIC when the command began, from which set-up is counted.
-            metrics: the run's metrics, if they are exported.
-            resumption: the point from which the run goes on; None for a new run.
         """
         self._resumption = resumption
         self._server_kills = 0
@@ -183,7 +180,6 @@ class SimulatedRun:
             raise EndError("failed", f"{reason}: {self._system.clock.why_it_ended}")
 
     def _note_use(self) -> None:
-        """Record what the devices have done until now."""
         self._used = self._recording.use()
 
     def _make_system(self) -> None:
@@ -247,7 +243,6 @@ class SimulatedRun:
             self._checkpoints.last = self._system.version
 
     def _write_checkpoint(self) -> None:
-        """Write a checkpoint of the current state, between two events."""
         assert self._checkpoints is not None
         state = {
             "version": self._system.version,
@@ -281,7 +276,6 @@ class SimulatedRun:
         self._recording.tell()
 
     def _note_progress(self, now: float) -> None:
-        """Record how far the simulation is."""
         self._progress.wire_bytes = self._system.ledger()["wire_bytes"]
         self._progress.moved(now, self._system.version)
 

@@ -43,11 +43,7 @@ class Acknowledgements:
 
 
 class ModelledIngress:
-    """The modelled wire bytes that entered one device.
-
-    Attributes:
-        wire_bytes: the bytes so far.
-    """
+    """The modelled wire bytes that entered one device."""
 
     def __init__(self) -> None:
         self.wire_bytes = 0

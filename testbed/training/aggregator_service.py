@@ -21,9 +21,6 @@ class AggregatorService(ParameterService):
     """Decides for one aggregator what its workers are sent, and when.
 
     Its updates are none of the run's: of its workers, only suspicions are recorded.
-
-    Attributes:
-        half: decides about the combinations.
     """
 
     not_saved = frozenset({"_calls_aggregator"})
@@ -42,7 +39,6 @@ class AggregatorService(ParameterService):
         """Make the service of an aggregator, without workers and without parameters.
 
         Args:
-            apply: gives an update to the half.
             index: the aggregator's, as a server; from 1.
         """
         super().__init__(half, layout, settings, apply, index=index)

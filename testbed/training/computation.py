@@ -71,9 +71,6 @@ def initial(settings: Settings, inputs: Inputs) -> FloatVector:
 def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:
     """Return the training images of every device that computes: indices, by the devices' numbers.
 
-    Args:
-        labels: the labels of the training images.
-
     Raises:
         SpecError: there are not enough images.
     """
@@ -208,7 +205,6 @@ def peer_half(
     """Make a peer's half of the run's algorithm.
 
     Args:
-        parameters: the half takes them over.
         version: theirs; greater than 0 if the peer was killed, and goes on from a checkpoint.
     """
     algorithm, options = _algorithm(settings)
@@ -246,7 +242,6 @@ class Drawn:
 
     Attributes:
         batches: the mini-batch of each gradient.
-        leg: the leg.
         goes_on: True if it begins at the worker's own copy of the parameters, as the leg before it did
             not ask.
     """
@@ -267,11 +262,6 @@ class Computation:
         objective: Objective = PLAIN,
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
-        """Set up the computation, with no mini-batch drawn.
-
-        Args:
-            parts: how its updates are cut and encoded.
-        """
         self.half = half
         self._legs = legs
         self._batches = batches

@@ -21,7 +21,6 @@ class Message(NamedTuple):
     """One copy of an update on its way.
 
     Attributes:
-        receiver: the peer that it is for.
         size: bytes of the message.
         payload: bytes of the encoded update in it.
     """
@@ -38,7 +37,6 @@ class Step:
     Attributes:
         base_version: its model's version when it began to compute.
         staleness: updates of others that its model took in since then.
-        loss: the loss of the mini-batch.
         messages: the messages it sends, in the order in which they leave.
         diagnostics: the algorithm's, in the order in which it declares them.
     """
@@ -79,7 +77,6 @@ class ExchangeService(Stateful):
     """Records one run.
 
     Attributes:
-        begun: True once training has begun.
         updates: steps so far, of all peers.
         payload_bytes, message_bytes: the bytes sent to each peer.
     """
@@ -87,11 +84,6 @@ class ExchangeService(Stateful):
     not_saved = frozenset({"_neighbours", "_all_updates", "_evaluate_every"})
 
     def __init__(self, settings: Settings, neighbours: Sequence[Sequence[int]]) -> None:
-        """Set up the service, without updates.
-
-        Args:
-            neighbours: the peers that each peer talks to, by the peers' numbers.
-        """
         self.begun = False
         self.updates = 0
         self._neighbours = neighbours

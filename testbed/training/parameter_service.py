@@ -53,7 +53,6 @@ class PullAnswer:
     """The parameters that a worker is sent.
 
     Attributes:
-        version: the version of the parameters.
         vector: what the worker has when it has read this, float32, (|Θ|,); used up before the next
             answer.
         encoding, body: as in a message; the body shares the vector's memory, so that what is not sent
@@ -93,14 +92,9 @@ class ParameterService(Stateful):
     What happens is returned, as entries, in its order.
 
     Attributes:
-        half: the server's half of the algorithm.
-        index: the server's, of several.
         parameters: how many it holds, shared buffers included.
-        payload_bytes: payload bytes of all pushes so far.
-        message_bytes: bytes of all messages so far.
         local_payload_bytes, local_message_bytes: those of the worker on the server's own machine, which
             are among them and cross no link.
-        finished: True if the run's updates are complete.
     """
 
     makes_updates: ClassVar[bool] = True
@@ -131,12 +125,6 @@ class ParameterService(Stateful):
         *,
         index: int = 0,
     ) -> None:
-        """Make the service of a run, without workers.
-
-        Args:
-            apply: gives an update to the half.
-            index: the server's, of several.
-        """
         self.index = index
         self.half = half
         self.parameters = layout.total
@@ -276,12 +264,7 @@ class ParameterService(Stateful):
     def go_on(
         self, payload_bytes: int, message_bytes: int, local_payload: int = 0, local_message: int = 0
     ) -> None:
-        """Take over from an earlier service, whose half this one has, before any worker is there.
-
-        Args:
-            payload_bytes, message_bytes, local_payload, local_message: the bytes that the earlier
-                service had counted, as in ``ledger``.
-        """
+        """Take over from an earlier service, whose half this one has, before any worker is there."""
         self.payload_bytes, self.message_bytes = payload_bytes, message_bytes
         self.local_payload_bytes, self.local_message_bytes = local_payload, local_message
 
@@ -399,7 +382,6 @@ class ParameterService(Stateful):
         return found
 
     def _advanced(self, before: int) -> list[Entry]:
-        """Do what is due if the version has changed."""
         version = self.half.version
         if version == before:
             return []

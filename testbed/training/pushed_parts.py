@@ -34,23 +34,17 @@ class PushedParts:
     """How the updates of a run are cut and encoded; one object serves all its workers.
 
     Attributes:
-        cut: the servers' slices.
         lossy: True if values may change on the way.
     """
 
     def __init__(self, encoding: EncodingChoice, cut: Sequence[Slice]) -> None:
-        """Make the codecs of the servers' slices."""
         self.cut = list(cut)
         self._codecs = [codec_of(encoding, one.layout.sizes) for one in cut]
         self.lossy = self._codecs[0].lossy
 
     @classmethod
     def of_run(cls, settings: Settings, layout: Layout) -> Self:
-        """Return the parts that a run's settings say.
-
-        Args:
-            layout: of all parameters.
-        """
+        """Return the parts that a run's settings say."""
         encoding = EncodingChoice.model_validate(settings.training.encoding)
         return cls(encoding, slices_of(settings, layout))
 

@@ -74,7 +74,6 @@ class EvaluatorLink:
 
     Attributes:
         connection: the evaluator's, while there is one; its owner sets it to None when it is closed.
-        number: the evaluator's, in its greeting and in reports.
         waited_for: True if a slow evaluator is waited for when the queue has no more room, instead of
             leaving evaluations out.
     """

@@ -86,12 +86,7 @@ def evaluate(  # noqa: PLR0917 - what an evaluator is made of
     report: Channel,
     line: DeviceLine,
 ) -> None:
-    """Evaluate the versions that all servers send, until all have said STOP.
-
-    Args:
-        cut: the servers' slices.
-        line: where to write its state.
-    """
+    """Evaluate the versions that all servers send, until all have said STOP."""
     identity, absence = Identity(settings.evaluator), settings.faults.server_absence
 
     def greet(index: int) -> Greeted:

@@ -20,11 +20,7 @@ class NoRoomError(Exception):
 
 
 class UnreadableError(Exception):
-    """A snapshot that waited cannot be read; it is removed from the queue.
-
-    Attributes:
-        version: the snapshot's.
-    """
+    """A snapshot that waited cannot be read; it is removed from the queue."""
 
     def __init__(self, version: int, reason: str) -> None:
         super().__init__(reason)

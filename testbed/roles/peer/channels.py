@@ -25,7 +25,6 @@ class PeerChannels(ABC):
     """The channels to all peers of a run.
 
     Attributes:
-        report: to the orchestrator.
         gone: the peers that are dead, or lost to the others.
         told: the reports of each peer that are still to be taken in.
         held: the orders of frozen peers, by their numbers: they are given at the thaw.

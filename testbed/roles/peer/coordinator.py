@@ -63,11 +63,8 @@ class Coordinator(PeerChannels):
         """Make the coordinator of a run.
 
         Args:
-            leaves: the channels to the peers, by their numbers.
-            neighbours: the peers that each peer talks to, by the peers' numbers.
             tells: True if peers report the result of an arrival: they may not be ready to compute, or
                 they may answer.
-            line: where to write its processor time.
             paces: those of the peers, which tell who was killed after training.
         """
         self._settings = settings
@@ -96,7 +93,6 @@ class Coordinator(PeerChannels):
         self._last_report = 0.0
 
     def _made(self, peer: int) -> DrivenPeer:
-        """Return the hands of a process that is to connect."""
         return DrivenPeer(peer, self, self._killed, tells=self._tells)
 
     def run(self) -> None:
@@ -274,14 +270,12 @@ class Coordinator(PeerChannels):
         self.held[peer] = []
 
     def thaw(self, peer: int) -> None:
-        """Give the peer the orders that it was not given while it was frozen."""
         for what, number in self.held.pop(peer, ()):
             self.give(peer, what, number)
             if what is OrderKind.FORGET:
                 self._hands[peer].outcome()
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Report the beginning or the end of a fault to the orchestrator, which carries it out."""
         self.report.flush()
         self.report.send(FaultReported(record, self._spared))
         self._spared = []

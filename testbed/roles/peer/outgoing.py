@@ -19,7 +19,6 @@ class Outgoing:
         """Look at connections.
 
         Args:
-            peers: the present connections; they may change.
             turn: waits for events for at most some seconds, and handles them.
         """
         self._peers = peers
@@ -34,7 +33,6 @@ class Outgoing:
 
         Args:
             counts: bytes by receiving peer.
-            spared: peers that are not asked about.
         """
         return {
             n: c.sent_bytes

@@ -28,9 +28,7 @@ class PeerConnections(Connections):
     """All connections of one peer, and their driver.
 
     Attributes:
-        identity: this peer's.
         payload_bytes, message_bytes: received from other peers.
-        outgoing: what has not reached the others yet.
         returned: peers that were killed, and have come back and connected; the peer empties it.
     """
 
@@ -48,11 +46,8 @@ class PeerConnections(Connections):
         """Listen for other peers.
 
         Args:
-            neighbours: the peers that it talks to, in order.
             parameters: the model's size, which must equal the others'.
             longest: the longest body of an update, in bytes.
-            spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
-            incarnation: how often this peer was killed.
         """
         super().__init__(settings, parameters, report, self)
         self.payload_bytes = 0
@@ -182,7 +177,6 @@ class PeerConnections(Connections):
             self.close(connection, None)
 
     def handle(self, connection: Connection, frame: Frame) -> None:
-        """Handle a message of another peer, or a greeting."""
         if frame.kind is not Kind.HELLO:
             self.message_bytes += frame.size
         match frame.kind:
@@ -229,7 +223,6 @@ class PeerConnections(Connections):
         return identity.incarnation > known.incarnation
 
     def broke(self, connection: Connection, error: BrokenConnectionError) -> None:
-        """Close a connection over which nothing more can be sent."""
         self.close(connection, f"{error}")
 
     def close(self, connection: Connection, reason: str | None) -> None:
@@ -308,7 +301,6 @@ class PeerConnections(Connections):
     # -- the end
 
     def _others(self) -> list[Connection]:
-        """Return all connections but the evaluator's."""
         return [one for one in self.open if one is not self.evaluator.connection]
 
     def disconnect(self) -> None:

@@ -76,7 +76,6 @@ class PeerProcess(LocalPeer):
         """Work until the coordinator says STOP."""
 
     def _report_losses(self) -> None:
-        """Forget the peers whose connections have broken, and report them."""
         for peer, incarnation in self._connections.lost():
             self._lose(peer)
             self._orders.report(ConnectionLost(peer, incarnation, self.ready, list(self.waits_for)))

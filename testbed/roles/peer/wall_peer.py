@@ -114,7 +114,6 @@ class WallPeer(PeerProcess):
                 self._compute(job)
 
     def _tell(self, event: ToPeer) -> None:
-        """Tell the role of an event, and carry out what it says."""
         if isinstance(event, Computed):
             self._wake.tell(self._line.woke)
         for action in self._role.handle(event, time.monotonic() - self._training):
@@ -215,7 +214,6 @@ class WallPeer(PeerProcess):
         return self._connections.outgoing.unsent(self._handed_over[0], self._role.suspected)
 
     def step(self) -> Step:
-        """Take the gradient's step and send; return the step."""
         self._took = time.monotonic() - self._began
         step = super().step()
         if self._half.needs_profile:

@@ -70,11 +70,7 @@ class ClockOfServers:
         """Make the clock of a run.
 
         Args:
-            servers: the servers and then the aggregators.
             workers: for the clock's orders, one per worker.
-            report: to the orchestrator.
-            checkpoints: the run's, if any are written.
-            restart: the restart, if the run goes on from the last checkpoint.
         """
         self._settings = settings
         self._orders = workers
@@ -277,19 +273,16 @@ class ClockOfServers:
                 server.crowded = server.ask(clock_requests.LookAtEvaluator())
 
     def _server(self, conversation: int) -> tuple[int, int, DrivenHalf]:
-        """Return a conversation's worker, its server's index, and the server."""
         index = self._numbers.server(conversation)
         return self._numbers.worker(conversation), index, self._servers[index]
 
     def _called(self, worker: int) -> list[DrivenHalf]:
-        """Return the servers, or the aggregator, that a worker talks to."""
         numbers = self._numbers.of_worker(worker)
         return [self._servers[self._numbers.server(number)] for number in numbers]
 
     # -- the clock's stage
 
     def answer(self, conversation: int) -> int:
-        """Send a worker the parameters that it is due; return the message's bytes."""
         worker, index, server = self._server(conversation)
         service = self._services[index]
         sent, dealt = service.answered(worker), service.deal()
@@ -321,7 +314,6 @@ class ClockOfServers:
         self._outstanding.told(worker, ())
 
     def ask(self, worker: int) -> int:
-        """Have an aggregator that rested ask its server; return the message's bytes."""
         index = self._numbers.below(worker)
         assert index is not None
         size = self._servers[index].ask(clock_requests.Ask())
@@ -329,12 +321,10 @@ class ClockOfServers:
         return size
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
-        """Tell a worker that its computation is over."""
         self._outstanding.told(worker, reports)
         self._orders[worker].give_all(orders_to_finish(reports))
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
-        """Wait for the message of a worker that has finished, and return it; None if it is gone."""
         worker, _, server = self._server(conversation)
         found = server.ask(clock_requests.Receive(worker, keep))
         if found is None:
@@ -348,15 +338,12 @@ class ClockOfServers:
         return Arrived(push, sizes)
 
     def host_time(self) -> float:
-        """Return the seconds of the host's clock since training began."""
         return time.monotonic() - self._began
 
     def record(self, server: int, entries: Sequence[Entry]) -> None:
-        """Report what the service of a server, or of an aggregator, has returned."""
         self._roles.recorders[server].record(entries)
 
     def refuse(self, conversation: int, error: ValueError) -> None:
-        """Close the connections of a worker that sent what it must not."""
         worker = self._numbers.worker(conversation)
         for server in self._called(worker):
             server.ask(clock_requests.Refuse(worker, f"{error}"))
@@ -364,7 +351,6 @@ class ClockOfServers:
     # -- faults
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Report the begin or end of a fault to the orchestrator, which carries it out."""
         self._roles.counts["faults"] += 1
         self._active_faults.take(record)
         self._roles.flush()
@@ -384,7 +370,6 @@ class ClockOfServers:
         self._outstanding.lose(worker)
 
     def killed(self, worker: int) -> None:
-        """Ignore what the connections of a killed worker still bring."""
         self._active_faults.killed(worker)
         self._incarnations[worker] += 1
         self.lose(worker)
@@ -392,7 +377,6 @@ class ClockOfServers:
             server.ask(clock_requests.Killed(worker))
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
-        """Wait until a killed worker has greeted all servers and, where workers ask, has asked."""
         found = [server.ask(clock_requests.Return(worker)) for server in self._called(worker)]
         if found[0] is None or any(one is None for one in found):
             return None
@@ -401,12 +385,7 @@ class ClockOfServers:
 
 
 def run_clock(make: Callable[[Restart | None], ClockOfServers], restart: Restart | None) -> None:
-    """Run the clock of several servers, and a new one after each kill of a server.
-
-    Args:
-        make: returns a clock that begins, or goes on from the last checkpoint.
-        restart: the first clock's.
-    """
+    """Run the clock of several servers, and a new one after each kill of a server."""
     while True:
         clock = make(restart)
         try:

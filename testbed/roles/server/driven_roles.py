@@ -21,15 +21,7 @@ from testbed.updates import Layout
 
 
 class DrivenRoles:
-    """All roles that serve in one run, by index: the servers and then the aggregators.
-
-    Attributes:
-        servers: as the clock's process sees them.
-        services: what decides about their workers.
-        aggregators: the services of the aggregators alone.
-        recorders: of what the services return.
-        counts: of the reports so far.
-    """
+    """All roles that serve in one run, by index: the servers and then the aggregators."""
 
     def __init__(
         self,
@@ -44,9 +36,6 @@ class DrivenRoles:
         """Start with roles that have no workers yet.
 
         Args:
-            servers: those, as the clock sees them.
-            report: to the orchestrator.
-            now: returns the virtual seconds since training began.
             evaluates: is called when a version is to be evaluated, at that time.
         """
         self.counts = no_reports(settings.servers)
@@ -126,11 +115,7 @@ class DrivenRoles:
         self.counts.update(state["counts"])
 
     def go_back(self, killed: int, kills: int) -> None:
-        """Have all roles end their connections, but for the one that is to be killed.
-
-        Args:
-            kills: the number of kills in the run, this one included.
-        """
+        """Have all roles end their connections, but for the one that is to be killed."""
         for index, server in enumerate(self.servers):
             server.ask(
                 clock_requests.AwaitKill() if index == killed else clock_requests.GoBack(kills)

@@ -51,8 +51,6 @@ def serve_driven(
 
     Args:
         make: returns a server that begins, or waits for its state.
-        clock: to the process with the clock.
-        restart: the first server's.
 
     Raises:
         ConnectionError: the clock is gone.

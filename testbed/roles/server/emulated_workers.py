@@ -49,11 +49,9 @@ class KilledWorkers:
         self._connections = dict.fromkeys(killed)
 
     def __contains__(self, worker: int) -> bool:
-        """Return True if a worker is killed and has not returned to the run."""
         return worker in self._connections
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the killed workers."""
         return iter(self._connections)
 
     def is_earlier(self, worker: int, incarnation: int) -> bool:
@@ -89,8 +87,6 @@ class EmulatedWorkers:
     """The workers of one server, over their connections.
 
     Attributes:
-        reading: the message that the clock waits for.
-        killed_workers: the workers that are killed now.
         vectors: the vectors that workers were sent and may have to be sent again; None where no
             checkpoints are written.
         awaited: the workers that were connected before this server was restored, and are not back.
@@ -108,10 +104,7 @@ class EmulatedWorkers:
         """Start with all workers well.
 
         Args:
-            asks: True if workers ask for parameters.
             wait: handles what the kernel reports, after a short wait for it.
-            restart: the restart, if the server goes on from a checkpoint.
-            remembers: True if checkpoints are written.
         """
         settings = host.settings
         self._report = host.report
@@ -150,9 +143,6 @@ class EmulatedWorkers:
 
     def greet(self, connection: Connection, identity: Identity, size: int) -> None:
         """Take the greeting of a worker that was killed, or that a restored server waits for.
-
-        Args:
-            size: the greeting's bytes.
 
         Raises:
             WireError: the worker has no place in this run any more.
@@ -216,9 +206,6 @@ class EmulatedWorkers:
 
         A worker that is stopped or cut off does not receive STOP, and is not waited for. The end of a
         worker that was killed while it was cut off may never arrive.
-
-        Args:
-            stopped: the workers from which nothing arrives.
         """
         for connection in list(self._connections.open):
             number = connection.device

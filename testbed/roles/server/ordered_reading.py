@@ -17,11 +17,6 @@ class OrderedReading:
     """
 
     def __init__(self, host: RoleHost, buffer: memoryview) -> None:
-        """Start with nothing read.
-
-        Args:
-            buffer: the memory into which all connections are read.
-        """
         self.connection: Connection | None = None
         self._host = host
         self._expected = 1

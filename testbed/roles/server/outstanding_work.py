@@ -70,7 +70,6 @@ class OutstandingWork(Stateful):
         """Start with nothing outstanding.
 
         Args:
-            numbers: which worker talks to which server.
             workers: their number, with the aggregators that talk to a server.
         """
         self._numbers = numbers
@@ -194,11 +193,7 @@ def orders_to_begin(versions: Sequence[int]) -> list[tuple[OrderKind, int]]:
 
 
 def orders_to_finish(reports: Collection[int]) -> list[tuple[OrderKind, int]]:
-    """Return the orders by which a worker sends what it has computed.
-
-    Args:
-        reports: the places of the servers that get only a report.
-    """
+    """Return the orders by which a worker sends what it has computed."""
     orders = [(OrderKind.REPORT, place) for place in reports]
     return [*orders, (OrderKind.FINISHED, 0)]
 

@@ -63,7 +63,6 @@ class RoleHost:
     Attributes:
         callers: the numbers of the workers that belong here.
         line, own_line: of the board: for all servers' figures, and for this device's.
-        role: the role that serves.
         began: called when training begins, or goes on.
         above: called with what an aggregator sends to its server, or computes at the parameters of
             that; what is sent is used up at once.
@@ -80,7 +79,6 @@ class RoleHost:
         """Make the role, its connections and its recorder, and connect them.
 
         Args:
-            driver: the server that owns them.
             now: returns the seconds since training began, by the run's clock; 0 before that.
             virtual: True under the virtual clock: it makes the faults happen, and evaluations are
                 waited for, because the host's time is no part of a run's result.
@@ -300,11 +298,7 @@ class RoleHost:
         *,
         dealt: int = 0,
     ) -> int:
-        """Send a worker parameters, and return the message's bytes.
-
-        Args:
-            dealt: the number of its mini-batch in the run's stream, if there is one.
-        """
+        """Send a worker parameters, and return the message's bytes."""
         length = sum(map(len, body))
         head = header(Kind.PARAMETERS, version, encoding=encoding, count=dealt, length=length)
         connection.send([head, *body])

@@ -30,7 +30,6 @@ class SentVectors(Stateful):
         self._last: dict[int, Hashable] = {}
 
     def __len__(self) -> int:
-        """Return the number of copies."""
         return len(self._copies)
 
     def sent(self, worker: int, key: Hashable, version: int, vector: FloatVector) -> None:

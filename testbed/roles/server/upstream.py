@@ -24,12 +24,6 @@ class Sums:
     """Encodes the sums of one aggregator."""
 
     def __init__(self, settings: Settings, half: AggregatorHalf, layout: Layout) -> None:
-        """Prepare to encode what a half combines.
-
-        Args:
-            half: is told what the encoding has rounded away.
-            layout: of all parameters.
-        """
         self._half, self._size = half, layout.total
         choice = EncodingChoice.model_validate(settings.training.encoding)
         self._codec = codec_of(choice, layout.sizes)
@@ -60,11 +54,6 @@ class Upstream:
     """
 
     def __init__(self, serving: ServerInputs, *, comes_back: bool) -> None:
-        """Prepare to connect.
-
-        Args:
-            comes_back: True if a server that is gone is greeted again.
-        """
         assert isinstance(serving.half, AggregatorHalf)
         settings, layout = serving.settings, serving.layout
         self.links: ServerLinks | None = None

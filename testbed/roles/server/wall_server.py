@@ -62,7 +62,6 @@ class WallServer:
         return self.host.phase.host_time()
 
     def _wait(self) -> None:
-        """Handle what the kernel reports, and wait for it until something else is due."""
         self.host.connections.poll(self.host.patience)
 
     def _look_after(self) -> None:

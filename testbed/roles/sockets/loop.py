@@ -49,7 +49,6 @@ class Loop(ABC):
         self._links.finish()
 
     def _tell(self, event: Event) -> None:
-        """Tell the role of an event, and carry out what it returns."""
         to_send: dict[int, list[bytes | memoryview]] = {}
         asked = set()
         for action in self._role.handle(event):

@@ -59,13 +59,11 @@ class ServerLink:
     """One conversation, as its caller sees it.
 
     Attributes:
-        end: this side's end of the connection.
         session: how often the other side was greeted again.
         head: of an answer whose body is still to be received.
         left: the places that are still to be filled with the body; None before there are any.
         held: True if nothing is read, as an answer is to be taken, or used, first.
         awaits: True if an answer was asked for and is not there.
-        stopped: True if the other side has said STOP.
         lost: the error with which the connection ended before a STOP.
     """
 
@@ -123,9 +121,6 @@ class ServerLink:
 
     def receive_body(self, *, wait: bool = False) -> bool:
         """Receive more of the body; return True if all of it is there.
-
-        Args:
-            wait: wait for all of it.
 
         Raises:
             ConnectionError: the connection has ended.

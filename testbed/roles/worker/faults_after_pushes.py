@@ -33,8 +33,6 @@ class FaultsAfterPushes:
         """Start before the worker's next push.
 
         Args:
-            paces: of all devices, of which this one changes its own.
-            send: sends a report to the orchestrator.
             pushes: the number of pushes that this worker made in its earlier incarnations.
         """
         self._schedule = schedule
@@ -59,11 +57,7 @@ class FaultsAfterPushes:
         self._unanswered = True
 
     def answered(self, version: int) -> None:
-        """Apply the faults after an answered push; return when the worker may go on, if ever.
-
-        Args:
-            version: of the parameters that have arrived.
-        """
+        """Apply the faults after an answered push; return when the worker may go on, if ever."""
         if not self._unanswered:
             return
         self._unanswered = False

@@ -23,7 +23,6 @@ class OrderedWorker(ABC):
     """One incarnation of a worker, by the clock's orders."""
 
     def __init__(self, links: ServerLinks, hands: Hands, orders: OrderChannel) -> None:
-        """Start with greeted servers."""
         self._links, self._hands, self._orders = links, hands, orders
         self._every = range(len(links.links))
         # By server: the version that came last, and the one that is computed at.
@@ -167,7 +166,6 @@ class ListeningWorker(OrderedWorker):
     """A worker that is sent every version, by the clock's orders."""
 
     def __init__(self, links: ServerLinks, hands: Hands, orders: OrderChannel) -> None:
-        """Start with greeted servers."""
         super().__init__(links, hands, orders)
         # By server: the version that has arrived last, by the clock.
         self._arrived = list(self._came)

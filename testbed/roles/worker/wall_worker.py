@@ -24,12 +24,6 @@ class WallWorker(Loop):
         times: Draws,
         faults: FaultsAfterPushes,
     ) -> None:
-        """Start with nothing computed.
-
-        Args:
-            times: how long it computes and then waits.
-            faults: those that strike it after its pushes.
-        """
         super().__init__(worker, links)
         self._worker, self._hands = worker, hands
         self._times, self._faults = times, faults

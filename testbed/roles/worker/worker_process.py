@@ -40,11 +40,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     """Run a worker until training ends.
 
     Args:
-        images: the indices of its training images.
-        parts: how its updates are cut and encoded.
         orders: the virtual clock's channel; None under the wall clock.
-        line: where to write its state, if there is a board.
-        faults: those after its pushes, if there are any.
     """
     number, incarnation = identity.number, identity.incarnation
     faults, line = faults or FaultsAfterPushes.nothing(number), line or DeviceLine.unread()
