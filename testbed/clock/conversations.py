@@ -35,11 +35,9 @@ class Conversations:
         return [(number, up) for number in self.of_worker(device)]
 
     def worker(self, conversation: int) -> int:
-        """Return the worker of a conversation."""
         return conversation // self.servers
 
     def server(self, conversation: int) -> int:
-        """Return the index of the server of a conversation."""
         return conversation % self.servers
 
     def place(self, conversation: int) -> int:
@@ -108,7 +106,6 @@ class PeerConversations:
         self._neighbours = neighbours
 
     def neighbours(self, peer: int) -> Sequence[int]:
-        """Return the peers that a peer talks to, in order."""
         return self._neighbours[peer]
 
     def way(self, sender: int, receiver: int) -> Way:
@@ -116,7 +113,6 @@ class PeerConversations:
         return self._ways[sender, receiver]
 
     def ends(self, way: Way) -> tuple[int, int]:
-        """Return the sender and the receiver of a way."""
         number, up = way
         one, other = self._pairs[number]
         return (one, other) if up else (other, one)
@@ -128,7 +124,6 @@ class PeerConversations:
 
 
 def conversations(settings: Settings) -> Conversations:
-    """Return the conversations of a run with servers."""
     if settings.aggregators:
         return Tree(settings.network.aggregator_of, settings.workers)
     return Conversations(settings.servers)

@@ -52,7 +52,6 @@ class Condition:
 
     @property
     def pace(self) -> Pace:
-        """The device's pace under all faults that slow it down."""
         return Pace.under(self.slow.values())
 
 
@@ -77,7 +76,6 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
 
     @property
     def away(self) -> list[int]:
-        """The killed devices that are to come back."""
         return [device for device, one in self._conditions.items() if one.away is not None]
 
     # -- what the clock asks
@@ -116,7 +114,6 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         return one.factor
 
     def is_cut_off(self, device: int) -> bool:
-        """Return True if the device's link is down."""
         timed = self._clock.devices.get(device)
         return timed is not None and timed.up.down > self._clock.now
 
@@ -166,7 +163,6 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         one.frozen = until
 
     def cut_off(self, device: int, until: float) -> None:
-        """Take a device's link down until a time."""
         timed, now = self._clock.devices[device], self._clock.now
         self._change_lines(device, timed.up.hold(now, until), timed.down.hold(now, until))
         self.freed(device)

@@ -195,7 +195,6 @@ class Flows(Stateful):
         heapq.heappush(group.ends, (flow.until, number))
 
     def _leave(self, now: float, number: int) -> _Group:
-        """Remove a flow from its group; return the group."""
         group = self._flows.pop(number).group
         group.serve(now)
         group.members -= 1

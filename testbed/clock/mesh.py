@@ -91,7 +91,6 @@ class Mesh:
 
     @classmethod
     def of(cls, settings: Settings, busy: Callable[[int, float], tuple[float, float]]) -> "Mesh":
-        """Return the peers of a run."""
         neighbours = computation.neighbours(settings)
         shared = bool(settings.network.route_of)
         return cls(
@@ -124,7 +123,6 @@ class TimedPeer(TimedDevice):
 
     @classmethod
     def beginning(cls, up: Line, down: Line, role: Peer, queue: float) -> Self:
-        """Return the state of a peer that has taken no step."""
         up.marks = [] if queue == math.inf else [0.0] * (int(queue) + 1)
         return cls(up, down, role, queue)
 
@@ -173,12 +171,10 @@ class MeshClock(EventClock[TimedPeer]):
         """The bytes of the messages on their way to the core, by the numbers of their events."""
 
     def new_role(self, peer: int) -> Peer:
-        """Return the role of a peer's process that has just begun."""
         hands, computes = self._stage.hands(peer), peer < self._mesh.computing
         return Peer(hands, computes=computes, patience=self._mesh.patience)
 
     def beginning(self, up: Line, down: Line, role: Peer) -> TimedPeer:
-        """Return the state of a peer that has taken no step."""
         return TimedPeer.beginning(up, down, role, self._mesh.queue)
 
     def state(self) -> dict[str, Any]:
@@ -389,7 +385,6 @@ class MeshClock(EventClock[TimedPeer]):
     # -- what faults change
 
     def is_cut_off(self, peer: int) -> bool:
-        """Return True if a peer's link is down."""
         return self.conditions is not None and self.conditions.is_cut_off(peer)
 
     def unreachable(self) -> Iterable[int]:

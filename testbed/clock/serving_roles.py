@@ -92,7 +92,6 @@ class ServingRoles(Stateful):
         self._reporting: set[int] = set()
 
     def begin(self) -> None:
-        """Start training on every server."""
         for server in range(len(self._roles)):
             self.tell(server, Began())
         self.settle()
@@ -192,7 +191,6 @@ class ServingRoles(Stateful):
                 has_pushed = self._send_above(server, action.message)
 
     def _tell_at(self, server: int, at: At) -> None:
-        """Tell a role of a moment, when it comes."""
         clock, token = self._clock, at.token
         if token.what is What.EXPIRED:
             clock.events.add(at.time, EXPIRED, server)

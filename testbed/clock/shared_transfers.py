@@ -219,7 +219,6 @@ class SharedTransfers(Stateful):
         return True
 
     def ending(self) -> Transfer:
-        """Return the transfer that ends next."""
         ending = self._flows.next_end()
         assert ending is not None
         return self._queues[self._of_flow[ending[1]]].transfers[0]

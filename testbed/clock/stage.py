@@ -28,12 +28,10 @@ class Arrived:
 
     @property
     def size(self) -> int:
-        """The bytes of all messages together."""
         return sum(self.sizes)
 
     @property
     def payload_bytes(self) -> int:
-        """The payload of the push, if there is one."""
         return 0 if self.push is None else self.push.payload_bytes
 
 

@@ -128,7 +128,6 @@ class Peer:
         return {name: value for name, value in vars(self).items() if name != "hands"}
 
     def go_on(self, kept: Mapping[str, Any]) -> None:
-        """Go on from what ``kept`` has returned."""
         vars(self).update(kept)
 
     def handle(self, event: ToPeer, now: float = 0.0) -> Iterator[OfPeer]:

@@ -87,7 +87,6 @@ class Worker:
 
     @property
     def gradients(self) -> int:
-        """The number of gradients of the job."""
         assert self.job is not None
         return self._legs[self.job.leg].gradients
 

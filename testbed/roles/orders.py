@@ -74,7 +74,6 @@ class OrderChannel:
         self._socket = end
 
     def fileno(self) -> int:
-        """Return the descriptor, for selectors."""
         return self._socket.fileno()
 
     def give(self, what: OrderKind, number: int = 0, *, wait: bool = True) -> bool:
@@ -92,7 +91,6 @@ class OrderChannel:
         return True
 
     def give_all(self, orders: Sequence[tuple[OrderKind, int]]) -> None:
-        """Send the device several orders, one after the other."""
         for what, number in orders:
             self.give(what, number)
 
@@ -139,7 +137,6 @@ class OrderChannel:
         return fields
 
     def close(self) -> None:
-        """Close this end."""
         self._socket.close()
 
 
@@ -179,7 +176,6 @@ class OrderChannels:
         return [end.fileno() for end in self._ours.values()]
 
     def device_descriptor(self, number: int) -> int:
-        """Return the descriptor of a device's end."""
         return self._theirs[number].fileno()
 
     def of_clock(self) -> list[OrderChannel]:

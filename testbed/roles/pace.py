@@ -42,7 +42,6 @@ class Paces:
 
     @classmethod
     def make(cls, devices: int) -> Self:
-        """Make factors in shared memory."""
         return cls(memory_of_fixed_size("paces", 8 * devices), devices)
 
     def __getitem__(self, device: int) -> float:
@@ -53,7 +52,6 @@ class Paces:
         self._excess[device] = factor - 1.0
 
     def end(self, device: int) -> None:
-        """Mark a device whose process was killed after training, and has ended."""
         self[device] = math.inf
 
     def has_ended(self, device: int) -> bool:

@@ -108,7 +108,6 @@ class SharedResources:
         return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
-        """Return the descriptors that a role needs."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
         if role["role"] == _saving(driven=self.servers is not None):

@@ -168,7 +168,6 @@ class Computations(Stateful):
         return begun.messages[place]
 
     def close(self) -> None:
-        """End the processes that compute, if there are any."""
         if self._pool is not None:
             self._pool.close()
 

@@ -75,5 +75,4 @@ class PeersPool:
         self._pool.begin_anew(peer, 0)
 
     def close(self) -> None:
-        """End all processes."""
         self._pool.close()

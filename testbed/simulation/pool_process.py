@@ -67,7 +67,6 @@ class SharedMemory:
         return self._place[id(array)]
 
     def at(self, place: int, entries: int) -> FloatVector:
-        """Return the array at a place."""
         return np.frombuffer(self._memory, np.float32, entries, place)
 
 

@@ -263,7 +263,6 @@ class ProcessPool:
             self._processes.append(_Process(*fork(self._work, earlier)))
 
     def close(self) -> None:
-        """End all processes."""
         for process in self._processes:
             os.kill(process.pid, signal.SIGKILL)
         for process in self._processes:

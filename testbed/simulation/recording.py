@@ -157,7 +157,6 @@ class Recording:
     def event(
         self, level: str, text: str, device: str | None = None, kind: EventKind = EventKind.REMARK
     ) -> None:
-        """Write an event to the log."""
         self.log.take(Noted(level, text, device, kind))
 
     # -- what happens
@@ -227,7 +226,6 @@ class Recording:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows and diagnostics that are not yet written."""
         if self._count:
             if self._metrics:
                 self._metrics.simulated(self.system.clock.now, self.system.ledger())

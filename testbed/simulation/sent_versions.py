@@ -61,7 +61,6 @@ class SentVersions(Stateful):
         copies.hold(key, copies[key])
 
     def release(self, part: Part) -> None:
-        """Remove a holder of a part."""
         of, key = part
         self._copies[of].release(key)
 

@@ -133,12 +133,10 @@ class ServedSystem(System):
 
     @property
     def version(self) -> int:
-        """The number of updates that all servers have made."""
         return min(half.version for half in self._halves)
 
     @property
     def parameters(self) -> FloatVector:
-        """The parameters of all servers, as they are now."""
         found = [half.parameters for half in self._halves]
         return found[0] if len(found) == 1 else whole(found, self._cut)
 

@@ -158,11 +158,9 @@ class SimulatedDevices(Stateful):
         )
 
     def end(self) -> None:
-        """End the processes that compute."""
         self._compute.close()
 
     def close(self) -> None:
-        """End all connections."""
         for worker in self._connected:
             for number in self._numbers.of_worker(worker):
                 self._wire[number].stopped(HEADER.size)

@@ -91,7 +91,6 @@ class SimulatedPeer(LocalPeer):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self.computation.restore(state["computation"])
         np.copyto(self._gradient, state["gradient"])
         self._loss, self.under_way = state["loss"], state["under_way"]

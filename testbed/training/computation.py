@@ -36,7 +36,6 @@ from testbed.updates import FloatVector, Layout, Update, checked
 
 
 def model(settings: Settings) -> Model:
-    """Return the run's model."""
     return model_named(settings.data.model, settings.data.model_options)
 
 
@@ -170,13 +169,11 @@ def aggregator_half(settings: Settings, layout: Layout, devices: int) -> Aggrega
 
 
 def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
-    """Make a worker's half of the run's algorithm."""
     algorithm, options = _algorithm(settings)
     return algorithm.worker(options, layout, conditions(settings, number))
 
 
 def protocol(settings: Settings) -> Protocol:
-    """Return the protocol by which the run's workers get parameters."""
     algorithm, options = _algorithm(settings)
     return algorithm.protocol(options)
 
@@ -282,12 +279,10 @@ class Computation:
             self.draw()
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the computation."""
         drawn = {"drawn": self._drawn, "since": self._since}
         return {"batches": self._batches.position, **drawn, **self.kept()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self._batches.reposition(state["batches"])
         self._drawn, self._since = state["drawn"], state["since"]
         self.restore_kept(state)
@@ -313,7 +308,6 @@ class Computation:
 
     @property
     def leg(self) -> Leg:
-        """The leg that is drawn next."""
         return self._legs[self._drawn % len(self._legs)]
 
     @property

@@ -96,7 +96,6 @@ class ExchangeService(Stateful):
 
     @property
     def finished(self) -> bool:
-        """True if the run's updates are complete."""
         return self.updates >= self._all_updates
 
     def begin(self) -> list[Entry]:
@@ -150,7 +149,6 @@ class ExchangeService(Stateful):
                 self.message_bytes[peer] += HEADER.size * len(set(others) - self._gone)
 
     def lose(self, peer: int) -> None:
-        """Mark a peer as gone."""
         self._gone.add(peer)
 
     def returned(self, peer: int, others: Sequence[int], time: float) -> list[Entry]:

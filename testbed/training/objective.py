@@ -70,6 +70,5 @@ PLAIN = Objective(ConstantRate(1.0))
 
 
 def objective(settings: Settings) -> Objective:
-    """Return the objective of a run."""
     training = settings.training
     return Objective(rate(settings), training.weight_decay, training.clip)

@@ -157,17 +157,14 @@ class ParameterService(Stateful):
 
     @property
     def finished(self) -> bool:
-        """True if the run's updates are complete."""
         return self.half.version >= self._updates
 
     @property
     def begun(self) -> bool:
-        """True if training has begun."""
         return self._begun
 
     @property
     def workers(self) -> int:
-        """The number of workers that are there."""
         return len(self._states)
 
     @property
@@ -187,7 +184,6 @@ class ParameterService(Stateful):
             self._expect(worker, time)
 
     def leave(self, worker: int) -> list[Entry]:
-        """Remove a worker that is gone."""
         if self._states.handle(WorkerEvent.LEAVE, worker) is WorkerState.GONE:
             return []
         del self._sent[worker]
@@ -196,7 +192,6 @@ class ParameterService(Stateful):
         return self._forget(worker)
 
     def suspect(self, worker: int, time: float) -> list[Entry]:
-        """Suspect a worker that has been silent for too long."""
         self._states.handle(WorkerEvent.SUSPECT, worker)
         silent = self._silence.lasts(worker, time)
         return [Suspected(worker, silent, time, self.half.version), *self._forget(worker)]
@@ -275,7 +270,6 @@ class ParameterService(Stateful):
             self._expect(worker, time)
 
     def count(self, worker: int, size: int) -> None:
-        """Count a message of ``size`` bytes from a worker."""
         self.count_late(worker, size)
         self._bytes[worker] += size
 
@@ -436,7 +430,6 @@ class ParameterService(Stateful):
         self._is_to_send(worker, time)
 
     def answer(self, worker: int) -> PullAnswer:
-        """Return what a worker that is due is to be sent."""
         vector = self.half.outgoing(worker)
         # The worker has what it was sent last, or will have it before it reads this.
         changes = self.half.changed_since(vector, self.answered(worker))

@@ -36,7 +36,6 @@ class Sending(NamedTuple):
 
     @property
     def messages(self) -> list[Message]:
-        """The record of each copy."""
         size = self.encoded.size
         return [Message(peer, HEADER.size + size, size) for peer in self.peers]
 
@@ -89,13 +88,11 @@ class PeerComputation:
         self._steps = 0
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint of a run keeps of the computation."""
         batches = None if self._batches is None else self._batches.position
         own = {"batches": batches, "base": self._base, "steps": self._steps}
         return {"half": self.half.state(), **own, **self._buffers.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self.half.restore(state["half"])
         if self._batches is not None:
             self._batches.reposition(state["batches"])

@@ -26,7 +26,6 @@ class Encoded:
 
     @property
     def size(self) -> int:
-        """The bytes of the body."""
         return sum(map(len, self.body))
 
 
@@ -44,12 +43,10 @@ class PushedParts:
 
     @classmethod
     def of_run(cls, settings: Settings, layout: Layout) -> Self:
-        """Return the parts that a run's settings say."""
         encoding = EncodingChoice.model_validate(settings.training.encoding)
         return cls(encoding, slices_of(settings, layout))
 
     def encode(self, update: Update) -> list[Encoded]:
-        """Encode each server's part of an update."""
         found = []
         for codec, one in zip(self._codecs, self.cut, strict=True):
             part = one.of(update)

@@ -327,7 +327,6 @@ class Settings:
 
     @property
     def aggregators(self) -> int:
-        """The number of aggregators."""
         return len(self.network.aggregator_addresses)
 
     @property
@@ -367,7 +366,6 @@ class Settings:
 
     @property
     def is_metered(self) -> bool:
-        """True if the power of any device is known."""
         kinds = [one.devices for one in self.classes] or [self.devices]
         return any(one.power is not None for one in kinds)
 

@@ -136,7 +136,6 @@ class EvaluatorLink:
             self._sent.popleft()
 
     def send(self) -> None:
-        """Send what the evaluator has room for."""
         connection = self.connection
         if connection is None:
             return

@@ -119,7 +119,6 @@ class PeerConnections(Connections):
 
     @property
     def connected(self) -> list[int]:
-        """The peers that this one is connected to, in order."""
         return sorted(self.workers)
 
     @property

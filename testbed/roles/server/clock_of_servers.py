@@ -140,7 +140,6 @@ class ClockOfServers:
         return Restart(killed.number, self._began, server=killed.server)
 
     def report_kill(self, killed: ServerKilledError) -> None:
-        """Have the orchestrator kill a server."""
         self._roles.flush()
         self._report.send(ServerKillDue(killed.number, killed.begin))
 
@@ -251,7 +250,6 @@ class ClockOfServers:
         return there
 
     def _between(self) -> None:
-        """Do what is due between two events of the clock."""
         assert self._clock is not None
         if self._checkpoints is not None and self._checkpoints.due(self._roles.version):
             self._write_checkpoint(self._clock, self._checkpoints)
@@ -303,7 +301,6 @@ class ClockOfServers:
             self._orders[worker].give_all(orders_to_begin(versions))
 
     def adopt(self, worker: int, version: int, time: float) -> None:
-        """Make an aggregator serve the parameters that it was sent."""
         index = self._numbers.below(worker)
         assert index is not None
         self._outstanding.begun(worker, [version])

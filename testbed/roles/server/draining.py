@@ -29,7 +29,6 @@ def patience_of(host: RoleHost) -> Callable[[int], float]:
 
 
 def end(host: RoleHost) -> None:
-    """Report the end of training, and say STOP to all workers."""
     host.report.flush()
     host.report.send(TrainingEnded(host.service.half.version, host.report.server))
     host.say_stop(host.connections.workers.values())

@@ -68,7 +68,6 @@ class DrivenRoles:
         return self.recorders[0].report
 
     def flush(self) -> None:
-        """Send the rows that were added to the reports."""
         for recorder in self.recorders:
             recorder.report.flush()
 

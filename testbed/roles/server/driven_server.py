@@ -209,7 +209,6 @@ class DrivenServer:
     # -- what the clock says
 
     def do(self, request: Request[Any]) -> Outcome:
-        """Do what a request says."""
         value, error = None, None
         try:
             value = self._handlers[type(request)](request)
@@ -218,7 +217,6 @@ class DrivenServer:
         return self.outcome(value, error)
 
     def outcome(self, value: Any = None, error: str | None = None) -> Outcome:
-        """Return what came of a request."""
         return Outcome(value, self._half.version, error, deadline=self._half.deadline)
 
     def end(self, request: clock_requests.EndTraining) -> None:

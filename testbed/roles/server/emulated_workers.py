@@ -59,7 +59,6 @@ class KilledWorkers:
         return worker in self and incarnation < self.incarnations[worker]
 
     def add(self, worker: int) -> None:
-        """Add a worker that was killed."""
         self._connections[worker] = None
         self.incarnations[worker] += 1
 
@@ -75,7 +74,6 @@ class KilledWorkers:
             self._sizes[worker].append(frame.size)
 
     def messages(self, worker: int) -> int:
-        """Return the number of messages that a worker has sent since it is back."""
         return len(self._sizes.get(worker, ()))
 
     def remove(self, worker: int) -> tuple[Connection | None, list[int]]:
@@ -264,7 +262,6 @@ class EmulatedWorkers:
         return arrived
 
     def refuse(self, worker: int, error: ValueError) -> None:
-        """Close the connection of a worker that sent what it must not."""
         connection = self._connections.workers.get(worker)
         if connection is not None:
             self._connections.close(connection, f"{error}")

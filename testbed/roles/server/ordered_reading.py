@@ -71,7 +71,6 @@ class OrderedReading:
 
     @property
     def is_complete(self) -> bool:
-        """True if the whole message was read."""
         return len(self._sizes) >= (1 if self._is_report else self._expected)
 
     def end(self) -> Arrived | None:

@@ -76,14 +76,12 @@ class OutstandingWork(Stateful):
         self._workers = [SentWorker.of(numbers.servers) for _ in range(workers)]
 
     def _of(self, conversation: int) -> tuple[SentWorker, int]:
-        """Return a conversation's worker, and its place among those of the worker."""
         worker, place = self._numbers.worker(conversation), self._numbers.place(conversation)
         return self._workers[worker], place
 
     # -- events
 
     def sent(self, conversation: int, version: int) -> None:
-        """Add a version that a worker was sent."""
         state, place = self._of(conversation)
         if not state.lost:
             state.there[place].append(version)
@@ -135,7 +133,6 @@ class OutstandingWork(Stateful):
         self._workers[worker] = SentWorker.of(self._numbers.servers)
 
     def is_lost(self, worker: int) -> bool:
-        """Return True if a worker can send nothing more."""
         return self._workers[worker].lost
 
     # -- going back

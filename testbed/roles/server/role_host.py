@@ -215,7 +215,6 @@ class RoleHost:
         return min(REPORT_PERIOD, max(0.0, self._tokens[0][0] - time.monotonic()))
 
     def tell_due(self) -> None:
-        """Tell the role of the moments that have come."""
         while self._tokens and self._tokens[0][0] <= time.monotonic():
             self.happen(heapq.heappop(self._tokens)[2])
 
@@ -272,7 +271,6 @@ class RoleHost:
         self.happen(Heard(number, Pull(), frame.size))
 
     def decode(self, frame: Frame) -> Pushed:
-        """Return the push or report that a frame holds."""
         if frame.kind is Kind.FINISHED:
             return Pushed(frame.number, None, 0, math.nan)
         # A push that is too late to be an update is counted, and not decoded.

@@ -86,12 +86,10 @@ class Upstream:
 
     @property
     def is_open(self) -> bool:
-        """True if there is a connection that has not ended."""
         return self.links is not None and not self.links.is_any_lost
 
     @property
     def is_stopped(self) -> bool:
-        """True if training is over above."""
         return self.links is not None and self.links.all_stopped
 
     def wait(self, seconds: float, also: int) -> Sequence[Event]:
@@ -144,7 +142,6 @@ class Upstream:
             self.links.send(0, [pushed], asks=len(pushed) > HEADER.size)  # not by a report
 
     def leave(self) -> None:
-        """Close the connection; what was sent arrives."""
         if self.links is not None:
             self.links.finish() if self.links.all_stopped else self.links.leave()
             self.links = None

@@ -109,7 +109,6 @@ class WallServer:
             self.host.settle()
 
     def lost(self, worker: int) -> None:
-        """Go on without a worker; others may have waited for it."""
         self.host.leave(worker)
 
     # -- checkpoints

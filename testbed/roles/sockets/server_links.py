@@ -93,7 +93,6 @@ class ServerLink:
 
     @property
     def is_read(self) -> bool:
-        """True if what comes is received now."""
         return not (self.held or self.stopped or self.lost is not None)
 
     def receive_head(self) -> bool:
@@ -188,12 +187,10 @@ class ServerLinks:
 
     @property
     def opened(self) -> list[Opened]:
-        """The sessions that there are now."""
         return [Opened(link.conversation, link.session) for link in self.links]
 
     @property
     def all_stopped(self) -> bool:
-        """True if all served roles have said STOP."""
         return all(link.stopped for link in self.links)
 
     @property
@@ -395,6 +392,5 @@ class ServerLinks:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         for link in self.links:
             link.end.socket.close()

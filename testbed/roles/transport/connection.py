@@ -109,7 +109,6 @@ class Connection(Endpoint):
         self._watch(selector, wanted)
 
     def unwatch(self, selector: selectors.BaseSelector) -> None:
-        """Watch for nothing."""
         self._watch(selector, 0)
 
     def _watch(self, selector: selectors.BaseSelector, wanted: int) -> None:

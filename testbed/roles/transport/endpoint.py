@@ -60,7 +60,6 @@ class Endpoint:
         return sum(map(len, self._queue)) if self._queue else 0
 
     def drop_pending(self) -> None:
-        """Send no more of what is pending."""
         self._queue.clear()
 
     def wake_at(self, count: int) -> None:

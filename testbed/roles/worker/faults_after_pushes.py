@@ -48,11 +48,9 @@ class FaultsAfterPushes:
         return cls(Schedule((), 0, number + 1), number, Paces(None, number + 1), lambda _: None)
 
     def paced(self, times: Draws) -> PacedTimes:
-        """Return this worker's times, at its pace."""
         return PacedTimes(times, self._paces, self._number)
 
     def pushed(self) -> None:
-        """Count a push that was sent."""
         self._pushes += 1
         self._unanswered = True
 
@@ -72,7 +70,6 @@ class FaultsAfterPushes:
             self._stop(fault)
 
     def _stop(self, fault: Fault) -> None:
-        """Sleep while a fault lasts that stops the device."""
         if fault.kind == "kill" or (fault.kind == "freeze" and fault.duration is None):
             while True:
                 time.sleep(_LONG)  # until the process is killed from outside
