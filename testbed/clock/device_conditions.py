@@ -232,7 +232,7 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         """Send what others of the system now send, after devices were killed or came back."""
 
     def server_killed(self, server: int, number: int, *records: dict[str, Any]) -> None:
-        """Kill a server, where there are any; see ``FaultStage``."""
+        """Kill a server, where there are any; see ``Stage``."""
         raise AssertionError("no server is there")
 
     def unreachable(self) -> Iterator[int]:

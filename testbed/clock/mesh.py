@@ -17,7 +17,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from testbed.clock.conversations import PeerConversations
 from testbed.clock.device_conditions import DeviceConditions
@@ -66,6 +66,30 @@ class MeshStage(Protocol):
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Record what the service has returned."""
+
+    # -- faults
+
+    def kill(self, peer: int) -> None:
+        """Kill a peer; what it has under way to the others is lost as they forget it."""
+
+    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+        """Make the end of a kill real, and write its record down: a new process takes the peer's place.
+
+        Returns:
+            False if it does not come.
+        """
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Make the beginning or the end of a fault real, and write its record down."""
+
+    def stop(self, peers: Sequence[int]) -> None:
+        """Have all that peers sent, by the clock, reach the others: they are frozen or cut off now."""
+
+    def freeze(self, peer: int) -> None:
+        """Freeze a peer: it carries out nothing that it is told before its thaw."""
+
+    def thaw(self, peer: int) -> None:
+        """Thaw a frozen peer, which then carries out what it was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +145,6 @@ class TimedPeer(TimedDevice):
     steps: int = 0
     leaving: dict[int, int] = field(default_factory=dict)
 
-    @classmethod
-    def beginning(cls, up: Line, down: Line, role: Peer, queue: float) -> Self:
-        up.marks = [] if queue == math.inf else [0.0] * (int(queue) + 1)
-        return cls(up, down, role, queue)
-
     def must_leave(self, step: int) -> bool:
         """Return True if it computes only when the messages of a step have left."""
         return step <= self.steps - self.queue
@@ -164,8 +183,7 @@ class MeshClock(EventClock[TimedPeer]):
         self._all = len(mesh.neighbours)
         self._arrivals = [UpdateArrived(sender) for sender in range(self._all)]
         self.devices = {
-            peer: self.beginning(*mesh.lines(peer), self.new_role(peer))
-            for peer in range(self._all)
+            peer: self.timed(*mesh.lines(peer), self.new_role(peer)) for peer in range(self._all)
         }
         self._at_core: dict[int, deque[int]] = {}
         """The bytes of the messages on their way to the core, by the numbers of their events."""
@@ -174,8 +192,11 @@ class MeshClock(EventClock[TimedPeer]):
         hands, computes = self._stage.hands(peer), peer < self._mesh.computing
         return Peer(hands, computes=computes, patience=self._mesh.patience)
 
-    def beginning(self, up: Line, down: Line, role: Peer) -> TimedPeer:
-        return TimedPeer.beginning(up, down, role, self._mesh.queue)
+    def timed(self, up: Line, down: Line, role: Peer) -> TimedPeer:
+        """Return the state of a peer that has taken no step."""
+        queue = self._mesh.queue
+        up.marks = [] if queue == math.inf else [0.0] * (int(queue) + 1)
+        return TimedPeer(up, down, role, queue)
 
     def state(self) -> dict[str, Any]:
         devices = {

@@ -82,9 +82,7 @@ class Stage(Protocol):
     def refuse(self, conversation: int, error: ValueError) -> None:
         """Handle a worker that sent an invalid message, and is no part of the run any more."""
 
-
-class AggregatorStage(Protocol):
-    """The part of a stage that only aggregators need; they go by their numbers as workers."""
+    # -- aggregators, by their numbers as workers
 
     def adopt(self, worker: int, version: int, time: float) -> None:
         """Make an aggregator's service take over parameters that have arrived.
@@ -99,9 +97,7 @@ class AggregatorStage(Protocol):
     def ask(self, worker: int) -> int:
         """Send the question of an aggregator that rested, for parameters; return its bytes."""
 
-
-class FaultStage(Stage, Protocol):
-    """A stage on which faults may strike."""
+    # -- faults
 
     def fault(self, record: dict[str, Any]) -> None:
         """Make the beginning or the end of a fault real, and write its record down."""

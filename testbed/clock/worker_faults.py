@@ -15,7 +15,7 @@ from testbed.clock.device_conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.event_queue import EXACT, FINISHED, FREE, SERVED, TAKEN, WAITED
 from testbed.clock.fault_strikes import FaultStrikes
-from testbed.clock.stage import Arrived, FaultStage
+from testbed.clock.stage import Arrived, Stage
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.engine.events import Closed
@@ -34,7 +34,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
     not_saved = frozenset({"_stage"})
     _clock: StarClock
 
-    def __init__(self, clock: StarClock, stage: FaultStage) -> None:
+    def __init__(self, clock: StarClock, stage: Stage) -> None:
         super().__init__(clock, stage.fault)
         self._stage = stage
         # By killed worker: the computations that it had begun.
@@ -207,7 +207,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
 
 
 def star_clock(
-    services: Sequence[ParameterService], stage: FaultStage, devices: Devices, schedule: Schedule
+    services: Sequence[ParameterService], stage: Stage, devices: Devices, schedule: Schedule
 ) -> StarClock:
     """Make the clock of a run; a run without faults pays nothing for them."""
     clock = StarClock(services, stage, devices)

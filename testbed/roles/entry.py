@@ -169,8 +169,7 @@ class _Role:
         """Make the half of a server, or of an aggregator, with the initial parameters of its slice."""
         loaded, settings = self.loaded, self.loaded.settings
         if index >= settings.servers:
-            devices = len(settings.callers(index))
-            return computation.aggregator_half(settings, loaded.learner.layout, devices)
+            return computation.aggregator_half(settings, loaded.learner.layout, index)
         own = loaded.pushed.cut[index]
         initial = own.take(loaded.learner.parameters).copy()
         return computation.server_half(settings, own.layout, initial)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.algorithms.server_half import ServerHalf
 from testbed.clock.device_use import DeviceUse, of_served
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices
@@ -25,10 +26,9 @@ from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
 from testbed.simulation.system import EvaluatedVersion, System, Witness, batches_of_all
 from testbed.training import computation
-from testbed.training.aggregator_service import AggregatorService
+from testbed.training.aggregator_service import service_of
 from testbed.training.computation import Computation
 from testbed.training.objective import objective
-from testbed.training.parameter_service import ParameterService
 from testbed.training.pushed_parts import PushedParts
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
@@ -64,19 +64,17 @@ class ServedSystem(System):
             )
             for one in self._cut
         ]
+        self._combining = [
+            computation.aggregator_half(settings, layout, index)
+            for index in range(servers, settings.serving)
+        ]
+        self._all_halves: list[ServerHalf] = [*self._halves, *self._combining]
         self._witness = witness
         self._evaluations = SlicedEvaluations(self._halves, self._cut, self._ledger)
+        layouts = [one.layout for one in self._cut] + [layout] * settings.aggregators
         self._services = [
-            ParameterService(half, one.layout, settings, index=index)
-            for index, (half, one) in enumerate(zip(self._halves, self._cut, strict=True))
-        ]
-        self._combining = [
-            computation.aggregator_half(settings, layout, len(settings.callers(servers + index)))
-            for index in range(settings.aggregators)
-        ]
-        self._aggregators = [
-            AggregatorService(half, layout, settings, index=index)
-            for index, half in enumerate(self._combining, servers)
+            service_of(half, own, settings, index=index)
+            for index, (half, own) in enumerate(zip(self._all_halves, layouts, strict=True))
         ]
         choice = EncodingChoice.model_validate(settings.training.encoding)
         codec, goal = codec_of(choice, layout.sizes), objective(settings)
@@ -99,7 +97,7 @@ class ServedSystem(System):
         protocol = self._halves[0].protocol
         asks = protocol == "pull"
         self._devices = SimulatedDevices(
-            [*self._services, *self._aggregators],
+            self._services,
             Computations(
                 computations,
                 self._cut,
@@ -117,13 +115,11 @@ class ServedSystem(System):
         )
         self._busy = Times.of(settings).busy()
         self.clock = star_clock(
-            [*self._services, *self._aggregators],
+            self._services,
             self._devices,
             Devices.of(settings, range(settings.evaluator), protocol, self._busy),
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
-        if self._aggregators:
-            self.clock.serving.aggregators = self._devices
 
     def _record(self, server: int, entries: Sequence[Entry]) -> None:
         """Record what a server's service has returned; of several, as entries of the run."""
@@ -149,11 +145,11 @@ class ServedSystem(System):
         return self._evaluations.evaluated
 
     def ledger(self) -> dict[str, int]:
-        return sum_of([self._ledger(index) for index in range(len(self._services))])
+        return sum_of([self._ledger(index) for index in range(self._settings.servers)])
 
     def _ledger(self, index: int) -> dict[str, int]:
         """Return the bytes that entered a server or, from below, an aggregator."""
-        service = [*self._services, *self._aggregators][index]
+        service = self._services[index]
         ledger = {
             "payload_bytes": service.payload_bytes,
             "message_bytes": service.message_bytes,
@@ -183,8 +179,8 @@ class ServedSystem(System):
 
     def state(self) -> dict[str, Any]:
         return {
-            "halves": [half.state() for half in (*self._halves, *self._combining)],
-            "services": [one.state() for one in (*self._services, *self._aggregators)],
+            "halves": [half.state() for half in self._all_halves],
+            "services": [one.state() for one in self._services],
             "evaluations": self._evaluations.state(),
             "clock": self.clock.state(),
             "asked": self._busy.asked,
@@ -192,10 +188,9 @@ class ServedSystem(System):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        for half, saved in zip((*self._halves, *self._combining), state["halves"], strict=True):
+        for half, saved in zip(self._all_halves, state["halves"], strict=True):
             half.restore(saved)
-        services = (*self._services, *self._aggregators)
-        for service, saved in zip(services, state["services"], strict=True):
+        for service, saved in zip(self._services, state["services"], strict=True):
             service.restore(saved)
         self._evaluations.restore(state["evaluations"])
         self.clock.restore(state["clock"])

@@ -1,4 +1,4 @@
-"""The simulated workers and aggregators around servers: a ``testbed.clock.stage.FaultStage``.
+"""The simulated workers and aggregators around servers: a ``testbed.clock.stage.Stage``.
 
 They compute for real, and send nothing: each service takes in what it would read from their messages.
 An update is only measured, not encoded, where measuring takes less time. Which worker talks to which

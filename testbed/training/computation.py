@@ -161,8 +161,9 @@ def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> 
     return half
 
 
-def aggregator_half(settings: Settings, layout: Layout, devices: int) -> AggregatorHalf:
-    """Make the half of an aggregator that so many devices call; it has no parameters yet."""
+def aggregator_half(settings: Settings, layout: Layout, index: int) -> AggregatorHalf:
+    """Make the half of an aggregator, by its index as a server; it has no parameters yet."""
+    devices = len(settings.callers(index))
     algorithm, options = _algorithm(settings)
     memory = np.zeros(layout.total, np.float32)
     return algorithm.aggregator(options, layout, memory, devices, conditions(settings))

@@ -8,7 +8,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.checkpoints import state_encoding
 from testbed.clock import worker_faults
-from testbed.clock.stage import Arrived
+from testbed.clock.stage import Arrived, Stage
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
 from testbed.clock.worker_faults import star_clock
@@ -78,7 +78,7 @@ class Played:
         self.draw = np.random.default_rng(5)
         self.clock = star_clock(
             [self.service],
-            self,
+            cast("Stage", self),
             Devices(
                 range(workers),
                 lambda _: Worker(protocol, 1),

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from random import Random
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
-from testbed.clock.stage import Arrived
+from testbed.clock.stage import Arrived, Stage
 from testbed.clock.star import AHEAD, StarClock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
@@ -134,7 +134,7 @@ class Played:
             lines=lambda _: (Line(up, case.delay / 8), Line(down)),
             costs=costs,
         )
-        self.clock = StarClock([self.service], self, devices)
+        self.clock = StarClock([self.service], cast("Stage", self), devices)
 
     def busy(self, worker: int, now: float, gradients: int) -> tuple[float, float]:
         assert gradients == 1

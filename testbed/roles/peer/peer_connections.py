@@ -4,15 +4,15 @@ import select
 import selectors
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from testbed.roles.connections import Connections
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
-from testbed.roles.peer.outgoing import Outgoing
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError, Pieces
 from testbed.roles.transport.greeting import Identity, call
+from testbed.roles.transport.kernel_queues import under_way
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
@@ -20,6 +20,8 @@ from testbed.wire.frames import Frame, Kind, header
 
 CONNECTING_TIMEOUT = 60.0
 """Seconds that peers have to connect to each other."""
+SETTLING = 0.5
+"""Seconds without a byte more after which a peer is taken for one that receives nothing now."""
 CLOSING_TIMEOUT = 30.0
 """Seconds that peers have to close their connections after training."""
 
@@ -57,7 +59,6 @@ class PeerConnections(Connections):
         self._number = number
         self._neighbours = neighbours
         self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
-        self.outgoing = Outgoing(self.workers, self.turn)
         self._calling: Connection | None = None
         self._received: deque[tuple[int, Frame]] = deque()
         self.evaluator = EvaluatorLink(
@@ -296,6 +297,46 @@ class PeerConnections(Connections):
             if room.poll(1000):
                 self.serve(self.evaluator.connection, selectors.EVENT_WRITE)
             self.evaluator.give_up(began)
+
+    # -- what the kernels, this peer's own and the receivers', have not taken yet
+
+    def handed_over(self) -> dict[int, int]:
+        """Return the number of bytes that were passed to ``send`` so far."""
+        return {n: c.sent_bytes + c.pending for n, c in self.workers.items()}
+
+    def unsent(self, counts: Mapping[int, int], spared: Collection[int] = ()) -> dict[int, int]:
+        """Return the connections of which the kernel has not taken these bytes, and what it took.
+
+        Args:
+            counts: bytes by receiving peer.
+        """
+        return {
+            n: c.sent_bytes
+            for n, c in self.workers.items()
+            if c.sent_bytes < counts.get(n, 0) and n not in spared
+        }
+
+    def under_way(self) -> list[int]:
+        """Return the peers whose kernels have not received all bytes sent to them."""
+        return [n for n, c in self.workers.items() if c.pending or under_way(c.socket)]
+
+    def settle(self) -> list[int]:
+        """Send all that is pending, and read what comes, until the others' kernels have all bytes.
+
+        Returns:
+            The peers whose kernels lack some, and took none for ``SETTLING`` seconds.
+        """
+        since, left = time.monotonic(), self._bytes_under_way()
+        while left and time.monotonic() - since < SETTLING:
+            self.turn(0.01)
+            now = self._bytes_under_way()
+            if now != left:
+                since, left = time.monotonic(), now
+        return list(left)
+
+    def _bytes_under_way(self) -> dict[int, int]:
+        sizes = ((n, c.pending + under_way(c.socket)) for n, c in self.workers.items())
+        return {n: size for n, size in sizes if size}
 
     # -- the end
 

@@ -148,5 +148,5 @@ class OrderedPeer(PeerProcess):
             case OrderKind.SUSPECT:
                 self.suspect(order.number)
             case OrderKind.SETTLE:
-                lacking = self._connections.outgoing.settle()
+                lacking = self._connections.settle()
         self._orders.report(OrderDone(self.ready, list(self.waits_for), lacking))

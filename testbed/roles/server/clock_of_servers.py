@@ -154,8 +154,6 @@ class ClockOfServers:
         timed = Devices.of(settings, there, self._protocol, self._busy)
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._clock = clock = star_clock(self._services, self, timed, schedule)
-        if self._roles.aggregators:
-            clock.serving.aggregators = self
         return clock
 
     # -- checkpoints

@@ -29,8 +29,7 @@ from testbed.messages.clock_requests import (
 from testbed.messages.codec import send
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.evaluator_link import Asked
-from testbed.roles.server.disconnecting import await_ends, begin_to_end
-from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
+from testbed.roles.server.draining import DRAIN_TIMEOUT, await_ends, begin_to_end, drain, end
 from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.restart import STORED, Restart
 from testbed.roles.server.role_host import RoleHost, measured
