@@ -5,9 +5,6 @@ arrives meanwhile leaves the link, whatever happens to that, and waits at the de
 link that is down holds what is under way on it (``testbed.clock.transfers``). A killed device leaves,
 and may come back as another incarnation; faults of its link and slow faults outlive it. A device that
 is frozen or cut off for good is lost, which the others cannot know.
-
-``testbed.clock.fault_strikes`` decides which devices are struck, and when. What a fault means besides
-is said of workers by ``testbed.clock.worker_faults``, and of peers by ``testbed.clock.peer_faults``.
 """
 
 from abc import ABC, abstractmethod

@@ -4,9 +4,6 @@ Events are in conservative discrete-event order: the earliest is handled next, a
 follow it, because an event only causes events at its own time or later. The end of a transfer over
 shared links is an event as well; it comes before all others of its moment. Which of two others at one
 moment comes first is said by ``testbed.clock.event_queue``.
-
-What the events mean is for the clocks around servers (``testbed.clock.star``) and among peers
-(``testbed.clock.mesh``) to say.
 """
 
 import math

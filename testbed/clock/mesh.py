@@ -1,16 +1,9 @@
 """The order of events among peers, under the virtual clock.
 
-What a peer does is its role's to say (``testbed.engine.peer``); the clock says when, and what passes
-the links. A computation is at the peer's model as it is when it begins.
-
 Where peers share links, messages are transfers (``testbed.clock.shared_transfers``): all that a peer
 sends leaves at once, and shares its uplink. A message has left when its transfer ends. Where every peer
 has a link to itself, a message takes its sender's uplink and then its receiver's downlink, on each of
 which it waits for those before it.
-
-``event_queue`` says which of two events at one moment comes first; messages of one sender come in the
-order in which it sent them. Where faults may strike, the clock consults two objects: the peers'
-``conditions`` about each event, and the ``strikes`` after it.
 """
 
 import math

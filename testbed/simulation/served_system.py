@@ -1,8 +1,4 @@
-"""Servers and their workers, with aggregators between them or without.
-
-One server holds all parameters, and each of several a slice of them. The conversations say which worker
-talks to which server (``testbed.clock.conversations``).
-"""
+"""Servers and their workers, with aggregators between them or without."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

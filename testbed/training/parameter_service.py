@@ -1,9 +1,4 @@
-"""The decisions of a parameter server: no socket, no clock, no thread.
-
-The server's loop, the virtual clock and the simulator all drive this one object: they tell it which
-workers asked and pushed, in the order in which that happened by their clock, record the entries that it
-returns, and ask it which workers are to be sent parameters now, and which.
-"""
+"""The decisions of a parameter server: no socket, no clock, no thread."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -88,8 +83,6 @@ class ParameterService(Stateful):
     A worker that has been silent for too long is *suspected*: the half forgets it, no other worker
     waits for it and it is sent nothing. What it sends after all is counted and dropped, and with that
     it is *welcomed*: it takes part again, from the newest parameters.
-
-    What happens is returned, as entries, in its order.
 
     Attributes:
         parameters: how many it holds, shared buffers included.
@@ -234,10 +227,6 @@ class ParameterService(Stateful):
     def deadline(self, worker: int) -> float | None:
         """Return when the worker will have been silent for too long; None if it need not send."""
         return self._silence.deadline(worker)
-
-    def overdue(self, now: float) -> list[int]:
-        """Return the workers that are to be suspected now."""
-        return [] if self.finished else self._silence.overdue(now)
 
     def expire(self) -> list[Entry]:
         """End the half's time limit, which may lead to an update."""

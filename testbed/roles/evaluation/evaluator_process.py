@@ -1,9 +1,4 @@
-"""The evaluator on its device: it is sent parameters, evaluates them and reports what it found.
-
-The servers (or the evaluated peer) send it parameters when an evaluation is due, at once or, if the
-evaluator is late, from a queue. Its results go to the orchestrator over the host, not over the emulated
-network.
-"""
+"""The evaluator on its device: it is sent parameters, evaluates them and reports what it found."""
 
 import contextlib
 import time

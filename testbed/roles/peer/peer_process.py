@@ -3,10 +3,6 @@
 Each peer listens, and connects to the peers with lower numbers, so that every two have one connection.
 One thread does everything: it computes, and otherwise waits for its sockets and for the coordinator, so
 that a peer that has much to send never keeps others from sending.
-
-What is done, and when, is the role's to say (``testbed.engine.peer``). Under the wall clock it is here
-(``testbed.roles.peer.wall_peer``). Under the virtual clock it is in the coordinator's process, and the
-peer follows orders, one after the other, and does nothing else.
 """
 
 import hashlib
