@@ -264,7 +264,7 @@ class MeshClock(EventClock[TimedPeer]):
         self.line_bytes.retire(peer, self.now, self.lines(peer))
         del self.devices[peer]
         if self.transfers is not None:
-            for transfer in self.transfers.drop(self.now, peer):
+            for transfer in self.transfers.leave(self.now, peer):
                 self.has_left(transfer)
 
     def stop(self, peer: int) -> None:

@@ -104,7 +104,8 @@ class PeerConditions(DeviceConditions[TimedPeer]):
             timed.up.down = timed.down.down = inf
             clock.drop(clock.sent_by(device), (AT_CORE,))
             if clock.transfers is not None:
-                for transfer in clock.transfers.drop_from(clock.now, device):
+                ways = clock.conversations.ways(device, up=True)
+                for transfer in clock.transfers.drop(clock.now, ways):
                     clock.has_left(transfer)
             self._absorb(device)
             self.freed(device)

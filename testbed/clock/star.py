@@ -447,7 +447,7 @@ class StarClock(EventClock[TimedWorker]):
         if state.ahead:
             self.clear_ahead(state)
         if self.transfers is not None:
-            self.transfers.drop(self.now, worker)
+            self.transfers.leave(self.now, worker)
         for number in self.conversations.of_worker(worker):
             place = self.conversations.place(number)
             for arrived in state.waiting[place]:  # sent, but too late to be an update

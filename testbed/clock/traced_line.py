@@ -80,25 +80,6 @@ class TracedLine(Line):
         self.marks = list(map(later, self.marks))
         return self._moving(later, lambda _, left, delay: later(left) + delay)
 
-    def _moving(
-        self, later: Callable[[float], float], moved: Callable[[float, float, float], float]
-    ) -> Callable[[float], float]:
-        """Return a function from old to new arrivals; the delays stay as they were drawn.
-
-        Args:
-            later: gives the new time at which a message leaves.
-            moved: gives a message's new arrival, from the old one, when it left, and its delay.
-        """
-        if self._jitter is None:
-            return self._noting(lambda at: moved(at, at - self._delay, self._delay))
-        there: dict[float, float] = {}
-        last, pairs = 0.0, []
-        for arrival, left in self._jittered:
-            last = there[arrival] = max(last, moved(arrival, left, arrival - left))
-            pairs.append((last, later(left)))
-        self._jittered = pairs
-        return self._noting(lambda at: there.get(at, moved(at, at - self._delay, self._delay)))
-
     # -- adding up the bits that pass
 
     def _leaves(self, now: float, size: int) -> float:

@@ -171,26 +171,26 @@ class Line:
 
         self.free = later(self.free)
         self.marks = list(map(later, self.marks))
-        moved = self._move_jittered(later)
-        return self._noting(
-            lambda arrival: moved.get(arrival, later(arrival - self._delay) + self._delay)
-        )
+        return self._moving(later, lambda _, left, delay: later(left) + delay)
 
-    def _move_jittered(self, later: Callable[[float], float]) -> dict[float, float]:
-        """Return new arrivals by the old ones: delays stay as they were drawn, and so does the order.
+    def _moving(
+        self, later: Callable[[float], float], moved: Callable[[float, float, float], float]
+    ) -> Callable[[float], float]:
+        """Return a function from old to new arrivals; the delays stay as they were drawn.
 
         Args:
             later: gives the new time at which a message leaves.
+            moved: gives a message's new arrival, from the old one, when it left, and its delay.
         """
-        moved: dict[float, float] = {}
-        last = 0.0
-        pairs = []
+        if self._jitter is None:
+            return self._noting(lambda at: moved(at, at - self._delay, self._delay))
+        there: dict[float, float] = {}
+        last, pairs = 0.0, []
         for arrival, left in self._jittered:
-            last = max(last, later(left) + (arrival - left))
-            moved[arrival] = last
+            last = there[arrival] = max(last, moved(arrival, left, arrival - left))
             pairs.append((last, later(left)))
         self._jittered = pairs
-        return moved
+        return self._noting(lambda at: there.get(at, moved(at, at - self._delay, self._delay)))
 
     def _noting(self, later: Callable[[float], float]) -> Callable[[float], float]:
         """Wrap ``later`` so that the latest arrival that it gives is noted."""

@@ -13,18 +13,12 @@ import mmap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 
 from testbed.nodes.shared_memory import memory_of_fixed_size
-
-
-class Draws(Protocol):
-    """A device's times, as ``testbed.training.times.DeviceTimes`` draws them."""
-
-    def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
-        """Draw the seconds of the next computation, and of the waiting after it."""
+from testbed.training.times import DeviceTimes
 
 
 class Paces:
@@ -62,7 +56,7 @@ class Paces:
 class PacedTimes:
     """A device's times, at the pace that it has when they are drawn."""
 
-    def __init__(self, times: Draws, paces: Paces, device: int) -> None:
+    def __init__(self, times: DeviceTimes, paces: Paces, device: int) -> None:
         self._times, self._paces, self._device = times, paces, device
 
     def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:

@@ -162,7 +162,7 @@ class SimulatedRun:
         self._recording.training_begins()
         with _libraries_are_not_garbage():
             self._run(between)
-        self._note_use()
+        self._used = self._recording.use()
         self._recording.flush()
         outcome = self._recording.outcome
         outcome.updates = self._system.version  # the last may have no row: it came without a push
@@ -178,9 +178,6 @@ class SimulatedRun:
         if version < wanted:
             reason = f"no further update was possible after {version:,} of {wanted:,}"
             raise EndError("failed", f"{reason}: {self._system.clock.why_it_ended}")
-
-    def _note_use(self) -> None:
-        self._used = self._recording.use()
 
     def _make_system(self) -> None:
         self._computing.close()
@@ -269,7 +266,7 @@ class SimulatedRun:
             number = os.read(wake_up, 1)[0]
             if self._checkpoints and not self._recording.repeats:
                 self._write_checkpoint()  # so that nothing has to be done again
-            self._note_use()
+            self._used = self._recording.use()
             raise stopped_by(number)
         self._note_progress(now)
         self._report_progress()

@@ -28,7 +28,7 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.roles.orders import OrderKind
-from testbed.roles.pace import Draws, WakeUp
+from testbed.roles.pace import PacedTimes, WakeUp
 from testbed.roles.peer.peer_process import Parts, PeerProcess
 from testbed.training.exchange import Step
 
@@ -78,7 +78,7 @@ class SendingRate:
 class WallPeer(PeerProcess):
     """A peer whose role is in its own process."""
 
-    def __init__(self, *parts: *Parts, times: Draws | None) -> None:
+    def __init__(self, *parts: *Parts, times: PacedTimes | None) -> None:
         """Start as ``PeerProcess`` does.
 
         Args:

@@ -13,36 +13,10 @@ from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.training.parameter_service import as_loss
-from testbed.training.settings import Settings
 from testbed.training.slices import slices
-from testbed.updates import FloatVector, Layout, checked
+from testbed.updates import FloatVector, checked
 from testbed.wire.frames import HEADER, Kind, header
 from testbed.wire.own_encoding import codec_of
-
-
-class Sums:
-    """Encodes the sums of one aggregator."""
-
-    def __init__(self, settings: Settings, half: AggregatorHalf, layout: Layout) -> None:
-        self._half, self._size = half, layout.total
-        choice = EncodingChoice.model_validate(settings.training.encoding)
-        self._codec = codec_of(choice, layout.sizes)
-
-    def message(self, combined: Combined) -> Pieces:
-        """Return the message that pushes a sum; it may share the half's memory."""
-        update = checked(combined.update, self._size, self._half)
-        encoding, body = self._codec.encode(update)
-        head = header(
-            Kind.PUSH,
-            combined.base_version,
-            encoding=encoding,
-            loss=as_loss(combined.loss),
-            count=combined.count,
-            length=sum(map(len, body)),
-        )
-        if self._codec.lossy:
-            self._half.lost(update, self._codec.rounded(update))
-        return [head, *body]
 
 
 class Upstream:
@@ -60,7 +34,9 @@ class Upstream:
         self.pushed = b""
         self._settings, self._comes_back = settings, comes_back
         self._number = settings.as_worker(serving.index)
-        self._sums = Sums(settings, serving.half, layout)
+        self._half = serving.half
+        choice = EncodingChoice.model_validate(settings.training.encoding)
+        self._codec = codec_of(choice, layout.sizes)
         self._received = KeptParameters(
             slices(layout, 1), settings.training.pulls, only_newest=True
         )
@@ -115,12 +91,28 @@ class Upstream:
     def add(self, message: Message) -> None:
         """Make a message, which ``send`` sends with the others since."""
         if isinstance(message, Sum):
-            self._to_send += self._sums.message(message.combined)
+            self._to_send += self._sum(message.combined)
         elif isinstance(message, Report):
             self._to_send.append(header(Kind.FINISHED, message.version))
         else:
             self._to_send.append(header(Kind.PULL))
             self._asks = True
+
+    def _sum(self, combined: Combined) -> Pieces:
+        """Return the message that pushes a sum; it may share the half's memory."""
+        update = checked(combined.update, len(self._parameters), self._half)
+        encoding, body = self._codec.encode(update)
+        head = header(
+            Kind.PUSH,
+            combined.base_version,
+            encoding=encoding,
+            loss=as_loss(combined.loss),
+            count=combined.count,
+            length=sum(map(len, body)),
+        )
+        if self._codec.lossy:
+            self._half.lost(update, self._codec.rounded(update))
+        return [head, *body]
 
     def send(self, *, remembers: bool = False) -> None:
         """Send what was added; nothing waits for the kernel to take it.

@@ -14,7 +14,8 @@ from typing import Self
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import FaultReported
-from testbed.roles.pace import Draws, PacedTimes, Paces
+from testbed.roles.pace import PacedTimes, Paces
+from testbed.training.times import DeviceTimes
 
 _LONG = 3600.0
 
@@ -47,7 +48,7 @@ class FaultsAfterPushes:
         """Make an instance for a worker that no fault strikes after its pushes."""
         return cls(Schedule((), 0, number + 1), number, Paces(None, number + 1), lambda _: None)
 
-    def paced(self, times: Draws) -> PacedTimes:
+    def paced(self, times: DeviceTimes) -> PacedTimes:
         return PacedTimes(times, self._paces, self._number)
 
     def pushed(self) -> None:

@@ -5,7 +5,7 @@ import time
 
 from testbed.engine.events import Computed, Event, Job, Lost, Push, Send
 from testbed.engine.worker import Worker
-from testbed.roles.pace import Draws, WakeUp
+from testbed.roles.pace import PacedTimes, WakeUp
 from testbed.roles.sockets.loop import Loop
 from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
@@ -21,7 +21,7 @@ class WallWorker(Loop):
         worker: Worker,
         links: ServerLinks,
         hands: Hands,
-        times: Draws,
+        times: PacedTimes,
         faults: FaultsAfterPushes,
     ) -> None:
         super().__init__(worker, links)

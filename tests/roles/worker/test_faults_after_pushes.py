@@ -11,6 +11,7 @@ from testbed.faults.schedule import Schedule
 from testbed.messages.reports import FaultReported
 from testbed.roles.pace import Paces
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
+from testbed.training.times import DeviceTimes
 
 WORKERS = 3
 
@@ -44,7 +45,10 @@ def test_faults_are_reported_after_the_pushes_that_the_seed_selects(earlier: int
 def test_a_slow_fault_slows_the_next_computation() -> None:
     mine, _, paces, told = parking(Fault(0, "slow", factor=3.0), probability=1.0)
 
-    class Times:
+    class Times(DeviceTimes):
+        def __init__(self) -> None:
+            pass
+
         def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
             return 2.0 * gradients, now
 
