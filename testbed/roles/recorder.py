@@ -27,7 +27,7 @@ class Recorder:
     """Reports entries to the orchestrator, and has versions evaluated.
 
     Attributes:
-        counts: the number of reports so far, by the names of ``messages.counted``; several recorders
+        counts: the number of reports so far, by the names of ``counted``; several recorders
             may share it.
     """
 
