@@ -9,7 +9,6 @@ once, any other fault a few milliseconds later.
 
 import time
 from collections.abc import Callable
-from typing import Self
 
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
@@ -42,11 +41,6 @@ class FaultsAfterPushes:
         self._send = send
         self._paces = paces
         self._unanswered = False
-
-    @classmethod
-    def nothing(cls, number: int) -> Self:
-        """Make an instance for a worker that no fault strikes after its pushes."""
-        return cls(Schedule((), 0, number + 1), number, Paces(None, number + 1), lambda _: None)
 
     def paced(self, times: DeviceTimes) -> PacedTimes:
         return PacedTimes(times, self._paces, self._number)

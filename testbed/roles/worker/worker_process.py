@@ -34,8 +34,8 @@ def work(  # noqa: PLR0917 - what a worker is made of
     parts: PushedParts,
     times: Times,
     orders: OrderChannel | None,
-    line: DeviceLine | None = None,
-    faults: FaultsAfterPushes | None = None,
+    line: DeviceLine,
+    faults: FaultsAfterPushes,
 ) -> None:
     """Run a worker until training ends.
 
@@ -43,7 +43,6 @@ def work(  # noqa: PLR0917 - what a worker is made of
         orders: the virtual clock's channel; None under the wall clock.
     """
     number, incarnation = identity.number, identity.incarnation
-    faults, line = faults or FaultsAfterPushes.nothing(number), line or DeviceLine.unread()
     layout, legs = learners.own.layout, computation.legs(settings, number)
     cut = parts.cut
     own = Computation(

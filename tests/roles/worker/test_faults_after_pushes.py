@@ -42,6 +42,12 @@ def test_faults_are_reported_after_the_pushes_that_the_seed_selects(earlier: int
     assert (one["fault"], one["duration"]) == ("stop-network", 5.0)
 
 
+def no_faults(number: int) -> FaultsAfterPushes:
+    """Return what a worker has that no fault strikes after its pushes."""
+    none = Schedule((), 0, number + 1)
+    return FaultsAfterPushes(none, number, Paces(None, number + 1), lambda _: None)
+
+
 def test_a_slow_fault_slows_the_next_computation() -> None:
     mine, _, paces, told = parking(Fault(0, "slow", factor=3.0), probability=1.0)
 
