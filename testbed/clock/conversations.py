@@ -35,11 +35,9 @@ class Conversations:
         return [(number, up) for number in self.of_worker(device)]
 
     def worker(self, conversation: int) -> int:
-        """Return the worker of a conversation."""
         return conversation // self.servers
 
     def server(self, conversation: int) -> int:
-        """Return the index of the server of a conversation."""
         return conversation % self.servers
 
     def place(self, conversation: int) -> int:
@@ -72,27 +70,22 @@ class Tree(Conversations):
         Args:
             aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it
                 talks to the server.
-            workers: how many workers there are.
         """
         super().__init__()
         self._aggregator_of = aggregator_of
         self._workers = workers
 
     def server(self, conversation: int) -> int:
-        """Return the index of the server of a conversation."""
         return 1 + self._aggregator_of[conversation]
 
     def between(self, worker: int, server: int) -> int:
-        """Return the number of the conversation of a worker with a server that it talks to."""
         return worker
 
     def below(self, worker: int) -> int | None:
-        """Return the index as a server of what talks as this worker; None if it is none."""
         index = worker - self._workers
         return 1 + index if index >= 0 else None
 
     def above(self, server: int) -> int | None:
-        """Return the number as a worker of what serves at this index; None if it is none."""
         return self._workers + server - 1 if server else None
 
 
@@ -104,11 +97,6 @@ class PeerConversations:
     """
 
     def __init__(self, neighbours: Sequence[Sequence[int]]) -> None:
-        """Number the conversations.
-
-        Args:
-            neighbours: the peers that each peer talks to, by the peers' numbers.
-        """
         pairs = [(p, other) for p, others in enumerate(neighbours) for other in others if p < other]
         self._pairs = pairs
         self._ways: dict[tuple[int, int], Way] = {}
@@ -118,7 +106,6 @@ class PeerConversations:
         self._neighbours = neighbours
 
     def neighbours(self, peer: int) -> Sequence[int]:
-        """Return the peers that a peer talks to, in order."""
         return self._neighbours[peer]
 
     def way(self, sender: int, receiver: int) -> Way:
@@ -126,7 +113,6 @@ class PeerConversations:
         return self._ways[sender, receiver]
 
     def ends(self, way: Way) -> tuple[int, int]:
-        """Return the sender and the receiver of a way."""
         number, up = way
         one, other = self._pairs[number]
         return (one, other) if up else (other, one)
@@ -138,7 +124,6 @@ class PeerConversations:
 
 
 def conversations(settings: Settings) -> Conversations:
-    """Return the conversations of a run with servers."""
     if settings.aggregators:
         return Tree(settings.network.aggregator_of, settings.workers)
     return Conversations(settings.servers)

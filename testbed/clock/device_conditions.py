@@ -5,9 +5,6 @@ arrives meanwhile leaves the link, whatever happens to that, and waits at the de
 link that is down holds what is under way on it (``testbed.clock.transfers``). A killed device leaves,
 and may come back as another incarnation; faults of its link and slow faults outlive it. A device that
 is frozen or cut off for good is lost, which the others cannot know.
-
-``testbed.clock.fault_strikes`` decides which devices are struck, and when. What a fault means besides
-is said of workers by ``testbed.clock.worker_faults``, and of peers by ``testbed.clock.peer_faults``.
 """
 
 from abc import ABC, abstractmethod
@@ -52,7 +49,6 @@ class Condition:
 
     @property
     def pace(self) -> Pace:
-        """The device's pace under all faults that slow it down."""
         return Pace.under(self.slow.values())
 
 
@@ -73,12 +69,10 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         self._conditions: dict[int, Condition] = {device: Condition() for device in clock.devices}
 
     def __getitem__(self, device: int) -> Condition:
-        """Return a device's condition."""
         return self._conditions[device]
 
     @property
     def away(self) -> list[int]:
-        """The killed devices that are to come back."""
         return [device for device, one in self._conditions.items() if one.away is not None]
 
     # -- what the clock asks
@@ -117,7 +111,6 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         return one.factor
 
     def is_cut_off(self, device: int) -> bool:
-        """Return True if the device's link is down."""
         timed = self._clock.devices.get(device)
         return timed is not None and timed.up.down > self._clock.now
 
@@ -167,7 +160,6 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         one.frozen = until
 
     def cut_off(self, device: int, until: float) -> None:
-        """Take a device's link down until a time."""
         timed, now = self._clock.devices[device], self._clock.now
         self._change_lines(device, timed.up.hold(now, until), timed.down.hold(now, until))
         self.freed(device)
@@ -237,7 +229,7 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         """Send what others of the system now send, after devices were killed or came back."""
 
     def server_killed(self, server: int, number: int, *records: dict[str, Any]) -> None:
-        """Kill a server, where there are any; see ``FaultStage``."""
+        """Kill a server, where there are any; see ``Stage``."""
         raise AssertionError("no server is there")
 
     def unreachable(self) -> Iterator[int]:

@@ -4,9 +4,6 @@ Events are in conservative discrete-event order: the earliest is handled next, a
 follow it, because an event only causes events at its own time or later. The end of a transfer over
 shared links is an event as well; it comes before all others of its moment. Which of two others at one
 moment comes first is said by ``testbed.clock.event_queue``.
-
-What the events mean is for the clocks around servers (``testbed.clock.star``) and among peers
-(``testbed.clock.mesh``) to say.
 """
 
 import math
@@ -63,10 +60,8 @@ class EventClock(Stateful, ABC, Generic[Timed]):
         now: virtual seconds since training began.
         devices: the devices that compute and are there, by number.
         strikes: None in a run without faults.
-        events: the events that are to come.
         transfers: None in a run whose conversations share no links.
         futile: why no update is to be expected although events are to come; empty as long as one is.
-        computing: how long each device has computed.
         line_bytes: what has passed the lines of devices that are gone.
     """
 
@@ -125,9 +120,6 @@ class EventClock(Stateful, ABC, Generic[Timed]):
         """Run until the run's updates are complete, or no update is to be expected any more.
 
         A clock that was restored from a checkpoint goes on from there.
-
-        Args:
-            between: called between two events.
         """
         self._begin()
         while self._next_time <= LATEST and not (self.finished or self.futile):

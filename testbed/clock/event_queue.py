@@ -62,24 +62,19 @@ class EventQueue(Stateful):
         self._events: list[Event] = []
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return len(self._events)
 
     def add(self, time: float, rank: int, conversation: int, what: float = 0) -> None:
-        """Add an event."""
         heapq.heappush(self._events, (time, rank, conversation, what))
 
     def pop(self) -> Event:
-        """Take the next event."""
         return heapq.heappop(self._events)
 
     @property
     def next_time(self) -> float:
-        """The time of the next event, in seconds."""
         return self._events[0][0]
 
     def in_order(self) -> list[Event]:
-        """Return all events, in the order in which they would happen."""
         return sorted(self._events)
 
     def of(self, conversation: int, rank: int) -> list[tuple[float, float]]:

@@ -32,9 +32,6 @@ class StrikeEnd:
         """Return the devices at which the fault still lasts, and ends now.
 
         A killed process does not thaw; the link and the slowness of a device outlive it.
-
-        Args:
-            condition: returns that of a device.
         """
         freeze = self.fault.kind == "freeze"
         return [
@@ -55,11 +52,7 @@ class FaultAgenda(Stateful):
     not_saved = frozenset({"_events", "_schedule", "_timed"})
 
     def __init__(self, schedule: Schedule, events: EventQueue) -> None:
-        """Put none of the schedule's faults in the queue yet.
-
-        Args:
-            events: the clock's.
-        """
+        """Put none of the schedule's faults in the queue yet."""
         self._schedule, self._events = schedule, events
         self._timed = schedule.timed()
         self._iteration = schedule.next_iteration(0)

@@ -34,7 +34,6 @@ class FaultStrikes(Stateful):
         """Prepare the faults of a run.
 
         Args:
-            schedule: which devices faults strike, and when.
             update: what devices do for an update, in one word.
         """
         self._clock = clock
@@ -54,7 +53,6 @@ class FaultStrikes(Stateful):
         self._agenda.await_next()
 
     def strike(self, number: int) -> None:
-        """Start or end the fault of an event."""
         action = self._agenda.take(number)
         if isinstance(action, StrikeEnd):
             self._end(action)
@@ -75,7 +73,6 @@ class FaultStrikes(Stateful):
         yield from self._clock.acting()
 
     def pushed(self, device: int) -> None:
-        """Start the faults due after a push of a worker or aggregator, or after a peer's step."""
         if self._clock.finished:
             return
         self._futility.reached(self._clock.version, self._clock.now)
@@ -85,7 +82,6 @@ class FaultStrikes(Stateful):
         self.strike_at_iteration()
 
     def strike_at_iteration(self) -> None:
-        """Start the faults that are due at the version just reached."""
         if self._clock.finished:
             return
         for devices, fault in self._agenda.reached(lambda: self._clock.version):

@@ -34,7 +34,6 @@ class _Group:
         at: the time of ``served``, in seconds.
         served: the bits that a flow which was there from the group's beginning has been served.
         ends: for each flow the value of ``served`` at which it ends, with its number; a heap.
-        members: the number of flows.
     """
 
     number: int
@@ -78,7 +77,6 @@ class Flows(Stateful):
         """Set up links that carry no flow yet.
 
         Args:
-            rates: of the links, by their numbers.
             shared: the links that may have several flows at a time; flows on another link are the
                 caller's to send one after the other.
         """
@@ -95,7 +93,6 @@ class Flows(Stateful):
         self._ends: list[tuple[float, int, int]] = []
 
     def __len__(self) -> int:
-        """Return the number of flows."""
         return len(self._flows)
 
     # -- what the caller does
@@ -198,7 +195,6 @@ class Flows(Stateful):
         heapq.heappush(group.ends, (flow.until, number))
 
     def _leave(self, now: float, number: int) -> _Group:
-        """Remove a flow from its group; return the group."""
         group = self._flows.pop(number).group
         group.serve(now)
         group.members -= 1
@@ -209,7 +205,6 @@ class Flows(Stateful):
         return group
 
     def _left(self, now: float, flow: _Flow) -> float:
-        """Return the bits of a flow that are still to be sent."""
         flow.group.serve(now)
         return max(0.0, flow.until - flow.group.served)
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from testbed.clock.conversations import Way
-from testbed.clock.jitter import Jitter, jitter
 from testbed.clock.traced_line import TracedLine
-from testbed.clock.transfers import Line
+from testbed.clock.transfers import Jitter, Line, jitter
 from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings
 

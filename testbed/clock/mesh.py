@@ -1,23 +1,16 @@
 """The order of events among peers, under the virtual clock.
 
-What a peer does is its role's to say (``testbed.engine.peer``); the clock says when, and what passes
-the links. A computation is at the peer's model as it is when it begins.
-
 Where peers share links, messages are transfers (``testbed.clock.shared_transfers``): all that a peer
 sends leaves at once, and shares its uplink. A message has left when its transfer ends. Where every peer
 has a link to itself, a message takes its sender's uplink and then its receiver's downlink, on each of
 which it waits for those before it.
-
-``event_queue`` says which of two events at one moment comes first; messages of one sender come in the
-order in which it sent them. Where faults may strike, the clock consults two objects: the peers'
-``conditions`` about each event, and the ``strikes`` after it.
 """
 
 import math
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from testbed.clock.conversations import PeerConversations
 from testbed.clock.device_conditions import DeviceConditions
@@ -67,17 +60,39 @@ class MeshStage(Protocol):
     def record(self, entries: Sequence[Entry]) -> None:
         """Record what the service has returned."""
 
+    # -- faults
+
+    def kill(self, peer: int) -> None:
+        """Kill a peer; what it has under way to the others is lost as they forget it."""
+
+    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+        """Make the end of a kill real, and write its record down: a new process takes the peer's place.
+
+        Returns:
+            False if it does not come.
+        """
+
+    def fault(self, record: dict[str, Any]) -> None:
+        """Make the beginning or the end of a fault real, and write its record down."""
+
+    def stop(self, peers: Sequence[int]) -> None:
+        """Have all that peers sent, by the clock, reach the others: they are frozen or cut off now."""
+
+    def freeze(self, peer: int) -> None:
+        """Freeze a peer: it carries out nothing that it is told before its thaw."""
+
+    def thaw(self, peer: int) -> None:
+        """Thaw a frozen peer, which then carries out what it was told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """The peers of a run, as its clock has to know them.
 
     Attributes:
-        neighbours: the peers that each peer talks to, by the peers' numbers.
         computing: the number of peers that compute, from 0 on; the others only answer.
         busy: returns the seconds that a peer computes, and those that it then waits, from a moment on;
             called once for each computation, in order.
-        lines: makes a peer's uplink and downlink.
         transfers: where peers share links, what passes them; the lines are not used then.
         patience: the seconds for which a peer that is waited for may be silent; None: no limit.
         queue: the rounds whose messages may wait to leave a peer while it computes; inf: any.
@@ -93,7 +108,6 @@ class Mesh:
 
     @classmethod
     def of(cls, settings: Settings, busy: Callable[[int, float], tuple[float, float]]) -> "Mesh":
-        """Return the peers of a run."""
         neighbours = computation.neighbours(settings)
         shared = bool(settings.network.route_of)
         return cls(
@@ -115,9 +129,7 @@ class TimedPeer(TimedDevice):
     one more than may wait. It has none if any number may.
 
     Attributes:
-        role: what decides what it does.
         queue: the steps whose messages may wait to leave while it computes; inf: any.
-        steps: its steps so far.
         leaving: by step, in order, the messages that have not left, where links are shared.
     """
 
@@ -125,12 +137,6 @@ class TimedPeer(TimedDevice):
     queue: float
     steps: int = 0
     leaving: dict[int, int] = field(default_factory=dict)
-
-    @classmethod
-    def beginning(cls, up: Line, down: Line, role: Peer, queue: float) -> Self:
-        """Return the state of a peer that has taken no step."""
-        up.marks = [] if queue == math.inf else [0.0] * (int(queue) + 1)
-        return cls(up, down, role, queue)
 
     def must_leave(self, step: int) -> bool:
         """Return True if it computes only when the messages of a step have left."""
@@ -151,8 +157,6 @@ class MeshClock(EventClock[TimedPeer]):
     """Runs the events of one run.
 
     Attributes:
-        devices: the peers that are there.
-        conversations: the numbers of which peers talk to each other.
         conditions: None in a run without faults.
 
     An event's number is that of a receiver and a sender, or of a peer and 0: the one is multiplied by
@@ -172,20 +176,20 @@ class MeshClock(EventClock[TimedPeer]):
         self._all = len(mesh.neighbours)
         self._arrivals = [UpdateArrived(sender) for sender in range(self._all)]
         self.devices = {
-            peer: self.beginning(*mesh.lines(peer), self.new_role(peer))
-            for peer in range(self._all)
+            peer: self.timed(*mesh.lines(peer), self.new_role(peer)) for peer in range(self._all)
         }
         self._at_core: dict[int, deque[int]] = {}
         """The bytes of the messages on their way to the core, by the numbers of their events."""
 
     def new_role(self, peer: int) -> Peer:
-        """Return the role of a peer's process that has just begun."""
         hands, computes = self._stage.hands(peer), peer < self._mesh.computing
         return Peer(hands, computes=computes, patience=self._mesh.patience)
 
-    def beginning(self, up: Line, down: Line, role: Peer) -> TimedPeer:
+    def timed(self, up: Line, down: Line, role: Peer) -> TimedPeer:
         """Return the state of a peer that has taken no step."""
-        return TimedPeer.beginning(up, down, role, self._mesh.queue)
+        queue = self._mesh.queue
+        up.marks = [] if queue == math.inf else [0.0] * (int(queue) + 1)
+        return TimedPeer(up, down, role, queue)
 
     def state(self) -> dict[str, Any]:
         devices = {
@@ -223,7 +227,6 @@ class MeshClock(EventClock[TimedPeer]):
 
     @property
     def finished(self) -> bool:
-        """True if the run's updates are complete."""
         return self._service.finished
 
     def acting(self) -> Iterator[int]:
@@ -261,7 +264,7 @@ class MeshClock(EventClock[TimedPeer]):
         self.line_bytes.retire(peer, self.now, self.lines(peer))
         del self.devices[peer]
         if self.transfers is not None:
-            for transfer in self.transfers.drop(self.now, peer):
+            for transfer in self.transfers.leave(self.now, peer):
                 self.has_left(transfer)
 
     def stop(self, peer: int) -> None:
@@ -396,7 +399,6 @@ class MeshClock(EventClock[TimedPeer]):
     # -- what faults change
 
     def is_cut_off(self, peer: int) -> bool:
-        """Return True if a peer's link is down."""
         return self.conditions is not None and self.conditions.is_cut_off(peer)
 
     def unreachable(self) -> Iterable[int]:

@@ -7,7 +7,6 @@ it. Those that are frozen or cut off for good are lost, and the others go on sen
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Protocol
 
 from testbed.clock import fault_agenda, shared_transfers, usage_counters
 from testbed.clock.device_conditions import Condition, DeviceConditions
@@ -26,36 +25,6 @@ from testbed.training.exchange import ExchangeService
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
 
-
-class MeshFaultStage(MeshStage, Protocol):
-    """The processes of peers that faults may strike."""
-
-    def kill(self, peer: int) -> None:
-        """Kill a peer; what it has under way to the others is lost as they forget it."""
-
-    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
-        """Make the end of a kill real, and write its record down: a new process takes the peer's place.
-
-        Args:
-            others: the peers that it talks to from now on.
-
-        Returns:
-            False if it does not come.
-        """
-
-    def fault(self, record: dict[str, Any]) -> None:
-        """Make the beginning or the end of a fault real, and write its record down."""
-
-    def stop(self, peers: Sequence[int]) -> None:
-        """Have all that peers sent, by the clock, reach the others: they are frozen or cut off now."""
-
-    def freeze(self, peer: int) -> None:
-        """Freeze a peer: it carries out nothing that it is told before its thaw."""
-
-    def thaw(self, peer: int) -> None:
-        """Thaw a frozen peer, which then carries out what it was told."""
-
-
 STORED: tuple[type, ...] = (
     *(PeerState, Job, Silence, TimedDevice, Condition, Line, TracedLine, RateTrace),
     *(*shared_transfers.STORED, *usage_counters.STORED, *fault_agenda.STORED),
@@ -71,7 +40,7 @@ class PeerConditions(DeviceConditions[TimedPeer]):
     not_saved = frozenset({"_service", "_stage"})
     _clock: MeshClock
 
-    def __init__(self, clock: MeshClock, service: ExchangeService, stage: MeshFaultStage) -> None:
+    def __init__(self, clock: MeshClock, service: ExchangeService, stage: MeshStage) -> None:
         super().__init__(clock, stage.fault)
         self._service, self._stage = service, stage
         # By killed peer: the fault whose end brings it back, and when its process would have looked
@@ -135,7 +104,8 @@ class PeerConditions(DeviceConditions[TimedPeer]):
             timed.up.down = timed.down.down = inf
             clock.drop(clock.sent_by(device), (AT_CORE,))
             if clock.transfers is not None:
-                for transfer in clock.transfers.drop_from(clock.now, device):
+                ways = clock.conversations.ways(device, up=True)
+                for transfer in clock.transfers.drop(clock.now, ways):
                     clock.has_left(transfer)
             self._absorb(device)
             self.freed(device)
@@ -211,7 +181,7 @@ class PeerConditions(DeviceConditions[TimedPeer]):
         role = clock.new_role(peer)
         # As the earlier process would have: what it has waited for may be due later than its own.
         role.look = self._looks.pop(peer)
-        clock.devices[peer] = clock.beginning(away.up, away.down, role)
+        clock.devices[peer] = clock.timed(away.up, away.down, role)
         clock.tell(peer, role, Began())
         self.freed(peer)
 
@@ -219,7 +189,7 @@ class PeerConditions(DeviceConditions[TimedPeer]):
 def mesh_clock(
     settings: Settings,
     service: ExchangeService,
-    stage: MeshFaultStage,
+    stage: MeshStage,
     busy: Callable[[int, float], tuple[float, float]],
 ) -> MeshClock:
     """Return the clock of a run of peers, with its faults if there are any."""
@@ -231,7 +201,7 @@ def mesh_clock(
 
 
 def add_faults(
-    clock: MeshClock, service: ExchangeService, stage: MeshFaultStage, schedule: Schedule
+    clock: MeshClock, service: ExchangeService, stage: MeshStage, schedule: Schedule
 ) -> None:
     """Give a clock the faults of a schedule, which strike its peers."""
     clock.conditions = conditions = PeerConditions(clock, service, stage)

@@ -41,7 +41,6 @@ class _Processor:
         called: True if it handles a message, or is about to choose one.
         task: what it handles; None: nothing, or what came from or was for a worker that is gone.
         until: when it has handled what it handles, or handled last, in seconds of the run's clock.
-        sending: what is to be sent, in its order.
         arrived: what has arrived, in its order, each with the time of its arrival.
         busy: the seconds for which it is occupied until then.
         begun, waited: how many arrivals it has begun to handle, and for how long they waited together.

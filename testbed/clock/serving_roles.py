@@ -12,7 +12,7 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.clock.conversations import Conversations
 from testbed.clock.event_clock import ClockFaults
 from testbed.clock.event_queue import ASKED, EXPIRED, SILENT, EventQueue
-from testbed.clock.stage import AggregatorStage, Arrived, Stage
+from testbed.clock.stage import Arrived, Stage
 from testbed.engine.aggregator import ABOVE, Aggregator
 from testbed.engine.events import (
     Action,
@@ -72,21 +72,11 @@ class Clock(Protocol):
 
 
 class ServingRoles(Stateful):
-    """The servers and then the aggregators of a run, by their indices.
+    """The servers and then the aggregators of a run, by their indices."""
 
-    Attributes:
-        aggregators: the stage of a run with aggregators.
-    """
-
-    not_saved = frozenset({"aggregators", "_clock", "_services", "_stage", "_settled"})
+    not_saved = frozenset({"_clock", "_services", "_stage", "_settled"})
 
     def __init__(self, clock: Clock, services: Sequence[ParameterService], stage: Stage) -> None:
-        """Make the roles, without workers.
-
-        Args:
-            services: what decides about their workers.
-        """
-        self.aggregators: AggregatorStage | None = None
         self._clock = clock
         self._services = services
         self._stage = stage
@@ -101,7 +91,6 @@ class ServingRoles(Stateful):
         self._reporting: set[int] = set()
 
     def begin(self) -> None:
-        """Start training on every server."""
         for server in range(len(self._roles)):
             self.tell(server, Began())
         self.settle()
@@ -175,9 +164,10 @@ class ServingRoles(Stateful):
 
     def _end(self, server: int) -> None:
         self._over[server] = True
-        if not server and self.aggregators is not None:
-            for aggregator in range(1, len(self._roles)):
-                self.tell(aggregator, Stopped(ABOVE))
+        if not server:  # an only server, if there are aggregators
+            for index, role in enumerate(self._roles):
+                if isinstance(role, Aggregator):
+                    self.tell(index, Stopped(ABOVE))
         self._clock.stop(server)
 
     def tell(self, server: int, event: Event) -> None:
@@ -201,7 +191,6 @@ class ServingRoles(Stateful):
                 has_pushed = self._send_above(server, action.message)
 
     def _tell_at(self, server: int, at: At) -> None:
-        """Tell a role of a moment, when it comes."""
         clock, token = self._clock, at.token
         if token.what is What.EXPIRED:
             clock.events.add(at.time, EXPIRED, server)
@@ -216,8 +205,8 @@ class ServingRoles(Stateful):
         """Carry out what only aggregators say, or note that a server's updates are complete."""
         worker = self._clock.conversations.above(server)
         if isinstance(action, Compute):
-            assert self.aggregators is not None and worker is not None
-            self.aggregators.adopt(worker, action.job.bases[0], self._clock.now)
+            assert worker is not None
+            self._stage.adopt(worker, action.job.bases[0], self._clock.now)
         elif isinstance(action, WhenLeft):
             assert worker is not None
             assert action.token.what is What.RESTED
@@ -229,12 +218,12 @@ class ServingRoles(Stateful):
         """Send an aggregator's push, or its question, which takes no time; return True if it pushes."""
         numbers = self._clock.conversations
         worker = numbers.above(server)
-        assert self.aggregators is not None and worker is not None
+        assert worker is not None
         if not isinstance(message, Pull):
-            self.aggregators.push(worker, message.combined if isinstance(message, Sum) else None)
+            self._stage.push(worker, message.combined if isinstance(message, Sum) else None)
             self._clock.send_up(worker)
             return True
-        size = self.aggregators.ask(worker)
+        size = self._stage.ask(worker)
         for number in numbers.of_worker(worker):
             self.tell(numbers.server(number), Heard(worker, message, size))
         self._await_answers()

@@ -19,15 +19,15 @@ left alone.
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import flows
 from testbed.clock.conversations import Conversations, PeerConversations, Way, conversations
 from testbed.clock.flows import Flows
-from testbed.clock.jitter import Jitter
 from testbed.clock.lines import OwnLink, route_delay
+from testbed.clock.transfers import Jitter
 from testbed.network.segments import wire_bytes
 from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings
@@ -39,7 +39,6 @@ class Transfer:
     """A message on its way, or waiting for its turn.
 
     Attributes:
-        conversation: its number; see ``conversations``.
         up: True if a worker sends it, or the first of two peers.
         size: bytes of the message; None if they are not known yet.
         version: of the parameters that it brings to a worker, or the number of the peer's step that it
@@ -110,12 +109,6 @@ class SharedTransfers(Stateful):
     not_saved = frozenset({"_conversations", "_own_of"})
 
     def __init__(self, settings: Settings, talking: Conversations | PeerConversations) -> None:
-        """Set up the links and the queues of the conversations, without transfers.
-
-        Args:
-            settings: of a run whose conversations share links.
-            talking: its conversations.
-        """
         network = settings.network
         rates = [float(rate) for rate in network.shared_rates]
         shared = list(range(len(rates)))
@@ -226,7 +219,6 @@ class SharedTransfers(Stateful):
         return True
 
     def ending(self) -> Transfer:
-        """Return the transfer that ends next."""
         ending = self._flows.next_end()
         assert ending is not None
         return self._queues[self._of_flow[ending[1]]].transfers[0]
@@ -299,39 +291,26 @@ class SharedTransfers(Stateful):
             if one.size is None
         ]
 
-    def drop(self, now: float, device: int) -> list[Transfer]:
+    def leave(self, now: float, device: int) -> list[Transfer]:
         """Forget all transfers from and to a device that is gone; return them."""
+        ups, downs = (self._conversations.ways(device, up=up) for up in (True, False))
+        return self.drop(now, [way for both in zip(ups, downs, strict=True) for way in both])
+
+    def drop(
+        self, now: float, ways: Iterable[Way], *, unmeasured_only: bool = False
+    ) -> list[Transfer]:
+        """Forget what is sent over some ways, or only what of it does not exist yet; return it."""
         dropped: list[Transfer] = []
-        for both in zip(
-            *(self._conversations.ways(device, up=up) for up in (True, False)), strict=True
-        ):
-            for way in both:
-                dropped += self._queues[way].transfers
-                self._keep(now, self._queues[way], [])
+        for queue in (self._queues[way] for way in ways):
+            kept = [one for one in queue.transfers if unmeasured_only and one.size is not None]
+            dropped += [one for one in queue.transfers if not unmeasured_only or one.size is None]
+            self._keep(now, queue, kept)
         return dropped
 
     def toward(self, peer: int) -> list[Transfer]:
         """Return what other peers send a peer, in the order of the conversations' numbers."""
         ways = self._conversations.ways(peer, up=False)
         return [transfer for way in ways for transfer in self._queues[way].transfers]
-
-    def drop_from(self, now: float, peer: int) -> list[Transfer]:
-        """Forget all that a peer sends to others; return it."""
-        dropped: list[Transfer] = []
-        for way in self._conversations.ways(peer, up=True):
-            dropped += self._queues[way].transfers
-            self._keep(now, self._queues[way], [])
-        return dropped
-
-    def drop_uploads(self, now: float, conversation: int, *, unmeasured_only: bool) -> None:
-        """Forget what a worker sends, or only that of it which does not exist yet."""
-        queue = self._queues[conversation, True]
-        kept = [one for one in queue.transfers if unmeasured_only and one.size is not None]
-        self._keep(now, queue, kept)
-
-    def drop_downloads(self, now: float, conversation: int) -> None:
-        """Forget what is on its way to the worker of a conversation."""
-        self._keep(now, self._queues[conversation, False], [])
 
     def _keep(self, now: float, queue: _Queue, kept: Sequence[Transfer]) -> None:
         """Drop all transfers of a queue but some, the first of which goes on if it is on its way."""
@@ -351,11 +330,7 @@ class SharedTransfers(Stateful):
     def set_rates(
         self, now: float, device: int, uplink: int | None, downlink: int | None, *, is_down: bool
     ) -> None:
-        """Change the rates of a device's own link, in bit/s; None restores the usual one.
-
-        Args:
-            is_down: True if nothing passes the link, whatever its rate.
-        """
+        """Change the rates of a device's own link, in bit/s; None restores the usual one."""
         for up, rate in ((True, uplink), (False, downlink)):
             own = self._own_links[device, up]
             own.limit, own.is_down = rate, is_down

@@ -28,12 +28,10 @@ class Arrived:
 
     @property
     def size(self) -> int:
-        """The bytes of all messages together."""
         return sum(self.sizes)
 
     @property
     def payload_bytes(self) -> int:
-        """The payload of the push, if there is one."""
         return 0 if self.push is None else self.push.payload_bytes
 
 
@@ -41,9 +39,7 @@ class ServerKilledError(Exception):
     """A server is killed, in the middle of an event: the clock can no longer be used.
 
     Attributes:
-        server: the server's index.
         number: the number of the kill among all kills of servers in the run, from 1.
-        begin: the record of the fault's beginning.
     """
 
     def __init__(self, server: int, number: int, begin: dict[str, Any]) -> None:
@@ -61,11 +57,7 @@ class Stage(Protocol):
         """Deliver the parameters of ``version`` to the worker."""
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
-        """Make the worker begin to compute at parameters that have arrived.
-
-        Args:
-            versions: of each server's part.
-        """
+        """Make the worker begin to compute at parameters that have arrived."""
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
         """Make the worker send what it has computed to its servers, or only report that it is over.
@@ -90,9 +82,7 @@ class Stage(Protocol):
     def refuse(self, conversation: int, error: ValueError) -> None:
         """Handle a worker that sent an invalid message, and is no part of the run any more."""
 
-
-class AggregatorStage(Protocol):
-    """The part of a stage that only aggregators need; they go by their numbers as workers."""
+    # -- aggregators, by their numbers as workers
 
     def adopt(self, worker: int, version: int, time: float) -> None:
         """Make an aggregator's service take over parameters that have arrived.
@@ -107,9 +97,7 @@ class AggregatorStage(Protocol):
     def ask(self, worker: int) -> int:
         """Send the question of an aggregator that rested, for parameters; return its bytes."""
 
-
-class FaultStage(Stage, Protocol):
-    """A stage on which faults may strike."""
+    # -- faults
 
     def fault(self, record: dict[str, Any]) -> None:
         """Make the beginning or the end of a fault real, and write its record down."""
@@ -127,10 +115,8 @@ class FaultStage(Stage, Protocol):
         server had never been killed.
 
         Args:
-            server: the index of the server that is killed.
             number: the number of this kill among all kills of servers in the run, from 1. One that the
                 run has come back from keeps its number; it only has its two records written.
-            begin, end: the records of the fault's beginning and end.
         """
 
     def lose(self, worker: int) -> None:

@@ -81,8 +81,6 @@ class StarClock(EventClock[TimedWorker]):
     Attributes:
         devices: the workers that take part, and the aggregators.
         conditions: None in a run without faults.
-        serving: the roles that serve.
-        conversations: the numbers of which worker talks to which server.
         processors: of the roles that serve; None where messages take them no time.
     """
 
@@ -126,12 +124,10 @@ class StarClock(EventClock[TimedWorker]):
 
     @property
     def version(self) -> int:
-        """The number of updates of the first server."""
         return self._services[0].half.version
 
     @property
     def finished(self) -> bool:
-        """True if the run's updates are complete at every server."""
         return all(service.finished for service in self._services)
 
     def device(self, number: int) -> int:
@@ -203,11 +199,9 @@ class StarClock(EventClock[TimedWorker]):
             self.count_late(number, arrived)
 
     def ends(self, conversation: int) -> tuple[int, int]:
-        """Return the worker and the server of a conversation."""
         return self.conversations.worker(conversation), self.conversations.server(conversation)
 
     def _place(self, conversation: int) -> tuple[int, int]:
-        """Return the worker of a conversation, and the conversation's place among the worker's."""
         return self.conversations.worker(conversation), self.conversations.place(conversation)
 
     def count_late(self, conversation: int, arrived: Arrived) -> None:
@@ -289,11 +283,10 @@ class StarClock(EventClock[TimedWorker]):
             self._hold_up(worker, self.processors.free(worker))
         end = self.now + (computing + waiting) * factor
         self.events.add(end, FINISHED, self.conversations.of_worker(worker)[0], state.begun)
-        if state.role.certain:
+        if state.role.asks:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
     def _prepare(self) -> None:
-        """Announce the ends of computations that are certain."""
         while self._certain and self._ahead < AHEAD:
             _, worker, begun = heapq.heappop(self._certain)
             state = self.devices.get(worker)
@@ -305,7 +298,6 @@ class StarClock(EventClock[TimedWorker]):
                 self._stage.finish(worker, ())
 
     def _finish(self, worker: int, state: TimedWorker) -> None:
-        """End a worker's computation, and send its result."""
         assert state.role.job is not None
         reports, following = [], None
         for action in state.role.handle(Computed(state.role.job)):
@@ -323,7 +315,6 @@ class StarClock(EventClock[TimedWorker]):
             self._compute(worker, state, following)
 
     def send_up(self, worker: int) -> None:
-        """Put what a worker has sent on its uplink; its size is known when it arrives."""
         if self.transfers is not None:
             for number in self.conversations.of_worker(worker):
                 self.transfers.begin(self.now, Transfer(number, up=True, size=None))
@@ -332,7 +323,6 @@ class StarClock(EventClock[TimedWorker]):
             self.events.add(earliest, SERVED, worker, self.now)
 
     def _end_transfer(self, transfers: SharedTransfers, time: float, transfer: Transfer) -> None:
-        """End the next transfer, or wait for the message if its size is not known yet."""
         number = transfer.conversation
         worker, place = self._place(number)
         state = self.devices[worker]
@@ -452,13 +442,12 @@ class StarClock(EventClock[TimedWorker]):
         self._ahead -= 1
 
     def remove(self, worker: int) -> None:
-        """Remove a worker that is gone; others may have waited for it."""
         state = self.devices.pop(worker)
         self.retire(worker, state)
         if state.ahead:
             self.clear_ahead(state)
         if self.transfers is not None:
-            self.transfers.drop(self.now, worker)
+            self.transfers.leave(self.now, worker)
         for number in self.conversations.of_worker(worker):
             place = self.conversations.place(number)
             for arrived in state.waiting[place]:  # sent, but too late to be an update
@@ -480,7 +469,6 @@ class StarClock(EventClock[TimedWorker]):
                     self.count_late(number, arrived)
 
     def answer(self, worker: int, server: int) -> None:
-        """Send a worker a server's parameters."""
         number = self.conversations.between(worker, server)
         size, version = self._stage.answer(number), self._services[server].half.version
         state = self.devices[worker]
@@ -491,7 +479,6 @@ class StarClock(EventClock[TimedWorker]):
             self.events.add(self.now, READY, server)
 
     def _leave(self, number: int, size: int, version: int) -> None:
-        """Put parameters on their way to a worker."""
         worker = self.conversations.worker(number)
         state = self.devices[worker]
         if self.transfers is not None:
@@ -503,7 +490,6 @@ class StarClock(EventClock[TimedWorker]):
         self.announce_room(worker, state)
 
     def stop(self, server: int) -> None:
-        """Tell every worker that a server's updates are complete, so that none waits for it."""
         if not self.finished:
             for worker in self.devices:
                 number = self.conversations.between(worker, server)
@@ -515,7 +501,6 @@ class StarClock(EventClock[TimedWorker]):
             self.events.add(state.down.free, FREE, worker)
 
     def has_room(self, server: int, worker: int) -> bool:
-        """Return True if what a worker was sent before by a server has left its downlink."""
         number = self.conversations.between(worker, server)
         if self.processors is not None and self.processors.is_sending(number):
             return False

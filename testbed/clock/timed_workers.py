@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from testbed.algorithms.server_half import Protocol
 from testbed.algorithms.worker_half import Leg
 from testbed.clock import server_processors, shared_transfers, usage_counters
 from testbed.clock.conversations import Conversations, conversations
@@ -23,7 +24,6 @@ from testbed.training.gathering import Gathering
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import CostSettings, Settings
 from testbed.training.silence import Silence
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
 from testbed.updates import DenseUpdate, SparseUpdate
 
 
@@ -71,7 +71,6 @@ STORED: tuple[type, ...] = (
     TracedLine,
     RateTrace,
     Silence,
-    *WORKER_PROTOCOLS.values(),
     Leg,
     Arrived,
     Pushed,
@@ -87,10 +86,8 @@ class Devices:
 
     Attributes:
         workers: their numbers; each has joined all services, and asked if that is the protocol.
-        role: makes a worker's role, given its number.
         busy: returns the seconds that a worker computes, and those that it then waits, from a moment
             on, for a number of gradients; called once for each computation, in order.
-        lines: makes a worker's uplink and downlink.
         transfers: where workers share links, what passes them; the lines are not used then.
         conversations: which worker talks to which server; None: each to all.
         costs: what messages cost the processors of servers; None: nothing.
@@ -111,16 +108,10 @@ class Devices:
         cls,
         settings: Settings,
         workers: Sequence[int],
-        protocol: type[WorkerProtocol],
+        protocol: Protocol,
         busy: Callable[[int, float, int], tuple[float, float]],
     ) -> Self:
-        """Return the workers of a run with servers, from its settings.
-
-        Args:
-            workers: the numbers of those that take part.
-            protocol: how they get parameters.
-            busy: as the attribute.
-        """
+        """Return the workers of a run with servers, from its settings."""
         numbers = conversations(settings)
         return cls(
             workers,

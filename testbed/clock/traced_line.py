@@ -7,8 +7,7 @@ bits that pass from step to step. A fault that limits the rate holds where the t
 import math
 from collections.abc import Callable
 
-from testbed.clock.jitter import Jitter
-from testbed.clock.transfers import Line
+from testbed.clock.transfers import Jitter, Line
 from testbed.network.segments import wire_bytes
 from testbed.rate_trace import RateTrace
 
@@ -20,7 +19,6 @@ class TracedLine(Line):
     """One direction of one link, whose rate changes over time."""
 
     def __init__(self, trace: RateTrace, delay: float = 0.0, jitter: Jitter | None = None) -> None:
-        """Make an idle line; ``delay`` is in seconds."""
         super().__init__(None, delay, jitter)
         self._trace = trace
         self._limit: int | None = None
@@ -81,25 +79,6 @@ class TracedLine(Line):
         self.free = later(self.free)
         self.marks = list(map(later, self.marks))
         return self._moving(later, lambda _, left, delay: later(left) + delay)
-
-    def _moving(
-        self, later: Callable[[float], float], moved: Callable[[float, float, float], float]
-    ) -> Callable[[float], float]:
-        """Return a function from old to new arrivals; the delays stay as they were drawn.
-
-        Args:
-            later: gives the new time at which a message leaves.
-            moved: gives a message's new arrival, from the old one, when it left, and its delay.
-        """
-        if self._jitter is None:
-            return self._noting(lambda at: moved(at, at - self._delay, self._delay))
-        there: dict[float, float] = {}
-        last, pairs = 0.0, []
-        for arrival, left in self._jittered:
-            last = there[arrival] = max(last, moved(arrival, left, arrival - left))
-            pairs.append((last, later(left)))
-        self._jittered = pairs
-        return self._noting(lambda at: there.get(at, moved(at, at - self._delay, self._delay)))
 
     # -- adding up the bits that pass
 

@@ -9,10 +9,60 @@ While a link is down, time stands still on it: what is under way arrives that mu
 sent leaves when the link is up again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from testbed.clock.jitter import Jitter
 from testbed.network.segments import wire_bytes
+from testbed.random_streams import stream
+
+_BLOCK = 64
+"""Messages whose numbers are drawn at once: making a stream costs more than drawing from it."""
+
+
+class Jitter:
+    """The random part of the delays on one direction of a device's route.
+
+    Every link draws uniformly between minus and plus its jitter, for each message: as netem does for
+    each packet. The numbers come from a stream of the device and direction, so that they are the same
+    in an emulation and in a simulation, and no other draw changes them.
+    """
+
+    def __init__(self, seed: int, device: int, direction: str, widths: Sequence[float]) -> None:
+        """Set up the stream, from its first message on.
+
+        Args:
+            widths: the jitter of each link on the way, in seconds.
+        """
+        self._seed = seed
+        self._device = device
+        self._purpose = f"jitter {direction}"
+        self._widths = list(widths)
+        # Only plain values, so that a checkpoint has all of it.
+        self._blocks = 0
+        self._drawn: list[float] = []
+
+    @property
+    def least(self) -> float:
+        """The least value that can be drawn, in seconds; at most 0."""
+        return sum(-width for width in self._widths)
+
+    def draw(self) -> float:
+        """Return the seconds by which the next message's delay is longer; negative if it is shorter."""
+        if not self._drawn:
+            random = stream(self._seed, self._purpose, self._device, self._blocks)
+            self._blocks += 1
+            shares = random.uniform(-1.0, 1.0, size=(_BLOCK, len(self._widths)))
+            self._drawn = [
+                sum(width * float(share) for width, share in zip(self._widths, row, strict=True))
+                for row in shares
+            ]
+            self._drawn.reverse()
+        return self._drawn.pop()
+
+
+def jitter(seed: int, device: int, direction: str, widths: Sequence[float]) -> Jitter | None:
+    """Return the jitter of one direction; None if there is none."""
+    given = [width for width in widths if width]
+    return Jitter(seed, device, direction, given) if given else None
 
 
 class Line:
@@ -121,26 +171,26 @@ class Line:
 
         self.free = later(self.free)
         self.marks = list(map(later, self.marks))
-        moved = self._move_jittered(later)
-        return self._noting(
-            lambda arrival: moved.get(arrival, later(arrival - self._delay) + self._delay)
-        )
+        return self._moving(later, lambda _, left, delay: later(left) + delay)
 
-    def _move_jittered(self, later: Callable[[float], float]) -> dict[float, float]:
-        """Return new arrivals by the old ones: delays stay as they were drawn, and so does the order.
+    def _moving(
+        self, later: Callable[[float], float], moved: Callable[[float, float, float], float]
+    ) -> Callable[[float], float]:
+        """Return a function from old to new arrivals; the delays stay as they were drawn.
 
         Args:
             later: gives the new time at which a message leaves.
+            moved: gives a message's new arrival, from the old one, when it left, and its delay.
         """
-        moved: dict[float, float] = {}
-        last = 0.0
-        pairs = []
+        if self._jitter is None:
+            return self._noting(lambda at: moved(at, at - self._delay, self._delay))
+        there: dict[float, float] = {}
+        last, pairs = 0.0, []
         for arrival, left in self._jittered:
-            last = max(last, later(left) + (arrival - left))
-            moved[arrival] = last
+            last = there[arrival] = max(last, moved(arrival, left, arrival - left))
             pairs.append((last, later(left)))
         self._jittered = pairs
-        return moved
+        return self._noting(lambda at: there.get(at, moved(at, at - self._delay, self._delay)))
 
     def _noting(self, later: Callable[[float], float]) -> Callable[[float], float]:
         """Wrap ``later`` so that the latest arrival that it gives is noted."""

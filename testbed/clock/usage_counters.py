@@ -17,8 +17,6 @@ class _Computation:
     """A computation under way; in seconds.
 
     Attributes:
-        began: its beginning.
-        seconds: how long it takes.
         frozen: how long all freezes of the device last since then.
         until: the end of the last of them.
     """

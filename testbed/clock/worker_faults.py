@@ -15,7 +15,7 @@ from testbed.clock.device_conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.event_queue import EXACT, FINISHED, FREE, SERVED, TAKEN, WAITED
 from testbed.clock.fault_strikes import FaultStrikes
-from testbed.clock.stage import Arrived, FaultStage
+from testbed.clock.stage import Arrived, Stage
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.engine.events import Closed
@@ -34,7 +34,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
     not_saved = frozenset({"_stage"})
     _clock: StarClock
 
-    def __init__(self, clock: StarClock, stage: FaultStage) -> None:
+    def __init__(self, clock: StarClock, stage: Stage) -> None:
         super().__init__(clock, stage.fault)
         self._stage = stage
         # By killed worker: the computations that it had begun.
@@ -134,8 +134,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         # What a frozen worker's kernel has arrives.
         self._give_up(device, arriving=fault.kind == "freeze")
         if clock.transfers is not None and timed.role.asks:
-            for number in clock.conversations.of_worker(device):
-                clock.transfers.drop_downloads(clock.now, number)
+            clock.transfers.drop(clock.now, clock.conversations.ways(device, up=False))
         timed.begun += 1  # so that the computation under way does not finish
         timed.finished = True
         self._stage.lose(device)
@@ -150,7 +149,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         conversations = clock.conversations.of_worker(worker)
         for number, early, waiting in zip(conversations, timed.early, timed.waiting, strict=True):
             if clock.transfers is not None:
-                clock.transfers.drop_uploads(clock.now, number, unmeasured_only=arriving)
+                clock.transfers.drop(clock.now, [(number, True)], unmeasured_only=arriving)
             if not arriving:
                 early.extendleft(reversed(waiting))
                 waiting.clear()
@@ -173,7 +172,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         del clock.devices[device]
         clock.retire(device, timed)
         if clock.transfers is not None:
-            clock.transfers.drop(clock.now, device)
+            clock.transfers.leave(clock.now, device)
         for number in clock.conversations.of_worker(device):
             clock.serving.tell(clock.conversations.server(number), Closed(device))
         self._stage.killed(device)
@@ -207,7 +206,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
 
 
 def star_clock(
-    services: Sequence[ParameterService], stage: FaultStage, devices: Devices, schedule: Schedule
+    services: Sequence[ParameterService], stage: Stage, devices: Devices, schedule: Schedule
 ) -> StarClock:
     """Make the clock of a run; a run without faults pays nothing for them."""
     clock = StarClock(services, stage, devices)

@@ -44,7 +44,6 @@ from testbed.engine.events import (
 from testbed.engine.server import Server
 from testbed.engine.worker import State, Worker
 from testbed.training.aggregator_service import AggregatorService
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 
 ABOVE = -1
 """The conversation with the server above; those with devices have the devices' numbers."""
@@ -60,15 +59,10 @@ class Aggregator(Stateful):
     not_saved = frozenset({"_half", "_service"})
 
     def __init__(self, below: Server, half: CombiningHalf) -> None:
-        """Set up the aggregator, without devices and without parameters.
-
-        Args:
-            half: decides about the combinations.
-        """
         assert isinstance(below.service, AggregatorService)
         self.below = below
         self._service, self._half = below.service, half
-        self._above = Worker(WORKER_PROTOCOLS["pull"], 1)
+        self._above = Worker("pull", 1)
         self._rests = False
 
     def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
@@ -124,7 +118,6 @@ class Aggregator(Stateful):
             yield Send(ABOVE, Pull())
 
     def _give_up(self) -> None:
-        """Drop the combination: nothing comes of it."""
         job = self._above.job
         if job is not None and self._above.state is State.COMPUTING:
             list(self._above.handle(Lost(job)))

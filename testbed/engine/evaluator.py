@@ -61,7 +61,6 @@ class Evaluator:
                 return  # a source that is back goes on where it was
 
     def _look(self) -> Iterator[Action]:
-        """Evaluate if all parts of a version are there; pass over what can never be complete."""
         missing = [one for one, version in enumerate(self._there) if version is None]
         if any(not self._stopped[one] for one in missing):
             return

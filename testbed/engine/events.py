@@ -5,10 +5,10 @@ and versions, never bytes: a gradient is valid only in its turn, so that the dri
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from testbed.algorithms.aggregator_half import Combined
 from testbed.training.exchange import Told
@@ -303,14 +303,3 @@ class Tell:
 Action: TypeAlias = Send | Compute | At | WhenLeft | Record | Over
 
 OfPeer: TypeAlias = Compute | At | WhenLeft | Tell | Over
-
-
-class RoleTable(Protocol):
-    """A role: it knows no socket, no clock and no process."""
-
-    def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
-        """Yield the actions that follow an event; carry out each before the next is taken.
-
-        Args:
-            now: seconds since training began, by the run's clock; roles that only call need none.
-        """

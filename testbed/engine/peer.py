@@ -101,8 +101,6 @@ class Peer:
     """One incarnation of a peer.
 
     Attributes:
-        state: where it is in the table above.
-        hands: what carries out what it decides.
         job: the computation under way, or the last one; None before the first.
         suspected: the peers for which it waits no longer, as they were silent.
         look: when it looks next at those that it waits for; inf if it does not.
@@ -130,15 +128,10 @@ class Peer:
         return {name: value for name, value in vars(self).items() if name != "hands"}
 
     def go_on(self, kept: Mapping[str, Any]) -> None:
-        """Go on from what ``kept`` has returned."""
         vars(self).update(kept)
 
     def handle(self, event: ToPeer, now: float = 0.0) -> Iterator[OfPeer]:
-        """Return the actions that follow an event; carry out each before the next is taken.
-
-        Args:
-            now: seconds since training began, by the run's clock.
-        """
+        """Return the actions that follow an event; carry out each before the next is taken."""
         if isinstance(event, UpdateArrived):
             return self._arrived(event.conversation, now)
         if isinstance(event, Computed):
@@ -224,7 +217,6 @@ class Peer:
         yield from self._time(now)
 
     def _ask_again(self, now: float) -> Iterator[OfPeer]:
-        """Start the step if those that the peer waits for need not do anything any more."""
         if self.hands.ready:
             self._silence.only((), now)
             self.state = PeerState.HELD

@@ -77,12 +77,7 @@ class Phase(Enum):
 
 
 class Server(Stateful):
-    """One server of a run.
-
-    Attributes:
-        phase: where it is in the table above.
-        service: what decides about its callers.
-    """
+    """One server of a run."""
 
     not_saved = frozenset({"service", "_callers", "_others", "_returning"})
 
@@ -230,10 +225,6 @@ class Server(Stateful):
         if not heard.more:
             yield from self._look(caller)
 
-    def _asked(self, caller: int, now: float) -> Iterator[Action]:
-        if not self._trains_on:
-            yield from _records(self.service.asked(caller, now))
-
     @property
     def _trains_on(self) -> bool:
         """True if callers that ask are answered by other servers only."""
@@ -255,7 +246,8 @@ class Server(Stateful):
 
     def _due(self, token: Token, time: float, now: float) -> Iterator[Action]:
         if token.what is What.ASKED:
-            yield from self._asked(token.conversation, now)
+            if not self._trains_on:
+                yield from _records(self.service.asked(token.conversation, now))
         elif token.what is What.SILENT:
             yield from self._look_again(token.conversation, time, now)
         elif token.what is What.GATHERED:
@@ -282,7 +274,6 @@ class Server(Stateful):
         yield from self._begin(now)
 
     def _limit(self) -> Iterator[Action]:
-        """Be told when the half's time limit is over."""
         deadline = self.service.half.deadline
         if deadline is not None:
             self._expires = deadline

@@ -18,13 +18,14 @@ any         Stopped, the last one       OVER        Over
 any         Opened again                the same    asking: Pull; what is older is not sent there
 ==========  ==========================  ==========  ===========================================
 
-``Gathering`` says at which versions of several servers to compute, the protocol of paper 004 (§2) what
-newer parameters do to a computation, and the legs of the half what is sent after it.
+``Gathering`` says at which versions of several servers to compute, and what newer parameters do to a
+computation; the legs of the half say what is sent after it.
 """
 
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 
+from testbed.algorithms.server_half import Protocol
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg
 from testbed.engine.events import (
     Action,
@@ -44,7 +45,6 @@ from testbed.engine.events import (
     Stopped,
 )
 from testbed.training.gathering import Gathering
-from testbed.training.worker_protocols import WorkerProtocol
 
 
 class State(Enum):
@@ -61,30 +61,21 @@ class Worker:
     """One incarnation of a worker.
 
     Attributes:
-        state: where it is in the table above.
-        asks: True if it asks for parameters.
-        certain: True if a job is always finished, and what it computes sent.
+        asks: True if it asks for parameters: then a job is always finished, and what it computes sent.
         job: the computation under way, or the last one; None before the first.
     """
 
     def __init__(
         self,
-        protocol: type[WorkerProtocol],
+        protocol: Protocol,
         servers: int,
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
-        """Set up the worker, without connections.
-
-        Args:
-            servers: the number of conversations, which are numbered from 0.
-            legs: those of the worker's half.
-        """
         self.state = State.START
         self.job: Job | None = None
-        self._legs = tuple(legs)
-        self.asks, self.certain = protocol.asks, protocol.certain
-        self._protocol = protocol(legs)
-        self._gathering = Gathering(self._protocol, servers)
+        self._legs, self._ended = tuple(legs), 0
+        self.asks = protocol == "pull"
+        self._gathering = Gathering(protocol, servers)
         # By conversation: its session, and that in which the parameters of the job came.
         self._sessions = [-1] * servers
         self._based_on = [-1] * servers
@@ -96,7 +87,6 @@ class Worker:
 
     @property
     def gradients(self) -> int:
-        """The number of gradients of the job."""
         assert self.job is not None
         return self._legs[self.job.leg].gradients
 
@@ -160,14 +150,13 @@ class Worker:
         yield self._compute(tuple(versions))
 
     def _compute(self, bases: tuple[int, ...]) -> Compute:
-        """Return the action that begins the next leg at some bases."""
         number = 1 if self.job is None else self.job.number + 1
-        self.job = Job(number, bases, self._legs.index(self._protocol.leg))
+        self.job = Job(number, bases, self._ended % len(self._legs))
         return Compute(self.job)
 
     def _sent_and_asked(self, job: Job) -> Iterator[Action]:
-        leg = self._protocol.leg
-        self._gathering.finished()
+        leg = self._legs[job.leg]
+        self._ended += 1
         for one, session in enumerate(self._sessions):
             # A server that was greeted again was asked then, and takes nothing of before.
             if session == self._based_on[one]:

@@ -17,7 +17,6 @@ class RunFailed:
     """The run cannot go on.
 
     Attributes:
-        reason: why, in words.
         host: True if the host cannot do what was asked, which needs no traceback.
     """
 

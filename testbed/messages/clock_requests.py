@@ -221,9 +221,6 @@ class Restore(Request[None]):
     """Become as in a state, and listen.
 
     ``Gathered`` follows when the workers that were there are connected again.
-
-    Attributes:
-        raw: the state, as it was saved.
     """
 
     raw: bytes
@@ -264,7 +261,6 @@ class Gathered:
     """All workers are connected to this server, and have asked if that is the protocol.
 
     Attributes:
-        workers: their numbers.
         sizes: the bytes of the messages of each.
     """
 
@@ -297,7 +293,6 @@ class Saved:
 
     Attributes:
         there: the workers that are connected.
-        raw: the state.
     """
 
     there: Sequence[int]

@@ -30,7 +30,6 @@ def kind(message_type: type) -> str:
 
 @functools.cache
 def _names(message_type: type) -> tuple[str, ...]:
-    """Return the names of the fields that travel as JSON."""
     return tuple(one.name for one in fields(message_type) if one.name != RAW)
 
 

@@ -12,9 +12,7 @@ class StartProgram:
     """Start a program.
 
     Attributes:
-        program: its name.
         command: the program to execute, and its arguments.
-        environment: all environment variables.
         ready: the sign that it is ready: ``tcp`` (a port), ``output`` (a pattern), ``file`` (a path) or
             ``command`` (a program and its arguments), and ``within`` (seconds); empty: it is at once.
         measure: ``pattern`` or ``file``, from which measurements are read; empty: none are.

@@ -5,6 +5,7 @@ seconds of the run's clock since training began. Devices are named by their numb
 index of the server that reports, of several; 0 where there is only one, or none.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
@@ -126,7 +127,6 @@ class Suspected:
 
     Attributes:
         time: seconds since training began, by the run's clock.
-        version: the version at that moment.
     """
 
     worker: int
@@ -261,7 +261,6 @@ class ServerRestored:
     """The server has restored a checkpoint.
 
     Attributes:
-        version: the checkpoint's.
         connected: the workers that were connected when it was written.
         counts: the number of records of each kind before it; later ones are produced again. None under
             the wall clock, where none is.
@@ -349,3 +348,19 @@ RoleReport: TypeAlias = (
     | ServerFinished
 )
 REPORTS: MessageCodec[RoleReport] = MessageCodec(get_args(RoleReport), checked=True)
+
+# -- the reports that are counted: the orchestrator drops those that a restored server repeats
+
+_OF_SERVER = ("updates", "evaluations")
+_OF_RUN = ("faults", "suspicions")
+
+
+def counted(kind: str, server: int) -> str:
+    """Return the name under which a server's reports of a kind are counted: of each server apart."""
+    return f"{kind} of server {server}" if server and kind in _OF_SERVER else kind
+
+
+def no_reports(servers: int) -> Counter[str]:
+    """Return the counts of a run with so many servers, all of them 0."""
+    names = [counted(kind, server) for kind in _OF_SERVER for server in range(servers)]
+    return Counter(dict.fromkeys([*names, *_OF_RUN], 0))

@@ -50,8 +50,6 @@ class Connections(ABC):
         open: all of them, whether or not they have greeted.
         workers: those of the workers, or of other peers, that are there, by number.
         evaluator: the link to the evaluator; the owner sets it before it listens.
-        buffer: the memory into which all connections are read.
-        report: to the orchestrator.
     """
 
     evaluator: EvaluatorLink
@@ -87,19 +85,16 @@ class Connections(ABC):
     # -- accepting and greeting
 
     def listen(self) -> None:
-        """Start to accept connections."""
         self._listener = socket.create_server(("", PORT), backlog=4096)
         warn = partial(self.report.event, "warning")
         self._accepting = Accepting(self._listener, self._selector, warn)
 
     def stop_listening(self) -> None:
-        """Accept no further connection."""
         self._accepting.close()
 
     def add(
         self, opened: socket.socket, address: str, port: int, accepts: Mapping[Kind, int] = GREETING
     ) -> Connection:
-        """Set up a new connection, whose device is not known yet."""
         opened.setblocking(False)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         receiver, local_port = Receiver(accepts, self.buffer), opened.getsockname()[1]
@@ -123,7 +118,6 @@ class Connections(ABC):
         return Identity.of(greeting.number)
 
     def welcome(self, connection: Connection) -> None:
-        """Answer a greeting."""
         connection.send([header(Kind.WELCOME, self._parameters)])
 
     # -- receiving and sending
@@ -153,7 +147,6 @@ class Connections(ABC):
         return readable
 
     def serve(self, connection: Connection, events: int) -> None:
-        """Handle events of one connection."""
         try:
             if events & selectors.EVENT_READ:
                 for frame in connection.receive():
@@ -204,7 +197,6 @@ class Connections(ABC):
 
     @contextmanager
     def sending(self, connection: Connection) -> Iterator[None]:
-        """Send over a connection in the body; what the kernel does not take now, ``poll`` sends."""
         try:
             yield
         except BrokenConnectionError as error:
@@ -213,7 +205,6 @@ class Connections(ABC):
             self.watch(connection)
 
     def say_stop(self, connections: Iterable[Connection]) -> None:
-        """Say STOP over the connections that are not ending yet, and send nothing after it."""
         for connection in [one for one in connections if not one.ending]:
             with self.sending(connection):
                 connection.end(header(Kind.STOP))
@@ -229,7 +220,6 @@ class Connections(ABC):
         return connection.device is not None and self.workers.get(connection.device) is connection
 
     def _ended(self, connection: Connection) -> None:
-        """Close a connection over which the other side sends nothing more."""
         self.close(connection, connection.broken)
 
     @abstractmethod

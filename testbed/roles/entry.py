@@ -78,7 +78,6 @@ class Loaded:
             takes its part.
         parts: for every device that computes, the indices of its training images.
         learner: has the initial parameters.
-        pushed: how workers' updates are cut and encoded, with the servers' slices.
         shared_learners: one per turn, in shared memory.
         checkpoint_every: updates between two checkpoints of the server; None: it writes none.
     """
@@ -117,12 +116,7 @@ class Loaded:
         arguments: Mapping[str, Any],
         report: Channel,
     ) -> int:
-        """Run a role in a process that has inherited everything; return the exit status.
-
-        Args:
-            shared: what the run's roles share. The process keeps the descriptors of its own role only.
-            of_run: the run's arguments.
-        """
+        """Run a role in a process that has inherited everything; return the exit status."""
         own = shared.descriptors(arguments)
         close_all_but((*range(3), report.fileno(), *own))
         return self.run(
@@ -153,7 +147,7 @@ class _Role:
         number = int(arguments["number"])
         roles: dict[str, Callable[[], None]] = {
             "server": lambda: self._serve(arguments),
-            "aggregator": lambda: self._aggregate(arguments),
+            "aggregator": lambda: self._serve(arguments),
             "evaluator": self._evaluate,
             "worker": lambda: self._work(number, arguments),
             "peer": lambda: self._exchange(number, arguments),
@@ -171,68 +165,47 @@ class _Role:
             return FAILED
         return 0
 
+    def _half(self, index: int) -> ServerHalf:
+        """Make the half of a server, or of an aggregator, with the initial parameters of its slice."""
+        loaded, settings = self.loaded, self.loaded.settings
+        if index >= settings.servers:
+            return computation.aggregator_half(settings, loaded.learner.layout, index)
+        own = loaded.pushed.cut[index]
+        initial = own.take(loaded.learner.parameters).copy()
+        return computation.server_half(settings, own.layout, initial)
+
     def _serve(self, arguments: Mapping[str, Any]) -> None:
-        settings = self.loaded.settings
+        loaded, settings, orders = self.loaded, self.loaded.settings, self.shared.orders
         number, restart = int(arguments["number"]), Restart.of_role(arguments)
-        index = server_index(number)
-        own = self.loaded.pushed.cut[index]
+        index, servers = server_index(number), self.shared.servers
+        aggregates = index >= settings.servers
+        layout = loaded.learner.layout if aggregates else loaded.pushed.cut[index].layout
 
         def serving(restart: Restart | None) -> ServerInputs:
-            initial = own.take(self.loaded.learner.parameters).copy()
+            writes = not aggregates and servers is None
             return ServerInputs(
                 settings,
-                computation.server_half(settings, own.layout, initial),
-                own.layout,
-                self.report,
-                self.shared.board,
-                checkpoints=None if self.shared.servers else self._checkpoints(number),
-                restart=restart,
-                spill=self.shared.spill(number),
-                index=index,
-                is_saved=self.shared.servers is not None and self._writes_checkpoints,
-            )
-
-        if self.shared.orders is None:
-            WallServer(serving(restart)).serve()
-            return
-        if self.shared.servers is not None:
-            self.shared.orders.close()
-            clock = self.shared.servers.channel_of_device(index)
-            serve_driven(lambda restart: DrivenServer(serving(restart)), clock, restart)
-            return
-        channels = self.shared.orders.of_clock()
-        ServerWithClock(serving(restart), times=self.loaded.times, channels=channels).serve()
-
-    def _aggregate(self, arguments: Mapping[str, Any]) -> None:
-        settings, layout = self.loaded.settings, self.loaded.learner.layout
-        index = server_index(int(arguments["number"]))
-        devices = len(settings.callers(index))
-
-        def serving(restart: Restart | None) -> ServerInputs:
-            return ServerInputs(
-                settings,
-                computation.aggregator_half(settings, layout, devices),
+                self._half(index),
                 layout,
                 self.report,
                 self.shared.board,
+                checkpoints=self._checkpoints(number) if writes else None,
                 restart=restart,
+                spill=None if aggregates else self.shared.spill(number),
                 index=index,
-                is_saved=self._writes_checkpoints,
+                is_saved=servers is not None and loaded.checkpoint_every is not None,
             )
 
-        if self.shared.orders is None:
-            WallAggregator(serving(None)).serve()
-            return
-        assert self.shared.servers is not None
-        self.shared.orders.close()
-        clock = self.shared.servers.channel_of_device(index)
-        serve_driven(
-            lambda restart: DrivenAggregator(serving(restart)), clock, Restart.of_role(arguments)
-        )
-
-    @property
-    def _writes_checkpoints(self) -> bool:
-        return self.loaded.checkpoint_every is not None
+        if orders is None:
+            (WallAggregator if aggregates else WallServer)(serving(restart)).serve()
+        elif servers is None:
+            clock_ends = orders.of_clock()
+            ServerWithClock(serving(restart), times=loaded.times, channels=clock_ends).serve()
+        else:
+            orders.close()
+            driven = DrivenAggregator if aggregates else DrivenServer
+            clock = servers.channel_of_device(index)
+            serve_driven(lambda restart: driven(serving(restart)), clock, restart)
 
     def _checkpoints(self, number: int) -> Checkpoints | None:
         if self.loaded.checkpoint_every is None:
@@ -263,17 +236,8 @@ class _Role:
     def _drive(
         self, workers: OrderChannels, servers: OrderChannels, restart: Restart | None
     ) -> None:
-        """Run the virtual clock of several servers, or of a server and aggregators."""
         settings, layout = self.loaded.settings, self.loaded.learner.layout
-        parameters = self.loaded.learner.parameters
-        halves: list[ServerHalf] = [
-            computation.server_half(settings, one.layout, one.take(parameters))
-            for one in self.loaded.pushed.cut
-        ]
-        halves += [
-            computation.aggregator_half(settings, layout, len(settings.callers(index)))
-            for index in range(settings.servers, settings.serving)
-        ]
+        halves = map(self._half, range(settings.serving))
         driven = remote_servers(halves, servers.channels_of_clock())
         orders = workers.of_clock()
         checkpoints = self._checkpoints(SERVER_NUMBER)

@@ -6,7 +6,6 @@ is the clock's, the other the device's, and both are made before the nodes are f
 no server that knows their progress, report to the clock what they did.
 """
 
-import contextlib
 import json
 import select
 import socket
@@ -19,7 +18,6 @@ from typing import Any, Self
 from testbed.channel import Channel
 from testbed.messages import codec
 from testbed.roles.transport.endpoint import NOW
-from testbed.roles.transport.kernel_queues import under_way
 
 _ORDER = struct.Struct("<Bq")
 _QUIETLY = int(socket.MSG_NOSIGNAL)
@@ -76,7 +74,6 @@ class OrderChannel:
         self._socket = end
 
     def fileno(self) -> int:
-        """Return the descriptor, for selectors."""
         return self._socket.fileno()
 
     def give(self, what: OrderKind, number: int = 0, *, wait: bool = True) -> bool:
@@ -94,7 +91,6 @@ class OrderChannel:
         return True
 
     def give_all(self, orders: Sequence[tuple[OrderKind, int]]) -> None:
-        """Send the device several orders, one after the other."""
         for what, number in orders:
             self.give(what, number)
 
@@ -124,32 +120,9 @@ class OrderChannel:
         while self.take(wait=False) is not None:
             pass
 
-    def tell(self, **fields: Any) -> None:
-        """Send the clock a report. For the device's end."""
-        self._socket.send(json.dumps(fields).encode(), _QUIETLY)
-
     def report(self, message: Any) -> None:
         """Send the clock a report, an instance of one of its dataclasses. For the device's end."""
-        self.tell(**codec.encode(message)[0])
-
-    def claim(self, waits_for: str | int | None, **fields: Any) -> None:
-        """Report to the clock what the device waits for, unless earlier reports are still unread.
-
-        At most one claim is in the queue, so that there is always room for what ``tell`` sends.
-        """
-        if under_way(self._socket):
-            return
-        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-            told = json.dumps({"waits_for": waits_for} | fields).encode()
-            self._socket.send(told, _QUIETLY | NOW)
-
-    def heard(self) -> list[dict[str, Any]]:
-        """Return the reports that have arrived from the device. For the clock's end."""
-        told: list[dict[str, Any]] = []
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            while data := self._socket.recv(_LONGEST, NOW):
-                told.append(json.loads(data))
-        return told
+        self._socket.send(json.dumps(codec.encode(message)[0]).encode(), _QUIETLY)
 
     def hear(self) -> dict[str, Any]:
         """Wait for the device's next report, and return it. For the clock's end.
@@ -164,7 +137,6 @@ class OrderChannel:
         return fields
 
     def close(self) -> None:
-        """Close this end."""
         self._socket.close()
 
 
@@ -192,12 +164,7 @@ class OrderChannels:
 
     @classmethod
     def handed(cls, ours: Sequence[int] = (), theirs: Mapping[int, int] | None = None) -> Self:
-        """Make channels of the descriptors that another process sent.
-
-        Args:
-            ours: the clock's ends of all devices' channels.
-            theirs: devices' ends, by the devices' numbers.
-        """
+        """Make channels of the descriptors that another process sent."""
         leaves = cls(0)
         leaves._ours = {i: socket.socket(fileno=end) for i, end in enumerate(ours)}
         leaves._theirs = {i: socket.socket(fileno=end) for i, end in (theirs or {}).items()}
@@ -209,7 +176,6 @@ class OrderChannels:
         return [end.fileno() for end in self._ours.values()]
 
     def device_descriptor(self, number: int) -> int:
-        """Return the descriptor of a device's end."""
         return self._theirs[number].fileno()
 
     def of_clock(self) -> list[OrderChannel]:

@@ -10,18 +10,15 @@ infinite: so the coordinator of peers knows whom not to wait for.
 
 import math
 import mmap
-from typing import Protocol, Self
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from testbed.nodes.shared_memory import memory_of_fixed_size
-
-
-class Draws(Protocol):
-    """A device's times, as ``testbed.training.times.DeviceTimes`` draws them."""
-
-    def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
-        """Draw the seconds of the next computation, and of the waiting after it."""
+from testbed.training.times import DeviceTimes
 
 
 class Paces:
@@ -39,7 +36,6 @@ class Paces:
 
     @classmethod
     def make(cls, devices: int) -> Self:
-        """Make factors in shared memory."""
         return cls(memory_of_paces(devices), devices)
 
     def __getitem__(self, device: int) -> float:
@@ -50,7 +46,6 @@ class Paces:
         self._excess[device] = factor - 1.0
 
     def end(self, device: int) -> None:
-        """Mark a device whose process was killed after training, and has ended."""
         self[device] = math.inf
 
     def has_ended(self, device: int) -> bool:
@@ -66,11 +61,45 @@ def memory_of_paces(devices: int) -> int:
 class PacedTimes:
     """A device's times, at the pace that it has when they are drawn."""
 
-    def __init__(self, times: Draws, paces: Paces, device: int) -> None:
+    def __init__(self, times: DeviceTimes, paces: Paces, device: int) -> None:
         self._times, self._paces, self._device = times, paces, device
 
     def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
-        """Draw as ``DeviceTimes.draw`` does, and multiply by the device's factor."""
         factor = self._paces[self._device]
         computing, waiting = self._times.draw(now, gradients)
         return factor * computing, factor * waiting
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUp:
+    """When a device is to wake, in seconds of ``time.monotonic()``.
+
+    Attributes:
+        at: when it wakes, after what its computation took on this host.
+        planned: when it would by the times that were drawn.
+        asked: the seconds that were drawn; 0 if no time was.
+    """
+
+    at: float
+    planned: float
+    asked: float
+
+    @classmethod
+    def after(cls, began: float, computing: float, waiting: float) -> "WakeUp":
+        """Return the end of a computation that has been made, and of the waiting after it.
+
+        Args:
+            computing, waiting: the seconds drawn for both; no ``computing`` is what the host takes.
+        """
+        now = time.monotonic()
+        planned = (began + computing if computing else now) + waiting
+        return cls(max(began + computing, now) + waiting, planned, computing + waiting)
+
+    def tell(self, woke: Callable[[float, float], None]) -> None:
+        """Count the wake-up, which is now, if a time was drawn for it.
+
+        Args:
+            woke: takes the seconds asked for, and by how many it is late.
+        """
+        if self.asked:
+            woke(self.asked, time.monotonic() - self.planned)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 from testbed.device_names import server_number
 from testbed.faults.schedule import Schedule
-from testbed.messages.deduplicated_reports import counted
 from testbed.messages.reports import (
     DevicesConnected,
     FaultVersionReached,
     Suspected,
     Welcomed,
+    counted,
 )
 from testbed.roles.reporting import RoleReporter
 from testbed.training.service_entries import (
@@ -27,8 +27,7 @@ class Recorder:
     """Reports entries to the orchestrator, and has versions evaluated.
 
     Attributes:
-        report: to the orchestrator.
-        counts: the number of reports so far, by the names of ``messages.counted``; several recorders
+        counts: the number of reports so far, by the names of ``counted``; several recorders
             may share it.
     """
 

@@ -38,11 +38,6 @@ class RoleReporter:
     """
 
     def __init__(self, channel: Channel, server: int = 0) -> None:
-        """Start with nothing reported.
-
-        Args:
-            server: the index of the server that reports, of several.
-        """
         self.server = server
         self._channel = channel
         self._rows = np.empty(ROWS, UPDATE)
@@ -52,7 +47,6 @@ class RoleReporter:
         self._diagnosed_version = 0
 
     def send(self, report: RoleReport) -> None:
-        """Send one report."""
         send(self._channel, report)
 
     def event(self, level: str, text: str, device: int | None = None) -> None:
@@ -60,7 +54,6 @@ class RoleReporter:
         self.send(EventReported(level, text, device))
 
     def missed(self, device: int) -> None:
-        """Report that the virtual clock goes on without a device that no fault has struck."""
         self.send(DeviceMissed(device))
 
     def row(self, row: UpdateRow, version: int) -> None:
@@ -77,7 +70,6 @@ class RoleReporter:
         self._diagnosed_version = version
 
     def flush(self) -> None:
-        """Send the rows and diagnostics that were added."""
         if self._count:
             rows = self._rows[: self._count].tobytes()
             self.send(UpdatesApplied(self._version, rows, self.server))
@@ -110,7 +102,6 @@ class RoleReporter:
         self.send(due)
 
     def left_out(self, version: int, reason: str) -> None:
-        """Report that a version will not be evaluated, though an evaluation was due."""
         self.send(EvaluationLeftOut(version, reason, self.server))
 
     def connection(self, connection: Connection, reason: str | None) -> None:

@@ -61,8 +61,6 @@ class SharedResources:
             orders; None where devices act by themselves.
         servers: those between the virtual clock and each of several servers, or the server and its
             aggregators, by their indices.
-        board: memory in which devices write their state.
-        paces: how much slower than planned each device is.
         checkpoints: descriptors of the checkpoint files: two of each server, or under the virtual clock
             two of the run; may be none. A role that was handed its descriptors has its own only.
         spills: descriptors of the files for snapshots that wait for the evaluator: one for each server,
@@ -110,7 +108,6 @@ class SharedResources:
         return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
 
     def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
-        """Return the descriptors that a role needs."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
         if role["role"] == _saving(driven=self.servers is not None):
@@ -139,50 +136,43 @@ class SharedResources:
         role: Mapping[str, Any],
         descriptors: Sequence[int],
     ) -> Self:
-        """Take over, in a role's own process, its ``descriptors``, in their order.
+        """Take over, in a role's own process, its ``descriptors``, in their order."""
+        kind, number, rest = role["role"], int(role["number"]), list(descriptors)
 
-        Args:
-            arguments: the run's, with the keys of this module.
-        """
-        rest = list(descriptors)
+        def take(count: int, *, there: object) -> list[int]:
+            """Take the next descriptors, if they are there."""
+            taken = rest[:count] if there else []
+            del rest[: len(taken)]
+            return taken
+
+        of_board = take(1, there=arguments.get(BOARD) is not None)
+        of_paces = take(1, there=arguments.get(PACES) is not None)
+        lines = lines_of(settings.workers, settings.serving)
+        board = Board.open(of_board[0]) if of_board else Board.private(lines)
+        paces = Paces(of_paces[0] if of_paces else None, settings.workers)
+        driven = _has_driven_servers(settings)
+        saves = kind == _saving(driven=driven)
+        checkpoints = take(2, there=arguments.get(CHECKPOINTS) and saves)
+        spills = take(1, there=arguments.get(SPILL) and kind in _EVALUATED)
+        models = take(1, there=arguments.get(MODELS) and kind == "peer")
         turns = None
-        if arguments.get(BOARD) is None:
-            board = Board.private(lines_of(settings.workers, settings.serving))
-        else:
-            board, rest = Board.open(rest[0]), rest[1:]
-        if arguments.get(PACES) is None:
-            paces = Paces(None, settings.workers)
-        else:
-            paces, rest = Paces(rest[0], settings.workers), rest[1:]
-        checkpoints: Sequence[int] = ()
-        saving = _saving(driven=_has_driven_servers(settings))
-        if arguments.get(CHECKPOINTS) and role["role"] == saving:
-            checkpoints, rest = rest[:2], rest[2:]
-        spills: Sequence[int] = ()
-        if arguments.get(SPILL) and role["role"] in _EVALUATED:
-            spills, rest = rest[:1], rest[1:]
-        models: Sequence[int] = ()
-        if arguments.get(MODELS) and role["role"] == "peer":
-            models, rest = rest[:1], rest[1:]
         if not settings.timing.own_processors:
-            turns, rest = ComputingTurns.handed(rest[:3]), rest[3:]
+            turns = ComputingTurns.handed(take(3, there=True))
+        orders = servers = None
         if not _has_orders(settings):
-            return cls(turns, None, board, paces, checkpoints, spills)
-        if role["role"] in _DEVICES:
-            orders = OrderChannels.handed(theirs={int(role["number"]): rest[0]})
-            return cls(turns, orders, board, paces, spills=spills, models=models)
-        if not _has_driven_servers(settings):
-            return cls(turns, OrderChannels.handed(ours=rest), board, paces, checkpoints, spills)
-        if role["role"] in _DRIVEN:
-            own = OrderChannels.handed(theirs={server_index(int(role["number"])): rest[0]})
-            return cls(turns, OrderChannels(0), board, paces, checkpoints, spills, own)
-        orders = OrderChannels.handed(ours=rest[: settings.workers])
-        of_servers = OrderChannels.handed(ours=rest[settings.workers :])
-        return cls(turns, orders, board, paces, checkpoints, spills, of_servers)
+            pass
+        elif kind in _DEVICES:
+            orders = OrderChannels.handed(theirs={number: rest[0]})
+        elif driven and kind in _DRIVEN:
+            orders = OrderChannels(0)
+            servers = OrderChannels.handed(theirs={server_index(number): rest[0]})
+        else:
+            orders = OrderChannels.handed(ours=take(settings.workers, there=True))
+            servers = OrderChannels.handed(ours=rest) if driven else None
+        return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
 
 
 def _saving(*, driven: bool) -> str:
-    """Return the role that writes checkpoints."""
     return "coordinator" if driven else "server"
 
 

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from testbed.messages.deduplicated_reports import counted
 from testbed.messages.reports import (
     EvaluationDue,
     RoleReport,
     Suspected,
     UpdatesApplied,
     Welcomed,
+    counted,
 )
 from testbed.telemetry.update_rows import UPDATE
 

@@ -33,8 +33,6 @@ class Begun:
 
     Attributes:
         parts: its parameters, one part from each server; none once they are no longer needed.
-        versions: the versions of the parts.
-        drawn: what it computes on.
         result: gradient and loss, once they are computed together with others.
         messages: the message to each server, once one of them is needed.
     """

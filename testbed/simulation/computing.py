@@ -19,7 +19,6 @@ from testbed.training.computation import Computation, Drawn
 from testbed.training.parameter_service import Pushed, as_loss
 from testbed.training.settings import Settings
 from testbed.training.slices import Slice
-from testbed.training.worker_protocols import WorkerProtocol
 from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
 from testbed.wire.frames import HEADER
 
@@ -63,7 +62,7 @@ class Computations(Stateful):
         cut: Sequence[Slice],
         learners: tuple[Learner, Learner],
         *,
-        protocol: type[WorkerProtocol],
+        asks: bool,
         settings: Settings,
         dataset: Dataset,
         new_incarnation: Callable[[int, int], Computation],
@@ -71,20 +70,13 @@ class Computations(Stateful):
         """Set up the workers' computations, none of them under way.
 
         Args:
-            computations: by the workers' numbers.
-            cut: the servers' slices of the parameters.
             learners: one whose parameters are those of the only server, and another one.
-            protocol: how workers get parameters.
-            settings: the run's settings.
-            dataset: the dataset that is learnt.
-            new_incarnation: makes the computation of a worker that was killed, from its number and
-                incarnation.
         """
         self._computations = list(computations)
         self._new_incarnation = new_incarnation
         self._of_server, self._learner = of_server, learner = learners
         self._loaded: Sequence[Part] = ()
-        self._pull = (HEADER.size,) * protocol.asks
+        self._pull = (HEADER.size,) * asks
         self._several = len(cut) > 1
         # Local steps change the parameters that they are computed at.
         self._local = local = computation.trains_locally(settings)
@@ -92,10 +84,7 @@ class Computations(Stateful):
         batched = settings.data.batched
         number = processors(settings, learner, of_server.parameters, dataset)
         self.at_once = (
-            protocol.certain
-            and _instant(settings)
-            and worthwhile
-            and not (local or batched or number > 1)
+            asks and _instant(settings) and worthwhile and not (local or batched or number > 1)
         )
         self._pool: ProcessPool | None = None
         if number > 1:
@@ -179,7 +168,6 @@ class Computations(Stateful):
         return begun.messages[place]
 
     def close(self) -> None:
-        """End the processes that compute, if there are any."""
         if self._pool is not None:
             self._pool.close()
 

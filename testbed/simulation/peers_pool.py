@@ -36,9 +36,7 @@ class PeersPool:
         """Set up the pool's work; its processes start with the first gradient.
 
         Args:
-            processors: the number of processes.
             batches: of the peers that compute, by their numbers.
-            goal: what all of them compute.
         """
         memory, cut = SharedMemory(), slices(learner.layout, 1)
         parts = PushedParts(EncodingChoice(), cut)
@@ -77,5 +75,4 @@ class PeersPool:
         self._pool.begin_anew(peer, 0)
 
     def close(self) -> None:
-        """End all processes."""
         self._pool.close()

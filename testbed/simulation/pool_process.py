@@ -67,7 +67,6 @@ class SharedMemory:
         return self._place[id(array)]
 
     def at(self, place: int, entries: int) -> FloatVector:
-        """Return the array at a place."""
         return np.frombuffer(self._memory, np.float32, entries, place)
 
 
@@ -79,7 +78,6 @@ class Task(NamedTuple):
         oldest: the number of the worker's first task whose answer has not been used.
         parts: the parameters' parts; none at the worker's own copy.
         places: where the parts are.
-        version: the base version.
         out: the place for the updates.
     """
 
@@ -130,7 +128,6 @@ class TaskResult(NamedTuple):
         parts: of each server's part the bytes on the wire, the number of entries, and True if it is
             sparse; none if nothing is pushed, or the task was dropped in time.
         keeps: True if the worker now has a state, and its tasks belong to this process.
-        error: why there is no result.
     """
 
     number: int
@@ -169,11 +166,9 @@ class Work(NamedTuple):
 
     Attributes:
         computations: by the workers' numbers, as they are at the fork.
-        cut: the servers' slices of the parameters.
         learner: computes all gradients; each process has its own copy of its memory.
         loads_always: True if the parameters in the learner may be others although parts are equal: a
             computation changes them, or parts do.
-        new_incarnation: makes the computation of a worker that was killed.
         memory: shared by all of them.
     """
 

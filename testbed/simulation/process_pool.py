@@ -58,7 +58,6 @@ def processors(
 
     Args:
         learner: measures; its parameters are other ones afterwards.
-        parameters: at which it does.
     """
     if settings.data.processors is not None or settings.data.batched:
         return settings.data.processors or 1
@@ -122,7 +121,6 @@ class ProcessPool:
         """Set up the pool; its processes start with the first task.
 
         Args:
-            processors: how many processes there will be.
             work: its computations change with those of the caller until the first task comes.
             versions: the parameters of everything that is begun, in ``work.memory``.
         """
@@ -265,7 +263,6 @@ class ProcessPool:
             self._processes.append(_Process(*fork(self._work, earlier)))
 
     def close(self) -> None:
-        """End all processes."""
         for process in self._processes:
             os.kill(process.pid, signal.SIGKILL)
         for process in self._processes:
@@ -309,7 +306,6 @@ class ProcessPool:
         return None
 
     def _ended(self, process: _Process) -> RunError:
-        """Return the error of a process that has ended by itself."""
         self._processes.remove(process)
         _, status = os.waitpid(process.pid, 0)
         code = os.waitstatus_to_exitcode(status)

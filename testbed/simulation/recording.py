@@ -45,9 +45,6 @@ class Recording:
 
     Attributes:
         system: the system that is simulated; to be set before anything happens in it.
-        log: the run directory's log.
-        outcome: the outcome of the run so far.
-        meter: the devices' energies.
         ingress: the ledger at the last evaluation.
     """
 
@@ -69,9 +66,6 @@ class Recording:
 
         Args:
             began: CLOCK_MONOTONIC when the command began.
-            metrics: the run's metrics, if they are exported.
-            resumption: the point from which the run goes on; None for a new run.
-            evaluate: evaluates parameters.
             exact: returns the exact values at parameters; empty if the run computes none.
 
         Raises:
@@ -140,7 +134,6 @@ class Recording:
             self.event("warning", warning, server)
 
     def _counts(self) -> dict[str, int]:
-        """Return the number of records of each kind."""
         outcome = self.outcome
         return self.log.counts | {"suspicions": outcome.suspected + outcome.welcomed}
 
@@ -164,13 +157,11 @@ class Recording:
     def event(
         self, level: str, text: str, device: str | None = None, kind: EventKind = EventKind.REMARK
     ) -> None:
-        """Write an event to the log."""
         self.log.take(Noted(level, text, device, kind))
 
     # -- what happens
 
     def record(self, entries: Sequence[Entry]) -> None:
-        """Record entries of the run, in their order."""
         for entry in entries:
             match entry:
                 case UpdateEntry(row, version):
@@ -183,7 +174,6 @@ class Recording:
                     self.log.take(entry)
 
     def _row(self, row: UpdateRow, version: int) -> None:
-        """Record a push that was taken in, and that led to ``version``."""
         self._version = version
         if not self._deduplication.is_new("updates"):
             return
@@ -193,22 +183,18 @@ class Recording:
             self.flush()
 
     def _diagnosed(self, values: Sequence[float], version: int) -> None:
-        """Record the algorithm's diagnostics at the update that made ``version``."""
         self._diagnoses.append(values)
         self._diagnosed_version = version
         if len(self._diagnoses) == _ROWS:
             self.flush()
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Record that a fault begins or ends."""
         self._strikes.write(record)
 
     def returned(self, peer: int, version: int) -> None:
-        """Record that a killed peer is back, with parameters of a version of its own."""
         self.event("info", goes_on_with(version), self._name(peer), EventKind.RETURNED)
 
     def _evaluate_now(self) -> None:
-        """Evaluate the current version."""
         if not self._deduplication.is_new("evaluations"):
             return
         self.flush()
@@ -240,7 +226,6 @@ class Recording:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows and diagnostics that are not yet written."""
         if self._count:
             if self._metrics:
                 self._metrics.simulated(self.system.clock.now, self.system.ledger())

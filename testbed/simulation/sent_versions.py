@@ -29,23 +29,19 @@ class SentVersions(Stateful):
         """Set up the store, without copies.
 
         Args:
-            cut: the slices.
             empty: makes an array like another one, in the memory that copies are to be in.
         """
         self._cut = list(cut)
         self._copies: list[CountedCopies[FloatVector]] = [CountedCopies(empty) for _ in cut]
 
     def state(self) -> dict[str, Any]:
-        """Return the state of each slice's copies."""
         return {"copies": [copies.state() for copies in self._copies]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with the copies of a checkpoint."""
         for copies, saved in zip(self._copies, state["copies"], strict=True):
             copies.restore(saved)
 
     def __len__(self) -> int:
-        """Return the number of copies."""
         return sum(map(len, self._copies))
 
     def __getitem__(self, part: Part) -> FloatVector:
@@ -65,7 +61,6 @@ class SentVersions(Stateful):
         copies.hold(key, copies[key])
 
     def release(self, part: Part) -> None:
-        """Remove a holder of a part."""
         of, key = part
         self._copies[of].release(key)
 

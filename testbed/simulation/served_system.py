@@ -1,8 +1,4 @@
-"""Servers and their workers, with aggregators between them or without.
-
-One server holds all parameters, and each of several a slice of them. The conversations say which worker
-talks to which server (``testbed.clock.conversations``).
-"""
+"""Servers and their workers, with aggregators between them or without."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.clock.conversations import conversations
+from testbed.algorithms.server_half import ServerHalf
 from testbed.clock.device_use import DeviceUse, of_served
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices
@@ -21,22 +17,19 @@ from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
-from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.computing import Computations
 from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
 from testbed.simulation.system import EvaluatedVersion, System, Witness, batches_of_all
 from testbed.training import computation
-from testbed.training.aggregator_service import AggregatorService
+from testbed.training.aggregator_service import service_of
 from testbed.training.computation import Computation
 from testbed.training.objective import objective
-from testbed.training.parameter_service import ParameterService
 from testbed.training.pushed_parts import PushedParts
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of, whole
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import FloatVector
 from testbed.wire.own_encoding import codec_of
 
@@ -67,19 +60,17 @@ class ServedSystem(System):
             )
             for one in self._cut
         ]
+        self._combining = [
+            computation.aggregator_half(settings, layout, index)
+            for index in range(servers, settings.serving)
+        ]
+        self._all_halves: list[ServerHalf] = [*self._halves, *self._combining]
         self._witness = witness
         self._evaluations = SlicedEvaluations(self._halves, self._cut, self._ledger)
+        layouts = [one.layout for one in self._cut] + [layout] * settings.aggregators
         self._services = [
-            ParameterService(half, one.layout, settings, index=index)
-            for index, (half, one) in enumerate(zip(self._halves, self._cut, strict=True))
-        ]
-        self._combining = [
-            computation.aggregator_half(settings, layout, len(settings.callers(servers + index)))
-            for index in range(settings.aggregators)
-        ]
-        self._aggregators = [
-            AggregatorService(half, layout, settings, index=index)
-            for index, half in enumerate(self._combining, servers)
+            service_of(half, own, settings, index=index)
+            for index, (half, own) in enumerate(zip(self._all_halves, layouts, strict=True))
         ]
         choice = EncodingChoice.model_validate(settings.training.encoding)
         codec, goal = codec_of(choice, layout.sizes), objective(settings)
@@ -99,33 +90,32 @@ class ServedSystem(System):
             return compute_on(worker, own)
 
         computations = [compute_on(number, own) for number, own in enumerate(batches)]
-        protocol = WORKER_PROTOCOLS[self._halves[0].protocol]
+        protocol = self._halves[0].protocol
+        asks = protocol == "pull"
         self._devices = SimulatedDevices(
-            [*self._services, *self._aggregators],
+            self._services,
             Computations(
                 computations,
                 self._cut,
                 (learner, learner.twin()),
-                protocol=protocol,
+                asks=asks,
                 settings=settings,
                 dataset=dataset,
                 new_incarnation=new_incarnation,
             ),
-            SimulatedAggregators(self._aggregators, conversations(settings), codec),
-            protocol=protocol,
+            codec,
+            asks=asks,
             settings=settings,
             on_fault=witness.fault,
             record=self._record,
         )
         self._busy = Times.of(settings).busy()
         self.clock = star_clock(
-            [*self._services, *self._aggregators],
+            self._services,
             self._devices,
             Devices.of(settings, range(settings.evaluator), protocol, self._busy),
             Schedule(settings.faults.rules, settings.seed, settings.workers),
         )
-        if self._aggregators:
-            self.clock.serving.aggregators = self._devices
 
     def _record(self, server: int, entries: Sequence[Entry]) -> None:
         """Record what a server's service has returned; of several, as entries of the run."""
@@ -135,12 +125,10 @@ class ServedSystem(System):
 
     @property
     def version(self) -> int:
-        """The number of updates that all servers have made."""
         return min(half.version for half in self._halves)
 
     @property
     def parameters(self) -> FloatVector:
-        """The parameters of all servers, as they are now."""
         found = [half.parameters for half in self._halves]
         return found[0] if len(found) == 1 else whole(found, self._cut)
 
@@ -153,12 +141,11 @@ class ServedSystem(System):
         return self._evaluations.evaluated
 
     def ledger(self) -> dict[str, int]:
-        """Return the bytes that entered all servers together; aggregators' are not among them."""
-        return sum_of([self._ledger(index) for index in range(len(self._services))])
+        return sum_of([self._ledger(index) for index in range(self._settings.servers)])
 
     def _ledger(self, index: int) -> dict[str, int]:
         """Return the bytes that entered a server or, from below, an aggregator."""
-        service = [*self._services, *self._aggregators][index]
+        service = self._services[index]
         ledger = {
             "payload_bytes": service.payload_bytes,
             "message_bytes": service.message_bytes,
@@ -188,8 +175,8 @@ class ServedSystem(System):
 
     def state(self) -> dict[str, Any]:
         return {
-            "halves": [half.state() for half in (*self._halves, *self._combining)],
-            "services": [one.state() for one in (*self._services, *self._aggregators)],
+            "halves": [half.state() for half in self._all_halves],
+            "services": [one.state() for one in self._services],
             "evaluations": self._evaluations.state(),
             "clock": self.clock.state(),
             "asked": self._busy.asked,
@@ -197,10 +184,9 @@ class ServedSystem(System):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        for half, saved in zip((*self._halves, *self._combining), state["halves"], strict=True):
+        for half, saved in zip(self._all_halves, state["halves"], strict=True):
             half.restore(saved)
-        services = (*self._services, *self._aggregators)
-        for service, saved in zip(services, state["services"], strict=True):
+        for service, saved in zip(self._services, state["services"], strict=True):
             service.restore(saved)
         self._evaluations.restore(state["evaluations"])
         self.clock.restore(state["clock"])

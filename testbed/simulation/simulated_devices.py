@@ -1,4 +1,4 @@
-"""The simulated workers and aggregators around servers: a ``testbed.clock.stage.FaultStage``.
+"""The simulated workers and aggregators around servers: a ``testbed.clock.stage.Stage``.
 
 They compute for real, and send nothing: each service takes in what it would read from their messages.
 An update is only measured, not encoded, where measuring takes less time. Which worker talks to which
@@ -11,23 +11,24 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from testbed.algorithms.aggregator_half import Combined
+from testbed.algorithms.aggregator_half import AggregatorHalf, Combined
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import peer_faults, worker_faults
 from testbed.clock.conversations import conversations
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.learning.data.batches import Draw
-from testbed.simulation.aggregators import SimulatedAggregators
 from testbed.simulation.batching import Begun
 from testbed.simulation.computing import Computations
 from testbed.simulation.sent_versions import Part
 from testbed.simulation.system import EvaluatedVersion
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
+from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Drawn
-from testbed.training.parameter_service import ParameterService, Pushed
+from testbed.training.parameter_service import ParameterService, Pushed, as_loss
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
-from testbed.training.worker_protocols import WorkerProtocol
+from testbed.updates import checked
+from testbed.wire.encodings import UpdateCodec
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 STORED = (
@@ -53,7 +54,7 @@ class SimulatedDevices(Stateful):
     not_saved = frozenset(
         {
             "_services",
-            "_aggregators",
+            "_codec",
             "_pull",
             "_began",
             "_co_located",
@@ -71,9 +72,9 @@ class SimulatedDevices(Stateful):
         self,
         services: Sequence[ParameterService],
         computing: Computations,
-        aggregators: SimulatedAggregators,
+        codec: UpdateCodec,
         *,
-        protocol: type[WorkerProtocol],
+        asks: bool,
         settings: Settings,
         on_fault: Callable[[dict[str, Any]], None],
         record: Callable[[int, Sequence[Entry]], None],
@@ -82,20 +83,17 @@ class SimulatedDevices(Stateful):
 
         Args:
             services: the servers' and then the aggregators'.
-            computing: computes the workers' gradients.
-            protocol: how workers get parameters.
-            on_fault: called with every fault's record.
             record: called with what a service has returned, and its index.
         """
         self._services = list(services)
         self._compute = computing
-        self._aggregators = aggregators
+        self._codec = codec
         self._on_fault = on_fault
         self.record = record
         self.server_kills = 0
         self._lost: set[int] = set()
         self._connected: set[int] = set()
-        self._pull = (HEADER.size,) * protocol.asks
+        self._pull = (HEADER.size,) * asks
         self._co_located = settings.network.co_located
         self._numbers = numbers = conversations(settings)
         workers = range(settings.evaluator)
@@ -120,7 +118,7 @@ class SimulatedDevices(Stateful):
                 service.join(worker)
                 for size in sizes:
                     service.count(worker, size)
-                if protocol.asks:
+                if asks:
                     service.asked(worker)
 
     def _greet(self, worker: int) -> Sequence[int]:
@@ -160,11 +158,9 @@ class SimulatedDevices(Stateful):
         )
 
     def end(self) -> None:
-        """End the processes that compute."""
         self._compute.close()
 
     def close(self) -> None:
-        """End all connections."""
         for worker in self._connected:
             for number in self._numbers.of_worker(worker):
                 self._wire[number].stopped(HEADER.size)
@@ -177,7 +173,6 @@ class SimulatedDevices(Stateful):
     # -- the clock's stage
 
     def answer(self, conversation: int) -> int:
-        """Send a worker the parameters that it is due; return the message's bytes."""
         worker, compute = self._numbers.worker(conversation), self._compute
         service = self._services[self._server[conversation]]
         answer = service.answer(worker)
@@ -247,7 +242,6 @@ class SimulatedDevices(Stateful):
         return part
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
-        """End a worker's computation."""
         if self._computed[worker] is not None:
             return
         numbers = self._numbers.of_worker(worker)
@@ -260,7 +254,6 @@ class SimulatedDevices(Stateful):
             self._compute.drop(begun)
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
-        """Return what the worker sends to the server of the conversation."""
         worker = self._numbers.worker(conversation)
         arrived = self._computed[worker]
         if arrived is not None:
@@ -279,33 +272,46 @@ class SimulatedDevices(Stateful):
 
     # -- aggregators, by their numbers as workers
 
+    def _aggregator(self, worker: int) -> AggregatorService:
+        index = self._numbers.below(worker)
+        assert index is not None
+        service = self._services[index]
+        assert isinstance(service, AggregatorService)
+        return service
+
     def adopt(self, worker: int, version: int, time: float) -> None:
-        """Make an aggregator's service take over parameters that have arrived."""
         versions = self._compute.versions
         part = self._use(self._numbers.of_worker(worker)[0], version)
-        self._aggregators.adopt(worker, versions[part], version, time)
+        self._aggregator(worker).adopt(versions[part], version, time)
         versions.release(part)
 
     def push(self, worker: int, combined: Combined | None) -> None:
-        """Take what an aggregator has combined."""
-        message = self._aggregators.message(worker, combined)
+        """Take what an aggregator has combined; with None, a report."""
+        half = self._aggregator(worker).half
+        assert isinstance(half, AggregatorHalf)
+        message = Arrived(Pushed(half.version, None, 0, math.nan), (HEADER.size,))
+        if combined is not None:
+            update = checked(combined.update, len(half.parameters), half)
+            size, received = self._codec.measure(update), self._codec.rounded(update)
+            if self._codec.lossy:
+                half.lost(update, received)
+            base, loss = combined.base_version, as_loss(combined.loss)
+            push = Pushed(base, received.copy(), size, loss, combined.count)
+            message = Arrived(push, (HEADER.size + size, HEADER.size))
         self._outbox[self._numbers.of_worker(worker)[0]].append(message)
 
     def ask(self, worker: int) -> int:
-        """Count an aggregator's question for parameters; return the message's bytes."""
         self._wire[self._numbers.of_worker(worker)[0]].pushed(HEADER.size)
         return HEADER.size
 
     # -- what goes wrong
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Report the fault's record; nothing is to be made real here."""
         self._on_fault(record)
 
     def server_killed(
         self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
     ) -> None:
-        """Raise ServerKilledError, unless the run has come back from this kill already."""
         self._on_fault(begin)
         if number > self.server_kills:
             raise ServerKilledError(server, number, begin)
@@ -328,20 +334,17 @@ class SimulatedDevices(Stateful):
         self._computing[worker] = self._computed[worker] = None
 
     def killed(self, worker: int) -> None:
-        """Drop everything that a worker had, and its connections."""
         self.lose(worker)
         self._connected.remove(worker)
         for number in self._numbers.of_worker(worker):
             self._wire[number].closed()
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int]:
-        """Start a killed worker anew; return the bytes of the messages that it sends each server."""
         self._lost.remove(worker)
         self._compute.begin_anew(worker, incarnation)
         return self._greet(worker)
 
     def host_time(self) -> float:
-        """Return the seconds of the host's clock since the simulation began."""
         return time.monotonic() - self._began
 
     def refuse(self, conversation: int, error: ValueError) -> None:

@@ -61,10 +61,7 @@ class SimulatedRun:
         """Prepare; nothing is started.
 
         Args:
-            directory: the run directory to make.
             began: CLOCK_MONOTONIC when the command began, from which set-up is counted.
-            metrics: the run's metrics, if they are exported.
-            resumption: the point from which the run goes on; None for a new run.
         """
         self._resumption = resumption
         self._server_kills = 0
@@ -165,7 +162,7 @@ class SimulatedRun:
         self._recording.training_begins()
         with _libraries_are_not_garbage():
             self._run(between)
-        self._note_use()
+        self._used = self._recording.use()
         self._recording.flush()
         outcome = self._recording.outcome
         outcome.updates = self._system.version  # the last may have no row: it came without a push
@@ -181,10 +178,6 @@ class SimulatedRun:
         if version < wanted:
             reason = f"no further update was possible after {version:,} of {wanted:,}"
             raise EndError("failed", f"{reason}: {self._system.clock.why_it_ended}")
-
-    def _note_use(self) -> None:
-        """Record what the devices have done until now."""
-        self._used = self._recording.use()
 
     def _make_system(self) -> None:
         self._computing.close()
@@ -247,7 +240,6 @@ class SimulatedRun:
             self._checkpoints.last = self._system.version
 
     def _write_checkpoint(self) -> None:
-        """Write a checkpoint of the current state, between two events."""
         assert self._checkpoints is not None
         state = {
             "version": self._system.version,
@@ -274,14 +266,13 @@ class SimulatedRun:
             number = os.read(wake_up, 1)[0]
             if self._checkpoints and not self._recording.repeats:
                 self._write_checkpoint()  # so that nothing has to be done again
-            self._note_use()
+            self._used = self._recording.use()
             raise stopped_by(number)
         self._note_progress(now)
         self._report_progress()
         self._recording.tell()
 
     def _note_progress(self, now: float) -> None:
-        """Record how far the simulation is."""
         self._progress.wire_bytes = self._system.ledger()["wire_bytes"]
         self._progress.moved(now, self._system.version)
 

@@ -29,7 +29,6 @@ class SlicedEvaluations(Stateful):
         """Start with no version reached.
 
         Args:
-            cut: the servers' slices.
             ledger: returns what has entered a server so far, by its index.
         """
         self._halves = halves

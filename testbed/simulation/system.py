@@ -43,11 +43,7 @@ class Witness(Protocol):
 
 
 class System(ABC):
-    """One run's devices and their clock.
-
-    Attributes:
-        clock: the clock, which says what happens when.
-    """
+    """One run's devices and their clock."""
 
     clock: EventClock[Any]
 

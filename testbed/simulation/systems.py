@@ -52,9 +52,7 @@ class SimulatedPeer(LocalPeer):
         """Set up the peer, with the computation's model.
 
         Args:
-            learner: computes its gradients.
             send: has updates reach the others.
-            pool: computes its gradients in place of the learner, if there is one.
         """
         super().__init__(computation)
         self.under_way: dict[int, deque[Update]] = {}
@@ -93,7 +91,6 @@ class SimulatedPeer(LocalPeer):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self.computation.restore(state["computation"])
         np.copyto(self._gradient, state["gradient"])
         self._loss, self.under_way = state["loss"], state["under_way"]
@@ -202,16 +199,13 @@ class MeshSystem(System):
 
     @property
     def version(self) -> int:
-        """The number of steps of all peers so far."""
         return self._service.updates
 
     @property
     def parameters(self) -> FloatVector:
-        """The evaluated peer's parameters."""
         return self.peers[self._evaluated].computation.half.parameters
 
     def ledger(self) -> dict[str, int]:
-        """Return the bytes that entered all peers together."""
         return {
             "payload_bytes": sum(self._service.payload_bytes),
             "message_bytes": sum(self._service.message_bytes),
@@ -269,7 +263,6 @@ class MeshSystem(System):
             self._pool.close()
 
     def own_summary(self) -> dict[str, Any]:
-        """Return what each peer received, and the digest of its model."""
         wire = [0] * self._settings.workers
         for (_, receiver), entered in self.entered.items():
             wire[receiver] += entered.wire_bytes

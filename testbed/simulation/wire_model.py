@@ -43,11 +43,7 @@ class Acknowledgements:
 
 
 class ModelledIngress:
-    """The modelled wire bytes that entered one device.
-
-    Attributes:
-        wire_bytes: the bytes so far.
-    """
+    """The modelled wire bytes that entered one device."""
 
     def __init__(self) -> None:
         self.wire_bytes = 0
@@ -61,7 +57,6 @@ class ModelledIngress:
         self.wire_bytes += SYN
 
     def closed(self) -> None:
-        """Count the end of a connection."""
         self.wire_bytes += HEADERS
 
     def received(self, size: int) -> None:
@@ -69,7 +64,6 @@ class ModelledIngress:
         self.wire_bytes += wire_bytes(size)
 
     def acknowledged(self, size: int) -> None:
-        """Count ``size`` bytes of pure ACKs."""
         self.wire_bytes += size
 
 
@@ -101,7 +95,6 @@ class ModelledConnection:
         self.to_worker.acknowledged(self._of_server.of(size))
 
     def sent(self, size: int) -> None:
-        """Count a message to the worker."""
         self.to_worker.received(size)
         self.to_server.acknowledged(self._of_worker.of(size))
 
@@ -111,7 +104,6 @@ class ModelledConnection:
         self.closed()
 
     def closed(self) -> None:
-        """Count the end of the connection."""
         self.to_server.closed()
         self.to_worker.closed()
 

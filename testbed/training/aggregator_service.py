@@ -4,6 +4,7 @@ import math
 from typing import ClassVar
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
+from testbed.algorithms.server_half import ServerHalf
 from testbed.training.parameter_service import (
     Apply,
     ParameterService,
@@ -20,9 +21,6 @@ class AggregatorService(ParameterService):
     """Decides for one aggregator what its workers are sent, and when.
 
     Its updates are none of the run's: of its workers, only suspicions are recorded.
-
-    Attributes:
-        half: decides about the combinations.
     """
 
     not_saved = frozenset({"_calls_aggregator"})
@@ -41,7 +39,6 @@ class AggregatorService(ParameterService):
         """Make the service of an aggregator, without workers and without parameters.
 
         Args:
-            apply: gives an update to the half.
             index: the aggregator's, as a server; from 1.
         """
         super().__init__(half, layout, settings, apply, index=index)
@@ -109,3 +106,17 @@ class AggregatorService(ParameterService):
             self.lose_server()
         self.half.adopt(parameters, version, time=time)
         self._states.release()
+
+
+def service_of(
+    half: ServerHalf,
+    layout: Layout,
+    settings: Settings,
+    apply: Apply = apply_update,
+    *,
+    index: int,
+) -> ParameterService:
+    """Make the service of a server, or of an aggregator, around its half."""
+    if isinstance(half, CombiningHalf):
+        return AggregatorService(half, layout, settings, apply, index=index)
+    return ParameterService(half, layout, settings, apply, index=index)

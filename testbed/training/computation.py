@@ -36,7 +36,6 @@ from testbed.updates import FloatVector, Layout, Update, checked
 
 
 def model(settings: Settings) -> Model:
-    """Return the run's model."""
     return model_named(settings.data.model, settings.data.model_options)
 
 
@@ -70,9 +69,6 @@ def initial(settings: Settings, inputs: Inputs) -> FloatVector:
 
 def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:
     """Return the training images of every device that computes: indices, by the devices' numbers.
-
-    Args:
-        labels: the labels of the training images.
 
     Raises:
         SpecError: there are not enough images.
@@ -165,21 +161,20 @@ def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> 
     return half
 
 
-def aggregator_half(settings: Settings, layout: Layout, devices: int) -> AggregatorHalf:
-    """Make the half of an aggregator that so many devices call; it has no parameters yet."""
+def aggregator_half(settings: Settings, layout: Layout, index: int) -> AggregatorHalf:
+    """Make the half of an aggregator, by its index as a server; it has no parameters yet."""
+    devices = len(settings.callers(index))
     algorithm, options = _algorithm(settings)
     memory = np.zeros(layout.total, np.float32)
     return algorithm.aggregator(options, layout, memory, devices, conditions(settings))
 
 
 def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
-    """Make a worker's half of the run's algorithm."""
     algorithm, options = _algorithm(settings)
     return algorithm.worker(options, layout, conditions(settings, number))
 
 
 def protocol(settings: Settings) -> Protocol:
-    """Return the protocol by which the run's workers get parameters."""
     algorithm, options = _algorithm(settings)
     return algorithm.protocol(options)
 
@@ -208,7 +203,6 @@ def peer_half(
     """Make a peer's half of the run's algorithm.
 
     Args:
-        parameters: the half takes them over.
         version: theirs; greater than 0 if the peer was killed, and goes on from a checkpoint.
     """
     algorithm, options = _algorithm(settings)
@@ -246,7 +240,6 @@ class Drawn:
 
     Attributes:
         batches: the mini-batch of each gradient.
-        leg: the leg.
         goes_on: True if it begins at the worker's own copy of the parameters, as the leg before it did
             not ask.
     """
@@ -267,11 +260,6 @@ class Computation:
         objective: Objective = PLAIN,
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
-        """Set up the computation, with no mini-batch drawn.
-
-        Args:
-            parts: how its updates are cut and encoded.
-        """
         self.half = half
         self._legs = legs
         self._batches = batches
@@ -292,12 +280,10 @@ class Computation:
             self.draw()
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the computation."""
         drawn = {"drawn": self._drawn, "since": self._since}
         return {"batches": self._batches.position, **drawn, **self.kept()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self._batches.reposition(state["batches"])
         self._drawn, self._since = state["drawn"], state["since"]
         self.restore_kept(state)
@@ -323,7 +309,6 @@ class Computation:
 
     @property
     def leg(self) -> Leg:
-        """The leg that is drawn next."""
         return self._legs[self._drawn % len(self._legs)]
 
     @property

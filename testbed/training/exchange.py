@@ -21,7 +21,6 @@ class Message(NamedTuple):
     """One copy of an update on its way.
 
     Attributes:
-        receiver: the peer that it is for.
         size: bytes of the message.
         payload: bytes of the encoded update in it.
     """
@@ -38,7 +37,6 @@ class Step:
     Attributes:
         base_version: its model's version when it began to compute.
         staleness: updates of others that its model took in since then.
-        loss: the loss of the mini-batch.
         messages: the messages it sends, in the order in which they leave.
         diagnostics: the algorithm's, in the order in which it declares them.
     """
@@ -79,7 +77,6 @@ class ExchangeService(Stateful):
     """Records one run.
 
     Attributes:
-        begun: True once training has begun.
         updates: steps so far, of all peers.
         payload_bytes, message_bytes: the bytes sent to each peer.
     """
@@ -87,11 +84,6 @@ class ExchangeService(Stateful):
     not_saved = frozenset({"_neighbours", "_all_updates", "_evaluate_every"})
 
     def __init__(self, settings: Settings, neighbours: Sequence[Sequence[int]]) -> None:
-        """Set up the service, without updates.
-
-        Args:
-            neighbours: the peers that each peer talks to, by the peers' numbers.
-        """
         self.begun = False
         self.updates = 0
         self._neighbours = neighbours
@@ -104,7 +96,6 @@ class ExchangeService(Stateful):
 
     @property
     def finished(self) -> bool:
-        """True if the run's updates are complete."""
         return self.updates >= self._all_updates
 
     def begin(self) -> list[Entry]:
@@ -158,7 +149,6 @@ class ExchangeService(Stateful):
                 self.message_bytes[peer] += HEADER.size * len(set(others) - self._gone)
 
     def lose(self, peer: int) -> None:
-        """Mark a peer as gone."""
         self._gone.add(peer)
 
     def returned(self, peer: int, others: Sequence[int], time: float) -> list[Entry]:

@@ -36,7 +36,6 @@ class ExpectedPushes(Stateful):
         self._done.pop(worker, None)
 
     def gone(self, worker: int) -> None:
-        """Remove a worker that is gone."""
         del self._left[worker]
         self._done.pop(worker, None)
 

@@ -1,8 +1,13 @@
-"""What a worker has of the parameters of several servers, and when it begins to compute at them."""
+"""What a worker has of the parameters of its servers, and when it begins to compute at them.
+
+Xu et al. (paper 004, §2) name three protocols. A worker that *pulls* asks for the newest parameters and
+waits for them. The others are sent every version: one of *push-and-wait* finishes what it computes, and
+takes its newest version then; one of *push-and-interrupt* drops it, and begins with the newer one.
+"""
 
 from collections.abc import Sequence
 
-from testbed.training.worker_protocols import WorkerProtocol
+from testbed.algorithms.server_half import Protocol
 
 
 class Gathering:
@@ -16,8 +21,12 @@ class Gathering:
     complete, is not waited for: its part stays as it last was.
     """
 
-    def __init__(self, protocol: WorkerProtocol, servers: int) -> None:
-        self._protocol = protocol
+    def __init__(self, protocol: Protocol, servers: int) -> None:
+        self._asks = protocol == "pull"
+        self._waits = protocol == "push-and-wait"
+        # The version that is computed at, and the newest one that is complete.
+        self._computing: int | None = None
+        self._newest = -1
         # The versions that have arrived and may still be needed, by server, in order.
         self._there: list[list[int]] = [[] for _ in range(servers)]
         self._awaited = [True] * servers
@@ -26,7 +35,7 @@ class Gathering:
         self._used: list[int | None] = [None] * servers
         self._again = False
         self._complete = -1
-        # Added to what the protocol takes for versions: it only compares them.
+        # Added to complete versions of several servers, which are only compared.
         self._offset = 0
 
     def sent(self, server: int) -> None:
@@ -41,7 +50,7 @@ class Gathering:
         """
         if len(self._there) == 1:
             self._there[0] = [version]
-            return None if self._protocol.arrived(version) is None else (version,)
+            return (version,) if self._begins_at(version) else None
         if version == self._used[server]:
             self._again = True
         if self._there[server][-1:] != [version]:
@@ -70,14 +79,23 @@ class Gathering:
             Whether it only reports that, as it is too late; and the versions, by server, at which it
             begins to compute without being sent anything first, or None.
         """
-        finish = self._protocol.finished()
-        if finish.next is None:
-            return finish.late, None
+        late = not self._asks and self._newest > (self._computing or 0)
+        self._computing = self._newest if late else None
+        if not late:
+            return False, None
         if not all(self._there):
             # A server is back since the newer version arrived, and has not sent its part yet.
-            self._protocol.computing = None
-            return finish.late, None
-        return finish.late, self._versions()
+            self._computing = None
+            return True, None
+        return True, self._versions()
+
+    def _begins_at(self, version: int) -> bool:
+        """Note a version that is complete now; return True if the worker begins with it."""
+        self._newest = version
+        if self._waits and self._computing is not None:
+            return False
+        self._computing = version
+        return True
 
     def _begin(self) -> Sequence[int] | None:
         waited_for = [
@@ -87,7 +105,7 @@ class Gathering:
         ]
         if not (all(self._there) and waited_for):
             return None
-        if self._protocol.asks:
+        if self._asks:
             if any(self._awaited[server] for server in waited_for):
                 return None
             self._awaited = [True] * len(self._there)
@@ -97,7 +115,7 @@ class Gathering:
             if complete <= self._complete and not self._again:
                 return None
             self._complete = complete
-        if self._protocol.arrived(self._complete + self._offset) is None:
+        if not self._begins_at(self._complete + self._offset):
             return None
         self._again = False
         return self._versions()
@@ -107,7 +125,7 @@ class Gathering:
         found = []
         for server, there in enumerate(self._there):
             base = there[-1]
-            if not (self._protocol.asks or self._stopped[server] or len(self._there) == 1):
+            if not (self._asks or self._stopped[server] or len(self._there) == 1):
                 base = max((one for one in there if one <= self._complete), default=there[0])
             self._there[server] = [one for one in there if one >= base]
             found.append(base)

@@ -33,11 +33,7 @@ class Objective:
     def gradient(
         self, learner: Learner, batches: Batches, draw: Draw, version: int
     ) -> tuple[FloatVector, float]:
-        """Compute the gradient of what was drawn at the learner's parameters; return it and the loss.
-
-        Args:
-            version: of these parameters.
-        """
+        """Return the gradient of what was drawn at the learner's parameters, and the loss."""
         gradient, loss = learner.gradient(*batches.gather(draw), draw.layers)
         self.complete(gradient, learner.parameters, learner.statistics.start, version)
         return gradient, loss
@@ -51,7 +47,6 @@ class Objective:
             gradient: float32, (|Θ|,), of the shared buffers β − β′.
             parameters: float32, (|Θ|,), at which it was computed.
             own: how many entries are parameters; shared buffers follow.
-            version: of these parameters.
         """
         if self.clip is not None or self.weight_decay:
             self._regularise(gradient[:own], parameters)
@@ -75,6 +70,5 @@ PLAIN = Objective(ConstantRate(1.0))
 
 
 def objective(settings: Settings) -> Objective:
-    """Return the objective of a run."""
     training = settings.training
     return Objective(rate(settings), training.weight_decay, training.clip)

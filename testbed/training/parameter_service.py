@@ -1,9 +1,4 @@
-"""The decisions of a parameter server: no socket, no clock, no thread.
-
-The server's loop, the virtual clock and the simulator all drive this one object: they tell it which
-workers asked and pushed, in the order in which that happened by their clock, record the entries that it
-returns, and ask it which workers are to be sent parameters now, and which.
-"""
+"""The decisions of a parameter server: no socket, no clock, no thread."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +48,6 @@ class PullAnswer:
     """The parameters that a worker is sent.
 
     Attributes:
-        version: the version of the parameters.
         vector: what the worker has when it has read this, float32, (|Θ|,); used up before the next
             answer.
         encoding, body: as in a message; the body shares the vector's memory, so that what is not sent
@@ -90,17 +84,10 @@ class ParameterService(Stateful):
     waits for it and it is sent nothing. What it sends after all is counted and dropped, and with that
     it is *welcomed*: it takes part again, from the newest parameters.
 
-    What happens is returned, as entries, in its order.
-
     Attributes:
-        half: the server's half of the algorithm.
-        index: the server's, of several.
         parameters: how many it holds, shared buffers included.
-        payload_bytes: payload bytes of all pushes so far.
-        message_bytes: bytes of all messages so far.
         local_payload_bytes, local_message_bytes: those of the worker on the server's own machine, which
             are among them and cross no link.
-        finished: True if the run's updates are complete.
     """
 
     makes_updates: ClassVar[bool] = True
@@ -131,12 +118,6 @@ class ParameterService(Stateful):
         *,
         index: int = 0,
     ) -> None:
-        """Make the service of a run, without workers.
-
-        Args:
-            apply: gives an update to the half.
-            index: the server's, of several.
-        """
         self.index = index
         self.half = half
         self.parameters = layout.total
@@ -169,17 +150,14 @@ class ParameterService(Stateful):
 
     @property
     def finished(self) -> bool:
-        """True if the run's updates are complete."""
         return self.half.version >= self._updates
 
     @property
     def begun(self) -> bool:
-        """True if training has begun."""
         return self._begun
 
     @property
     def workers(self) -> int:
-        """The number of workers that are there."""
         return len(self._states)
 
     @property
@@ -199,7 +177,6 @@ class ParameterService(Stateful):
             self._expect(worker, time)
 
     def leave(self, worker: int) -> list[Entry]:
-        """Remove a worker that is gone."""
         if self._states.handle(WorkerEvent.LEAVE, worker) is WorkerState.GONE:
             return []
         del self._sent[worker]
@@ -208,7 +185,6 @@ class ParameterService(Stateful):
         return self._forget(worker)
 
     def suspect(self, worker: int, time: float) -> list[Entry]:
-        """Suspect a worker that has been silent for too long."""
         self._states.handle(WorkerEvent.SUSPECT, worker)
         silent = self._silence.lasts(worker, time)
         return [Suspected(worker, silent, time, self.half.version), *self._forget(worker)]
@@ -252,10 +228,6 @@ class ParameterService(Stateful):
         """Return when the worker will have been silent for too long; None if it need not send."""
         return self._silence.deadline(worker)
 
-    def overdue(self, now: float) -> list[int]:
-        """Return the workers that are to be suspected now."""
-        return [] if self.finished else self._silence.overdue(now)
-
     def expire(self) -> list[Entry]:
         """End the half's time limit, which may lead to an update."""
         before = self.half.version
@@ -276,12 +248,7 @@ class ParameterService(Stateful):
     def go_on(
         self, payload_bytes: int, message_bytes: int, local_payload: int = 0, local_message: int = 0
     ) -> None:
-        """Take over from an earlier service, whose half this one has, before any worker is there.
-
-        Args:
-            payload_bytes, message_bytes, local_payload, local_message: the bytes that the earlier
-                service had counted, as in ``ledger``.
-        """
+        """Take over from an earlier service, whose half this one has, before any worker is there."""
         self.payload_bytes, self.message_bytes = payload_bytes, message_bytes
         self.local_payload_bytes, self.local_message_bytes = local_payload, local_message
 
@@ -292,7 +259,6 @@ class ParameterService(Stateful):
             self._expect(worker, time)
 
     def count(self, worker: int, size: int) -> None:
-        """Count a message of ``size`` bytes from a worker."""
         self.count_late(worker, size)
         self._bytes[worker] += size
 
@@ -399,7 +365,6 @@ class ParameterService(Stateful):
         return found
 
     def _advanced(self, before: int) -> list[Entry]:
-        """Do what is due if the version has changed."""
         version = self.half.version
         if version == before:
             return []
@@ -454,7 +419,6 @@ class ParameterService(Stateful):
         self._is_to_send(worker, time)
 
     def answer(self, worker: int) -> PullAnswer:
-        """Return what a worker that is due is to be sent."""
         vector = self.half.outgoing(worker)
         # The worker has what it was sent last, or will have it before it reads this.
         changes = self.half.changed_since(vector, self.answered(worker))

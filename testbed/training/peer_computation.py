@@ -36,7 +36,6 @@ class Sending(NamedTuple):
 
     @property
     def messages(self) -> list[Message]:
-        """The record of each copy."""
         size = self.encoded.size
         return [Message(peer, HEADER.size + size, size) for peer in self.peers]
 
@@ -76,9 +75,6 @@ class PeerComputation:
         Args:
             batches: None for a peer that computes nothing.
             codecs: the run's codec, and an exact one.
-            neighbours: the peers that it talks to.
-            diagnostics: the names of those that the algorithm declares.
-            checkpoints: None if it keeps nothing.
         """
         self._neighbours = frozenset(neighbours)
         self.half = half
@@ -92,13 +88,11 @@ class PeerComputation:
         self._steps = 0
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint of a run keeps of the computation."""
         batches = None if self._batches is None else self._batches.position
         own = {"batches": batches, "base": self._base, "steps": self._steps}
         return {"half": self.half.state(), **own, **self._buffers.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self.half.restore(state["half"])
         if self._batches is not None:
             self._batches.reposition(state["batches"])
@@ -161,11 +155,7 @@ class PeerComputation:
 
 
 class LocalPeer(ABC):
-    """A peer whose half and model are in this process: what carries out what its role decides.
-
-    Attributes:
-        computation: the peer's.
-    """
+    """A peer whose half and model are in this process: what carries out what its role decides."""
 
     def __init__(self, computation: PeerComputation) -> None:
         self.computation = computation
@@ -175,12 +165,10 @@ class LocalPeer(ABC):
 
     @property
     def ready(self) -> bool:
-        """True if it may compute its next gradient."""
         return self._half.ready
 
     @property
     def waits_for(self) -> Collection[int]:
-        """The peers that it waits for otherwise."""
         return self._half.waits_for
 
     @abstractmethod
@@ -192,13 +180,11 @@ class LocalPeer(ABC):
         np.copyto(self._gradient, gradient)
 
     def step(self) -> Step:
-        """Take the gradient's step and send; return the step."""
         step, sent = self.computation.step(self._gradient, self._loss)
         self._send(sent, step.base_version, step.loss)
         return step
 
     def receive(self, sender: int) -> Sequence[Message]:
-        """Take in the sender's next update, if it is there; return what is sent because of it."""
         update = self._next_from(sender)
         if update is None:
             return ()
@@ -209,15 +195,12 @@ class LocalPeer(ABC):
         return [message for sending in sent for message in sending.messages]
 
     def suspect(self, peer: int) -> None:
-        """Wait for another peer no longer."""
         self._half.suspect(peer)
 
     def forget(self, peer: int) -> None:
-        """Drop all that is kept for a peer that is gone."""
         self._half.forget(peer)
 
     def joined(self, peer: int) -> None:
-        """Take a peer in that was killed and is back."""
         self._half.joined(peer)
 
     @abstractmethod

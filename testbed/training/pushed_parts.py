@@ -26,7 +26,6 @@ class Encoded:
 
     @property
     def size(self) -> int:
-        """The bytes of the body."""
         return sum(map(len, self.body))
 
 
@@ -34,28 +33,20 @@ class PushedParts:
     """How the updates of a run are cut and encoded; one object serves all its workers.
 
     Attributes:
-        cut: the servers' slices.
         lossy: True if values may change on the way.
     """
 
     def __init__(self, encoding: EncodingChoice, cut: Sequence[Slice]) -> None:
-        """Make the codecs of the servers' slices."""
         self.cut = list(cut)
         self._codecs = [codec_of(encoding, one.layout.sizes) for one in cut]
         self.lossy = self._codecs[0].lossy
 
     @classmethod
     def of_run(cls, settings: Settings, layout: Layout) -> Self:
-        """Return the parts that a run's settings say.
-
-        Args:
-            layout: of all parameters.
-        """
         encoding = EncodingChoice.model_validate(settings.training.encoding)
         return cls(encoding, slices_of(settings, layout))
 
     def encode(self, update: Update) -> list[Encoded]:
-        """Encode each server's part of an update."""
         found = []
         for codec, one in zip(self._codecs, self.cut, strict=True):
             part = one.of(update)

@@ -1,8 +1,4 @@
-"""The settings that the roles of one run get: plain values that cross a process boundary as JSON.
-
-A run's settings are several records. Functions and objects take the ones that they use, or all of them
-where they pass them on.
-"""
+"""The settings that the roles of one run get: plain values that cross a process boundary as JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +46,6 @@ class TrainingSettings:
         pulls: what pulls bring: all parameters, or those that changed since the last pull.
         batch_size: b, images per gradient.
         learning_rate: α.
-        updates: the number of updates that the run lasts.
         evaluate_every: updates between two evaluations.
         schedule: that of the learning rate, in updates: what a ``RateSchedule`` of
             ``testbed.algorithms.learning_rate`` has besides α; None: α is constant.
@@ -88,17 +83,13 @@ class DataSettings:
 
     Attributes:
         dataset: a dataset's name or path, or the name of a function.
-        dataset_options: the function's arguments.
         dataset_digest: of what the function returned when the run was planned; None: not known.
         scaling: the scaling of images; None: standardised, of bytes.
         train_images: use only this many of the training images; None: all.
         partition: how the training images are shared out, as ``testbed.learning.data.partitions.parts``
             takes it.
         evaluation_images: evaluate on only this many of the test images; None: all.
-        model: the model's name.
         model_options: a plug-in's own options.
-        initialisation: the law of the initial parameters.
-        buffers: the rule about the model's buffers.
         batched: True if a simulation computes the gradients of outstanding workers together.
         device: the device that it then computes them on, as torch names it.
         processors: the number of processors on which it computes gradients; None: it chooses.
@@ -201,7 +192,6 @@ class NetworkSettings:
         aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it talks
             to the server. Empty where workers talk to servers. A conversation has the number of its
             worker, and after those come the aggregators'.
-        aggregator_addresses: IPv4 addresses of the aggregators.
     """
 
     server_addresses: Sequence[str]
@@ -302,9 +292,7 @@ class Settings:
     """One run's settings.
 
     Attributes:
-        seed: the seed of every random stream.
         workers: the number of workers or peers, numbered from 0.
-        devices: the settings of the workers or peers, as far as no class says otherwise.
         classes: the device classes; none if all devices are alike.
         class_of: every worker's class by its number; empty without classes.
         plugins: the module and the text of each source file of plug-ins.
@@ -327,7 +315,6 @@ class Settings:
 
     @property
     def aggregators(self) -> int:
-        """The number of aggregators."""
         return len(self.network.aggregator_addresses)
 
     @property
@@ -367,7 +354,6 @@ class Settings:
 
     @property
     def is_metered(self) -> bool:
-        """True if the power of any device is known."""
         kinds = [one.devices for one in self.classes] or [self.devices]
         return any(one.power is not None for one in kinds)
 

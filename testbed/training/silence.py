@@ -31,7 +31,6 @@ class Silence:
             self._since.setdefault(worker, time)
 
     def ends(self, worker: int) -> None:
-        """End the worker's turn."""
         self._since.pop(worker, None)
 
     def only(self, workers: Collection[int], time: float) -> None:

@@ -74,7 +74,6 @@ class Slice:
 
     @property
     def size(self) -> int:
-        """The number of parameters."""
         size: int = self.pieces[-1].own.stop
         return size
 

@@ -28,11 +28,9 @@ class StalenessBound(Stateful):
         self._pushes[worker] = min(self._pushes.values(), default=0)
 
     def forget(self, worker: int) -> None:
-        """Remove a worker that is gone, or suspected."""
         self._pushes.pop(worker, None)
 
     def pushed(self, worker: int) -> None:
-        """Count a push of a worker that takes part."""
         self._pushes[worker] += 1
 
     def allows(self, worker: int) -> bool:

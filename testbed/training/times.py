@@ -27,7 +27,6 @@ class Times:
     """The times for which the run's devices compute and then wait; made once per run.
 
     Attributes:
-        devices: the number of devices.
         compute: the durations of a gradient, by class; one for all devices if there are no classes.
         waiting: the durations between a computation and its push, likewise.
         class_of: every device's class; empty if there are none.
@@ -72,7 +71,6 @@ class DeviceTimes:
 
         Args:
             now: when the computation begins, in seconds since training began.
-            gradients: how many are computed.
         """
         computing = sum(self.compute.sample(now) for _ in range(gradients))
         return computing, self.waiting.sample(now)

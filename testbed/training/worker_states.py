@@ -103,18 +103,15 @@ class WorkerStates(Stateful):
         return {state.name: list(members) for state, members in self._members.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Put the workers into the states of a checkpoint."""
         self._members = {
             WorkerState[name]: dict.fromkeys(workers) for name, workers in state.items()
         }
         self._states = {worker: one for one, members in self._members.items() for worker in members}
 
     def __getitem__(self, worker: int) -> WorkerState:
-        """Return a worker's state."""
         return self._states.get(worker, WorkerState.GONE)
 
     def __len__(self) -> int:
-        """Return the number of workers that are there."""
         return len(self._states)
 
     def __iter__(self) -> Iterator[int]:

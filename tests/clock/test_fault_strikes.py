@@ -8,7 +8,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.checkpoints import state_encoding
 from testbed.clock import worker_faults
-from testbed.clock.stage import Arrived
+from testbed.clock.stage import Arrived, Stage
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
 from testbed.clock.worker_faults import star_clock
@@ -31,7 +31,6 @@ from testbed.planning.plan import plan
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 
 SIZE = 3000
@@ -79,10 +78,10 @@ class Played:
         self.draw = np.random.default_rng(5)
         self.clock = star_clock(
             [self.service],
-            self,
+            cast("Stage", self),
             Devices(
                 range(workers),
-                lambda _: Worker(WORKER_PROTOCOLS[protocol], 1),
+                lambda _: Worker(protocol, 1),
                 lambda worker, now, gradients: (seconds * float(self.draw.exponential()), 0.0),
                 lambda worker: (Line(rate, delay), Line(rate, delay)),
             ),

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.clock.jitter import Jitter, jitter
-from testbed.clock.transfers import Line
+from testbed.clock.transfers import Jitter, Line, jitter
 
 DELAY, WIDTHS = 0.05, (0.02, 0.01)
 happenings = st.lists(

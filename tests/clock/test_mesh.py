@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.clock.mesh import Mesh, MeshClock
+from testbed.clock.mesh import Mesh, MeshClock, MeshStage
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
@@ -95,7 +95,7 @@ class Played(QuietRecord):
             lines=lambda _: (Line(case.uplink, case.delay / 8), Line(case.downlink)),
             queue=case.queue,
         )
-        self.clock = MeshClock(self.service, self, mesh)
+        self.clock = MeshClock(self.service, cast("MeshStage", self), mesh)
 
     def busy(self, peer: int, now: float) -> tuple[float, float]:
         assert now == self.clock.now

@@ -9,13 +9,13 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.clock.mesh import Mesh, MeshClock
+from testbed.clock.mesh import Mesh, MeshClock, MeshStage
 from testbed.experiment.spec import Spec
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
@@ -105,7 +105,7 @@ class Played(QuietRecord):
         self.under_way: dict[tuple[int, int], deque[tuple[int, bool]]] = {}
         self.arrivals: Arrivals = {}
         mesh = Mesh.of(run, lambda peer, _: (case.duration(peer, len(self.begins[peer]) - 1), 0.0))
-        self.clock = MeshClock(ExchangeService(run, mesh.neighbours), self, mesh)
+        self.clock = MeshClock(ExchangeService(run, mesh.neighbours), cast("MeshStage", self), mesh)
 
     def begin(self, peer: int) -> None:
         self.begins[peer].append(self.clock.now)

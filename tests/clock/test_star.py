@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from random import Random
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
-from testbed.clock.stage import Arrived
+from testbed.clock.stage import Arrived, Stage
 from testbed.clock.star import AHEAD, StarClock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
@@ -31,7 +31,6 @@ from testbed.planning.plan import plan
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import Entry
 from testbed.training.settings import CostSettings, Settings
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import DenseUpdate, Layout
 from testbed.wire.frames import HEADER
 from tests.notes import Notes
@@ -130,12 +129,12 @@ class Played:
         up, down = case.uplink, case.downlink
         devices = Devices(
             range(case.workers),
-            role=lambda _: Worker(WORKER_PROTOCOLS[case.protocol], 1),
+            role=lambda _: Worker(case.protocol, 1),
             busy=self.busy,
             lines=lambda _: (Line(up, case.delay / 8), Line(down)),
             costs=costs,
         )
-        self.clock = StarClock([self.service], self, devices)
+        self.clock = StarClock([self.service], cast("Stage", self), devices)
 
     def busy(self, worker: int, now: float, gradients: int) -> tuple[float, float]:
         assert gradients == 1
@@ -398,7 +397,7 @@ RATES = st.sampled_from([None, 8192, 2048])
 @st.composite
 def cases(draw: st.DrawFn, protocol: Protocol | None = None, synchronous: bool = True) -> Case:
     workers = draw(st.integers(1, 6))
-    names: list[Protocol] = list(WORKER_PROTOCOLS) if protocol is None else [protocol]
+    names: list[Protocol] = list(get_args(Protocol)) if protocol is None else [protocol]
 
     def by_worker(values: st.SearchStrategy[int]) -> list[list[int]]:
         rows = st.lists(values, min_size=1, max_size=4)

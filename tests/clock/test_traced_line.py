@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.clock.jitter import Jitter
 from testbed.clock.traced_line import TracedLine
-from testbed.clock.transfers import Line
+from testbed.clock.transfers import Jitter, Line
 from testbed.network.segments import wire_bytes
 from testbed.rate_trace import RateTrace
 from tests.test_rate_trace import made

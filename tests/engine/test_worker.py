@@ -22,7 +22,6 @@ from testbed.engine.events import (
     Stopped,
 )
 from testbed.engine.worker import State, Worker
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 
 LEGS = (Leg(2, pushes=True, asks=False), Leg(1, pushes=False, asks=True))
 
@@ -38,7 +37,7 @@ def to(conversations: Iterable[int], *messages: Pull | Push | Report) -> list[Ac
 
 @pytest.mark.parametrize("servers", [1, 3])
 def test_a_worker_that_asks(servers: int) -> None:
-    worker, all_of = Worker(WORKER_PROTOCOLS["pull"], servers), range(servers)
+    worker, all_of = Worker("pull", servers), range(servers)
     assert after(worker, *map(Opened, all_of)) == to(all_of, Pull())
     for version in (0, 4):
         *first, last = (Received(one, version) for one in all_of)
@@ -54,7 +53,7 @@ def test_a_worker_that_asks(servers: int) -> None:
 
 
 def test_a_server_that_stops_is_sent_to_and_not_waited_for() -> None:
-    worker = Worker(WORKER_PROTOCOLS["pull"], 2)
+    worker = Worker("pull", 2)
     after(worker, Opened(0), Opened(1), Received(0, 0))
     (begun,) = after(worker, Received(1, 0))
     assert isinstance(begun, Compute)
@@ -63,7 +62,7 @@ def test_a_server_that_stops_is_sent_to_and_not_waited_for() -> None:
 
 
 def test_a_worker_whose_parameters_are_lost_asks_again_and_its_leg_begins_anew() -> None:
-    worker = Worker(WORKER_PROTOCOLS["pull"], 1, LEGS)
+    worker = Worker("pull", 1, LEGS)
     first = Job(1, (5,))
     assert after(worker, Opened(0), Received(0, 5), Lost(first)) == [
         Send(0, Pull()),
@@ -74,7 +73,7 @@ def test_a_worker_whose_parameters_are_lost_asks_again_and_its_leg_begins_anew()
 
 
 def test_a_leg_that_does_not_ask_goes_on_at_the_same_bases() -> None:
-    worker = Worker(WORKER_PROTOCOLS["pull"], 1, LEGS)
+    worker = Worker("pull", 1, LEGS)
     first, second = Job(1, (0,)), Job(2, (0,), 1)
     assert after(worker, Opened(0), Received(0, 0)) == [Send(0, Pull()), Compute(first)]
     assert after(worker, Computed(first)) == [Send(0, Push(first)), Compute(second)]
@@ -83,7 +82,7 @@ def test_a_leg_that_does_not_ask_goes_on_at_the_same_bases() -> None:
 
 
 def test_push_and_wait_computes_at_the_newest_and_only_reports_what_is_late() -> None:
-    worker = Worker(WORKER_PROTOCOLS["push-and-wait"], 1)
+    worker = Worker("push-and-wait", 1)
     first, second = Job(1, (0,)), Job(2, (2,))
     assert after(worker, Opened(0), Received(0, 0)) == [Compute(first)]
     assert after(worker, Received(0, 1), Received(0, 2)) == []
@@ -93,7 +92,7 @@ def test_push_and_wait_computes_at_the_newest_and_only_reports_what_is_late() ->
 
 
 def test_push_and_interrupt_drops_what_it_computes() -> None:
-    worker = Worker(WORKER_PROTOCOLS["push-and-interrupt"], 1)
+    worker = Worker("push-and-interrupt", 1)
     first, second = Job(1, (0,)), Job(2, (1,))
     assert after(worker, Opened(0), Received(0, 0)) == [Compute(first)]
     assert after(worker, Received(0, 1)) == [Compute(second)]
@@ -103,7 +102,7 @@ def test_push_and_interrupt_drops_what_it_computes() -> None:
 
 @pytest.mark.parametrize("when", ["before", "while computing"])
 def test_a_server_that_is_back_is_asked_and_gets_nothing_of_before(when: str) -> None:
-    worker = Worker(WORKER_PROTOCOLS["pull"], 2)
+    worker = Worker("pull", 2)
     after(worker, Opened(0), Opened(1), Received(0, 5))
     if when == "before":
         assert after(worker, Opened(0, 1)) == [Send(0, Pull())]
@@ -118,7 +117,7 @@ def test_a_server_that_is_back_is_asked_and_gets_nothing_of_before(when: str) ->
 
 
 def test_a_worker_that_asks_finishes_what_it_computes_before_it_begins_anew() -> None:
-    worker = Worker(WORKER_PROTOCOLS["pull"], 1)
+    worker = Worker("pull", 1)
     first = Job(1, (7,))
     assert after(worker, Opened(0), Received(0, 7)) == [Send(0, Pull()), Compute(first)]
     assert after(worker, Opened(0, 1), Received(0, 3)) == [Send(0, Pull())]
@@ -128,13 +127,13 @@ def test_a_worker_that_asks_finishes_what_it_computes_before_it_begins_anew() ->
 
 
 def test_a_server_that_is_back_before_the_last_one_is_there_is_asked_once() -> None:
-    worker = Worker(WORKER_PROTOCOLS["pull"], 2)
+    worker = Worker("pull", 2)
     assert after(worker, Opened(0), Opened(0, 1)) == []
     assert after(worker, Opened(1)) == to([0, 1], Pull())
 
 
 def test_a_server_whose_version_was_pushed_for_gets_a_report() -> None:
-    worker = Worker(WORKER_PROTOCOLS["push-and-wait"], 2)
+    worker = Worker("push-and-wait", 2)
     after(worker, Opened(0), Opened(1), Received(0, 0), Received(1, 0))
     assert worker.job is not None
     after(worker, Computed(worker.job), Received(0, 1))

@@ -1,6 +1,7 @@
 """A worker among servers that answer, send, are killed, come back and stop, in any order."""
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,6 @@ from testbed.engine.events import (
     Stopped,
 )
 from testbed.engine.worker import Worker
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 
 SEVERAL = (Leg(2, pushes=True, asks=False), Leg(1, pushes=True, asks=True))
 
@@ -33,9 +33,8 @@ class Scene:
     """One worker, and what its servers know of it."""
 
     def __init__(self, protocol: Protocol, servers: int, legs: tuple[Leg, ...]) -> None:
-        kind = WORKER_PROTOCOLS[protocol]
-        self.asks, self.legs = kind.asks, legs
-        self.worker = Worker(kind, servers, legs)
+        self.asks, self.legs = protocol == "pull", legs
+        self.worker = Worker(protocol, servers, legs)
         self.every = range(servers)
         self.session = [0] * servers
         self.version = [5000] * servers
@@ -119,7 +118,7 @@ Step = Callable[[Scene, int], None]
 STEPS: list[Step] = [Scene.send, Scene.send, Scene.send, Scene.compute, Scene.compute, Scene.kill]
 
 
-@pytest.mark.parametrize("protocol", WORKER_PROTOCOLS)
+@pytest.mark.parametrize("protocol", get_args(Protocol))
 @pytest.mark.parametrize("several", [False, True])
 @hypothetical(deadline=None)
 @given(

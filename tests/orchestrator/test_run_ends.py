@@ -88,7 +88,7 @@ def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path)
 def talkative(server: WallServer) -> None:
     """Take the place of ``WallServer.serve``, in this process and those forked from it."""
     for number in range(20):
-        server.parts.report.event("info", f"event {number}")
+        server.host.report.event("info", f"event {number}")
     raise RunError("the reason")
 
 

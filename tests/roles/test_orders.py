@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from testbed.roles.orders import Order, OrderChannel, OrderChannels, OrderKind
+from testbed.training.exchange import Hears, Message, Step, Suspects
 
 
 @pytest.fixture
@@ -59,14 +60,14 @@ def test_taking_without_waiting_sees_what_is_there(ends: tuple[OrderChannel, Ord
 def test_reports_arrive_whole_and_in_order(ends: tuple[OrderChannel, OrderChannel]) -> None:
     clock, device = ends
     # As many messages as in a step of the largest mesh: more than a page, and more than 64 KiB.
-    messages = [(peer, 10_000_000, 10_000_000) for peer in range(4000)]
-    device.tell(base=7, loss=float("inf"), messages=messages)
-    device.tell(lost=3)
+    messages = [Message(peer, 10_000_000, 10_000_000) for peer in range(4000)]
+    device.report(Step(7, 0, float("inf"), messages))
+    device.report(Hears(3))
     heard = clock.hear()
-    assert heard["base"] == 7
+    assert heard["base_version"] == 7
     assert heard["loss"] == float("inf")
     assert heard["messages"] == [list(message) for message in messages]
-    assert clock.hear() == {"lost": 3}
+    assert clock.hear() == {"kind": "hears", "peer": 3}
 
 
 def test_giving_orders_to_a_device_that_is_gone_is_no_error(
@@ -86,7 +87,7 @@ def test_a_device_notices_that_the_clock_is_gone(ends: tuple[OrderChannel, Order
     with pytest.raises(ConnectionError, match="the virtual clock is gone"):
         device.take()
     with pytest.raises(OSError, match="Broken pipe"):
-        device.tell(base=1)
+        device.report(Hears(1))
 
 
 def test_giving_orders_waits_for_a_device_whose_queue_is_full(
@@ -128,21 +129,6 @@ def test_giving_without_waiting_returns_false_if_the_queue_is_full(
     assert device.take() == Order(OrderKind.STOP)
 
 
-def test_claims_never_fill_the_queue(ends: tuple[OrderChannel, OrderChannel]) -> None:
-    clock, device = ends
-    for _ in range(3):
-        for number in range(5000):
-            device.claim(number, orders=3)
-        device.tell(base=1, messages=[[peer, 10_000, 10_000] for peer in range(4000)])
-        assert clock.hear() == {"waits_for": 0, "orders": 3}
-        assert clock.hear()["base"] == 1
-    device.tell(base=2)
-    device.claim("parameters")  # dropped: the clock has not read the report before it
-    assert clock.heard() == [{"base": 2}]
-    device.claim("parameters")
-    assert clock.heard() == [{"waits_for": "parameters"}]
-
-
 def test_each_forked_device_has_its_own_channel() -> None:
     leaves = OrderChannels(3)
 
@@ -150,7 +136,7 @@ def test_each_forked_device_has_its_own_channel() -> None:
         mine = leaves.of_device(number)
         order = mine.take()
         assert order is not None
-        mine.tell(device=number, got=order.number)
+        mine.report(Suspects(number, order.number))
         assert mine.take() == Order(OrderKind.STOP)
 
     children = [forked(lambda number=number: answer(number)) for number in range(3)]  # type: ignore[misc]
@@ -158,7 +144,7 @@ def test_each_forked_device_has_its_own_channel() -> None:
     for number in (2, 0, 1):
         clocks[number].give(OrderKind.ARRIVED, 10 * number)
     for number, clock in enumerate(clocks):
-        assert clock.hear() == {"device": number, "got": 10 * number}
+        assert clock.hear() == {"kind": "suspects", "peer": number, "silent": 10 * number}
         clock.give(OrderKind.STOP)
     for child in children:
         assert os.waitpid(child, 0)[1] == 0

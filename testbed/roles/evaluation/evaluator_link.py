@@ -74,7 +74,6 @@ class EvaluatorLink:
 
     Attributes:
         connection: the evaluator's, while there is one; its owner sets it to None when it is closed.
-        number: the evaluator's, in its greeting and in reports.
         waited_for: True if a slow evaluator is waited for when the queue has no more room, instead of
             leaving evaluations out.
     """
@@ -137,7 +136,6 @@ class EvaluatorLink:
             self._sent.popleft()
 
     def send(self) -> None:
-        """Send what the evaluator has room for."""
         connection = self.connection
         if connection is None:
             return

@@ -1,9 +1,4 @@
-"""The evaluator on its device: it is sent parameters, evaluates them and reports what it found.
-
-The servers (or the evaluated peer) send it parameters when an evaluation is due, at once or, if the
-evaluator is late, from a queue. Its results go to the orchestrator over the host, not over the emulated
-network.
-"""
+"""The evaluator on its device: it is sent parameters, evaluates them and reports what it found."""
 
 import contextlib
 import time
@@ -86,12 +81,7 @@ def evaluate(  # noqa: PLR0917 - what an evaluator is made of
     report: Channel,
     line: DeviceLine,
 ) -> None:
-    """Evaluate the versions that all servers send, until all have said STOP.
-
-    Args:
-        cut: the servers' slices.
-        line: where to write its state.
-    """
+    """Evaluate the versions that all servers send, until all have said STOP."""
     identity, absence = Identity(settings.evaluator), settings.faults.server_absence
 
     def greet(index: int) -> Greeted:

@@ -5,14 +5,99 @@ is reached, the queue refuses a snapshot with the reason, and the caller leaves 
 waits.
 """
 
+import contextlib
+import os
 from collections import deque
 from collections.abc import Iterator
 
-from testbed.roles.evaluation.spill import Spill
-
 IN_MEMORY = 32
+ROOM_LEFT = 64 << 20
+"""Bytes of the file system that are left free for everything else that the run writes."""
 LIMIT = 256 << 20
 """Bytes of a limited queue, which is the queue of a server that stores it in every checkpoint."""
+
+
+class Spill:
+    """Room for snapshots in a file without a name in the run directory, which a process receives open.
+
+    So a process can use it that may write no other file (a container's root is read-only, and its /tmp
+    is small). The file is divided into slots of one size, which only this process uses. Slots that were
+    read are used again, so that the file is never longer than the most snapshots that waited at a time.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        """Start with an empty file.
+
+        Args:
+            descriptor: of the file; what a killed process left in it is removed.
+            size: of a slot, in bytes.
+        """
+        self._descriptor = descriptor
+        self._size = size
+        self._free: list[int] = []
+        self._slots = 0
+        os.ftruncate(descriptor, 0)
+
+    def write(self, snapshot: memoryview) -> int:
+        """Write a snapshot of a slot's size, and return its slot.
+
+        Raises:
+            OSError: there is no room for it, or it cannot be written.
+        """
+        slot = self._free[-1] if self._free else self._slots
+        if not self._free:
+            self._check_room()
+        at = slot * self._size
+        try:
+            while snapshot:
+                written = os.pwrite(self._descriptor, snapshot, at)
+                snapshot, at = snapshot[written:], at + written
+        except OSError:
+            if not self._free:
+                self._cut()
+            raise
+        if self._free:
+            self._free.pop()
+        else:
+            self._slots += 1
+        return slot
+
+    def read(self, slot: int) -> bytes:
+        """Return a slot's snapshot.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        parts: list[bytes] = []
+        at, left = slot * self._size, self._size
+        while left:
+            part = os.pread(self._descriptor, left, at)
+            if not part:
+                raise OSError(f"the file ends {left:,} bytes too early")
+            parts.append(part)
+            at, left = at + len(part), left - len(part)
+        return b"".join(parts)
+
+    def free(self, slot: int) -> None:
+        """Mark a slot as free; when all slots are free, give the file's space back."""
+        self._free.append(slot)
+        if len(self._free) == self._slots:
+            self._free.clear()
+            self._slots = 0
+            self._cut()
+
+    def _check_room(self) -> None:
+        system = os.fstatvfs(self._descriptor)
+        free = system.f_bavail * system.f_frsize
+        if free - self._size < ROOM_LEFT:
+            raise OSError(
+                f"{free / 1e6:,.0f} MB are free where the run directory is, and "
+                f"{ROOM_LEFT / 1e6:,.0f} MB are left to the rest of the run"
+            )
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):  # the space is not given back, and nothing worse happens
+            os.ftruncate(self._descriptor, self._slots * self._size)
 
 
 class NoRoomError(Exception):
@@ -20,11 +105,7 @@ class NoRoomError(Exception):
 
 
 class UnreadableError(Exception):
-    """A snapshot that waited cannot be read; it is removed from the queue.
-
-    Attributes:
-        version: the snapshot's.
-    """
+    """A snapshot that waited cannot be read; it is removed from the queue."""
 
     def __init__(self, version: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,7 +1,6 @@
 """The coordinator's channels to the peers: it gives orders over them, and waits for reports.
 
-A frozen peer is given its orders at its thaw. A wait ends if the peer is gone, and ends the run if the
-peer can never go on (``testbed.roles.peer.peer_standstill``).
+A frozen peer is given its orders at its thaw. A wait ends if the peer is gone.
 """
 
 import selectors
@@ -11,11 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeVar
 
-from testbed.errors import RunError
-from testbed.messages.codec import KIND
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.peer.peer_reports import FromPeer, decoded
-from testbed.roles.peer.peer_standstill import PeerStandstill
 from testbed.roles.reporting import RoleReporter
 
 REPORT_PERIOD = 0.2
@@ -29,7 +25,6 @@ class PeerChannels(ABC):
     """The channels to all peers of a run.
 
     Attributes:
-        report: to the orchestrator.
         gone: the peers that are dead, or lost to the others.
         told: the reports of each peer that are still to be taken in.
         held: the orders of frozen peers, by their numbers: they are given at the thaw.
@@ -42,14 +37,9 @@ class PeerChannels(ABC):
         self.gone: set[int] = set()
         self.told: list[deque[FromPeer]] = [deque() for _ in channels]
         self.held: dict[int, list[tuple[OrderKind, int]]] = {}
-        self._standstill = PeerStandstill()
         self._selector = selectors.EpollSelector()
         for number, channel in enumerate(channels):
             self._selector.register(channel, selectors.EVENT_READ, number)
-
-    @abstractmethod
-    def _now(self) -> float:
-        """Return the present by the run's clock, in seconds."""
 
     @abstractmethod
     def _handles(self, peer: int, told: FromPeer) -> bool:
@@ -60,24 +50,19 @@ class PeerChannels(ABC):
         """Do what is to be done again and again, while the coordinator waits as well."""
 
     def listen(self, patience: float) -> bool:
-        """Receive reports for at most ``patience`` seconds; return True if one is more than a claim."""
-        heard = False
-        for key, _ in self._selector.select(patience):
+        """Receive reports for at most ``patience`` seconds; return True if any came."""
+        ready = self._selector.select(patience)
+        for key, _ in ready:
             try:
-                fields = self._channels[key.data].hear()
+                told = decoded(self._channels[key.data].hear())
             except (
                 ConnectionError
-            ):  # the peer's host is lost, and the others report that they lost it
+            ):  # its host is lost, and the other peers report that they lost it
                 self._selector.unregister(key.fileobj)
                 continue
-            if KIND not in fields:
-                self._standstill.hear(key.data, fields)
-                continue
-            told = decoded(fields)
             if not self._handles(key.data, told):
                 self.told[key.data].append(told)
-            heard = True
-        return heard
+        return bool(ready)
 
     def wait_for(self, peer: int, what: type[R], until: float | None = None) -> R | None:
         """Wait for a peer's report of a kind; return None if the peer is gone.
@@ -86,11 +71,7 @@ class PeerChannels(ABC):
 
         Args:
             until: a moment of CLOCK_MONOTONIC at which waiting ends; None: it does not end.
-
-        Raises:
-            RunError: the peer waits for what will never come, so that nothing can happen any more.
         """
-        self._standstill.begin()
         silent_since = time.monotonic()
         while True:
             while self.told[peer]:
@@ -101,37 +82,18 @@ class PeerChannels(ABC):
                 return None
             if self.listen(REPORT_PERIOD):
                 continue
-            self._check_standstill(peer)
             self._look_after()
             if time.monotonic() - silent_since > PATIENCE:
                 silent_since = time.monotonic()
                 self.report.event("warning", f"nothing heard for {PATIENCE:g} s", peer)
 
     def give(self, peer: int, what: OrderKind, number: int = 0) -> None:
-        """Give a peer an order; wait while its queue is full.
-
-        Raises:
-            RunError: the peer waits for what will never come, so that nothing can happen any more.
-        """
+        """Give a peer an order; wait while its queue is full."""
         if peer in self.held:
             self.held[peer].append((what, number))
             return
         channel = self._channels[peer]
-        if channel.give(what, number, wait=False):
-            return
-        self._standstill.begin()
         while not channel.give(what, number, wait=False) and peer not in self.gone:
             channel.await_room(REPORT_PERIOD)
             self.listen(0.0)
-            self._check_standstill(peer)
             self._look_after()
-
-    def _check_standstill(self, awaited: int) -> None:
-        """End the run if the peer that is awaited can never go on."""
-        found = self._standstill.found(awaited)
-        if found is not None:
-            raise RunError(
-                f"nothing can happen any more: at {self._now():.6g} s of the run's clock the "
-                f"coordinator waits for {found}, and nothing is under way between them; please report "
-                "it with the experiment file"
-            )

@@ -16,7 +16,6 @@ from testbed.clock.mesh import MeshClock
 from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.faults.schedule import Schedule
-from testbed.messages.deduplicated_reports import no_reports
 from testbed.messages.reports import (
     DevicesConnected,
     FaultReported,
@@ -25,6 +24,7 @@ from testbed.messages.reports import (
     ServerListening,
     TrainingBegun,
     TrainingEnded,
+    no_reports,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
@@ -63,11 +63,8 @@ class Coordinator(PeerChannels):
         """Make the coordinator of a run.
 
         Args:
-            leaves: the channels to the peers, by their numbers.
-            neighbours: the peers that each peer talks to, by the peers' numbers.
             tells: True if peers report the result of an arrival: they may not be ready to compute, or
                 they may answer.
-            line: where to write its processor time.
             paces: those of the peers, which tell who was killed after training.
         """
         self._settings = settings
@@ -96,7 +93,6 @@ class Coordinator(PeerChannels):
         self._last_report = 0.0
 
     def _made(self, peer: int) -> DrivenPeer:
-        """Return the hands of a process that is to connect."""
         return DrivenPeer(peer, self, self._killed, tells=self._tells)
 
     def run(self) -> None:
@@ -168,9 +164,6 @@ class Coordinator(PeerChannels):
         if by_clock:
             payload_bytes, message_bytes = sum(service.payload_bytes), sum(service.message_bytes)
         return ServerFinished(service.updates, payload_bytes, message_bytes, peers)
-
-    def _now(self) -> float:
-        return 0.0 if self._clock is None else self._clock.now
 
     # -- reports from peers
 
@@ -277,14 +270,12 @@ class Coordinator(PeerChannels):
         self.held[peer] = []
 
     def thaw(self, peer: int) -> None:
-        """Give the peer the orders that it was not given while it was frozen."""
         for what, number in self.held.pop(peer, ()):
             self.give(peer, what, number)
             if what is OrderKind.FORGET:
                 self._hands[peer].outcome()
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Report the beginning or the end of a fault to the orchestrator, which carries it out."""
         self.report.flush()
         self.report.send(FaultReported(record, self._spared))
         self._spared = []

@@ -21,11 +21,7 @@ class ModelFile:
     """The slots of one peer."""
 
     def __init__(self, descriptor: int, parameters: int) -> None:
-        """Read what earlier incarnations of the peer have left.
-
-        Args:
-            parameters: how many the model has.
-        """
+        """Read what earlier incarnations of the peer have left."""
         self._descriptor = descriptor
         self._size = _CHECKSUM.size + _HEAD.size + 4 * parameters
         self._count = 0

@@ -4,16 +4,15 @@ import select
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from testbed.roles.connections import Connections
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
-from testbed.roles.peer.outgoing import Outgoing
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError, Pieces
 from testbed.roles.transport.greeting import Identity, call
-from testbed.roles.transport.kernel_queues import unread
+from testbed.roles.transport.kernel_queues import under_way
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
@@ -21,6 +20,8 @@ from testbed.wire.frames import Frame, Kind, header
 
 CONNECTING_TIMEOUT = 60.0
 """Seconds that peers have to connect to each other."""
+SETTLING = 0.5
+"""Seconds without a byte more after which a peer is taken for one that receives nothing now."""
 CLOSING_TIMEOUT = 30.0
 """Seconds that peers have to close their connections after training."""
 
@@ -29,9 +30,7 @@ class PeerConnections(Connections):
     """All connections of one peer, and their driver.
 
     Attributes:
-        identity: this peer's.
         payload_bytes, message_bytes: received from other peers.
-        outgoing: what has not reached the others yet.
         returned: peers that were killed, and have come back and connected; the peer empties it.
     """
 
@@ -49,11 +48,8 @@ class PeerConnections(Connections):
         """Listen for other peers.
 
         Args:
-            neighbours: the peers that it talks to, in order.
             parameters: the model's size, which must equal the others'.
             longest: the longest body of an update, in bytes.
-            spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
-            incarnation: how often this peer was killed.
         """
         super().__init__(settings, parameters, report, self)
         self.payload_bytes = 0
@@ -63,7 +59,6 @@ class PeerConnections(Connections):
         self._number = number
         self._neighbours = neighbours
         self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
-        self.outgoing = Outgoing(self.workers, self.turn)
         self._calling: Connection | None = None
         self._received: deque[tuple[int, Frame]] = deque()
         self.evaluator = EvaluatorLink(
@@ -125,7 +120,6 @@ class PeerConnections(Connections):
 
     @property
     def connected(self) -> list[int]:
-        """The peers that this one is connected to, in order."""
         return sorted(self.workers)
 
     @property
@@ -183,7 +177,6 @@ class PeerConnections(Connections):
             self.close(connection, None)
 
     def handle(self, connection: Connection, frame: Frame) -> None:
-        """Handle a message of another peer, or a greeting."""
         if frame.kind is not Kind.HELLO:
             self.message_bytes += frame.size
         match frame.kind:
@@ -230,7 +223,6 @@ class PeerConnections(Connections):
         return identity.incarnation > known.incarnation
 
     def broke(self, connection: Connection, error: BrokenConnectionError) -> None:
-        """Close a connection over which nothing more can be sent."""
         self.close(connection, f"{error}")
 
     def close(self, connection: Connection, reason: str | None) -> None:
@@ -277,12 +269,8 @@ class PeerConnections(Connections):
         while self._received:
             yield self._received[0][0]
 
-    def next_from(self, sender: int, waiting: Callable[[], None] = lambda: None) -> Frame | None:
-        """Wait for the next update of one peer, reading from no other; return None if it is gone.
-
-        Args:
-            waiting: called at least once a second meanwhile.
-        """
+    def next_from(self, sender: int) -> Frame | None:
+        """Wait for the next update of one peer, reading from no other; return None if it is gone."""
         while True:
             for place, (peer, frame) in enumerate(self._received):
                 if peer == sender:
@@ -291,14 +279,6 @@ class PeerConnections(Connections):
             if sender not in self.workers or self.workers[sender].ended:
                 return None
             self.turn(1.0, reading=sender)
-            waiting()
-
-    def has_from(self, sender: int) -> bool:
-        """Return True if ``next_from`` has something to read or to return, the peer's end included."""
-        connection = self.workers.get(sender)
-        if connection is None or connection.ended or unread(connection.socket):
-            return True
-        return any(peer == sender for peer, _ in self._received)
 
     def evaluate(self, iteration: int, parameters: FloatVector) -> None:
         """Send a copy of the parameters to the evaluator, when the evaluator is ready for it.
@@ -318,10 +298,49 @@ class PeerConnections(Connections):
                 self.serve(self.evaluator.connection, selectors.EVENT_WRITE)
             self.evaluator.give_up(began)
 
+    # -- what the kernels, this peer's own and the receivers', have not taken yet
+
+    def handed_over(self) -> dict[int, int]:
+        """Return the number of bytes that were passed to ``send`` so far."""
+        return {n: c.sent_bytes + c.pending for n, c in self.workers.items()}
+
+    def unsent(self, counts: Mapping[int, int], spared: Collection[int] = ()) -> dict[int, int]:
+        """Return the connections of which the kernel has not taken these bytes, and what it took.
+
+        Args:
+            counts: bytes by receiving peer.
+        """
+        return {
+            n: c.sent_bytes
+            for n, c in self.workers.items()
+            if c.sent_bytes < counts.get(n, 0) and n not in spared
+        }
+
+    def under_way(self) -> list[int]:
+        """Return the peers whose kernels have not received all bytes sent to them."""
+        return [n for n, c in self.workers.items() if c.pending or under_way(c.socket)]
+
+    def settle(self) -> list[int]:
+        """Send all that is pending, and read what comes, until the others' kernels have all bytes.
+
+        Returns:
+            The peers whose kernels lack some, and took none for ``SETTLING`` seconds.
+        """
+        since, left = time.monotonic(), self._bytes_under_way()
+        while left and time.monotonic() - since < SETTLING:
+            self.turn(0.01)
+            now = self._bytes_under_way()
+            if now != left:
+                since, left = time.monotonic(), now
+        return list(left)
+
+    def _bytes_under_way(self) -> dict[int, int]:
+        sizes = ((n, c.pending + under_way(c.socket)) for n, c in self.workers.items())
+        return {n: size for n, size in sizes if size}
+
     # -- the end
 
     def _others(self) -> list[Connection]:
-        """Return all connections but the evaluator's."""
         return [one for one in self.open if one is not self.evaluator.connection]
 
     def disconnect(self) -> None:

@@ -3,14 +3,9 @@
 Each peer listens, and connects to the peers with lower numbers, so that every two have one connection.
 One thread does everything: it computes, and otherwise waits for its sockets and for the coordinator, so
 that a peer that has much to send never keeps others from sending.
-
-What is done, and when, is the role's to say (``testbed.engine.peer``). Under the wall clock it is here
-(``testbed.roles.peer.wall_peer``). Under the virtual clock it is in the coordinator's process, and the
-peer follows orders, one after the other, and does nothing else.
 """
 
 import hashlib
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -27,7 +22,7 @@ from testbed.updates import Update, as_bytes
 from testbed.wire.frames import header
 
 LOOK_PERIOD = 1.0
-"""Seconds between two looks for lost peers while no order comes, and at least between two claims."""
+"""Seconds between two looks for lost peers while no order comes."""
 Parts: TypeAlias = tuple[
     Settings, int, PeerComputation, TurnTaking, OrderChannel, PeerConnections, DeviceLine
 ]
@@ -77,7 +72,6 @@ class PeerProcess(LocalPeer):
         """Work until the coordinator says STOP."""
 
     def _report_losses(self) -> None:
-        """Forget the peers whose connections have broken, and report them."""
         for peer, incarnation in self._connections.lost():
             self._lose(peer)
             self._orders.report(ConnectionLost(peer, incarnation, self.ready, list(self.waits_for)))
@@ -95,11 +89,8 @@ class PeerProcess(LocalPeer):
         self._line.waiting()
 
     def _next_from(self, sender: int) -> Update | None:
-        frame = self._connections.next_from(sender, lambda: self._wait_for(sender))
+        frame = self._connections.next_from(sender)
         return None if frame is None else self.computation.decode(frame)
-
-    def _wait_for(self, sender: int) -> None:
-        """Do what a wait for a peer's next update takes, before that arrives; for subclasses."""
 
     def _send(self, sent: Sequence[Sending], version: int, loss: float = 0.0) -> None:
         for kind, encoded, receivers in sent:
@@ -111,24 +102,17 @@ class PeerProcess(LocalPeer):
 class OrderedPeer(PeerProcess):
     """A peer whose role is in the coordinator's process."""
 
-    _orders_taken = 0
-    _claimed = 0.0
-
     def _work(self) -> None:
         self._connections.also(self._orders.fileno())
         reading: int | None = None
         while True:
             while not self._connections.turn(LOOK_PERIOD, reading):
-                looked = time.monotonic()
                 # Nothing to do: read what has arrived, after which a connection may have ended.
                 if self._connections.turn(0.0):
                     break
                 self._report_losses()
-                self._claim(None, looked)
             order = self._orders.take()
             assert order is not None
-            self._orders_taken += 1
-            self._claimed = time.monotonic()
             # Others have to be rid of what they sent this peer, until all have settled.
             reading = -1 if order.what is OrderKind.SETTLE else None
             if order.what is OrderKind.STOP:
@@ -160,23 +144,5 @@ class OrderedPeer(PeerProcess):
             case OrderKind.SUSPECT:
                 self.suspect(order.number)
             case OrderKind.SETTLE:
-                lacking = self._connections.outgoing.settle()
+                lacking = self._connections.settle()
         self._orders.report(OrderDone(self.ready, list(self.waits_for), lacking))
-
-    def _wait_for(self, sender: int) -> None:
-        self._claim(sender, time.monotonic())
-
-    def _claim(self, sender: int | None, looked: float) -> None:
-        """Claim what this peer waits for, unless that is there, or the last order or claim is recent.
-
-        Args:
-            sender: the peer whose message is waited for; None for the clock's next order.
-            looked: when this peer began to look for it, in seconds of CLOCK_MONOTONIC.
-        """
-        if looked - self._claimed < LOOK_PERIOD:
-            return
-        if sender is not None and self._connections.has_from(sender):
-            return
-        self._claimed = looked
-        under_way = self._connections.outgoing.under_way()
-        self._orders.claim(sender, orders=self._orders_taken, looked=looked, under_way=under_way)

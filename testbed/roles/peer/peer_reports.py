@@ -44,8 +44,6 @@ class OrderDone:
     """The peer has carried out an order of the virtual clock.
 
     Attributes:
-        ready: True if it may compute its next gradient now.
-        waits_for: the peers that it waits for otherwise.
         lacking: of SETTLE, the peers whose kernels lack something.
     """
 

@@ -28,9 +28,8 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.roles.orders import OrderKind
-from testbed.roles.pace import Draws
+from testbed.roles.pace import PacedTimes, WakeUp
 from testbed.roles.peer.peer_process import Parts, PeerProcess
-from testbed.roles.wake_up import WakeUp
 from testbed.training.exchange import Step
 
 SENDING_LOOK = 0.002
@@ -79,7 +78,7 @@ class SendingRate:
 class WallPeer(PeerProcess):
     """A peer whose role is in its own process."""
 
-    def __init__(self, *parts: *Parts, times: Draws | None) -> None:
+    def __init__(self, *parts: *Parts, times: PacedTimes | None) -> None:
         """Start as ``PeerProcess`` does.
 
         Args:
@@ -115,7 +114,6 @@ class WallPeer(PeerProcess):
                 self._compute(job)
 
     def _tell(self, event: ToPeer) -> None:
-        """Tell the role of an event, and carry out what it says."""
         if isinstance(event, Computed):
             self._wake.tell(self._line.woke)
         for action in self._role.handle(event, time.monotonic() - self._training):
@@ -127,7 +125,7 @@ class WallPeer(PeerProcess):
                 self._add(self._training + action.time, Due(action.token))
             elif isinstance(action, WhenLeft):
                 # It is ready as soon as this has left.
-                self._handed_over.append(self._connections.outgoing.handed_over())
+                self._handed_over.append(self._connections.handed_over())
                 self._add(0.0, Due(action.token))
 
     def _add(self, due: float, event: ToPeer) -> None:
@@ -189,7 +187,7 @@ class WallPeer(PeerProcess):
 
     def _measure(self, sending: SendingRate) -> None:
         """Look at what has left of the first step; once all has, tell the half how long that took."""
-        sending.look(self._connections.outgoing.under_way(), time.monotonic())
+        sending.look(self._connections.under_way(), time.monotonic())
         if sending.is_over:
             self._sending = None
             self._half.profiled(self._took, sending.bandwidth)
@@ -213,14 +211,13 @@ class WallPeer(PeerProcess):
         """Return the peers that have not taken messages that must leave first, and what they took."""
         if self._queue is None or len(self._handed_over) < self._queue:
             return {}
-        return self._connections.outgoing.unsent(self._handed_over[0], self._role.suspected)
+        return self._connections.unsent(self._handed_over[0], self._role.suspected)
 
     def step(self) -> Step:
-        """Take the gradient's step and send; return the step."""
         self._took = time.monotonic() - self._began
         step = super().step()
         if self._half.needs_profile:
-            now, after = time.monotonic(), self._connections.outgoing.handed_over()
+            now, after = time.monotonic(), self._connections.handed_over()
             self._sending = SendingRate(self._handed_over[-1], after, now)
         return step
 

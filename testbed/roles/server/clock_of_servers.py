@@ -46,7 +46,6 @@ from testbed.training.parameter_service import Pushed
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Layout
 
 STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
@@ -71,16 +70,12 @@ class ClockOfServers:
         """Make the clock of a run.
 
         Args:
-            servers: the servers and then the aggregators.
             workers: for the clock's orders, one per worker.
-            report: to the orchestrator.
-            checkpoints: the run's, if any are written.
-            restart: the restart, if the run goes on from the last checkpoint.
         """
         self._settings = settings
         self._orders = workers
         self._numbers = conversations(settings)
-        self._protocol = WORKER_PROTOCOLS[servers[0].protocol]
+        self._protocol = servers[0].protocol
         self._roles = roles = DrivenRoles(
             settings,
             layout,
@@ -145,7 +140,6 @@ class ClockOfServers:
         return Restart(killed.number, self._began, server=killed.server)
 
     def report_kill(self, killed: ServerKilledError) -> None:
-        """Have the orchestrator kill a server."""
         self._roles.flush()
         self._report.send(ServerKillDue(killed.number, killed.begin))
 
@@ -160,8 +154,6 @@ class ClockOfServers:
         timed = Devices.of(settings, there, self._protocol, self._busy)
         schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self._clock = clock = star_clock(self._services, self, timed, schedule)
-        if self._roles.aggregators:
-            clock.serving.aggregators = self
         return clock
 
     # -- checkpoints
@@ -251,12 +243,11 @@ class ClockOfServers:
                 service.join(worker)
                 for size in sizes[index][worker]:
                     service.count(worker, size)
-                if self._protocol.asks:
+                if self._protocol == "pull":
                     service.asked(worker)
         return there
 
     def _between(self) -> None:
-        """Do what is due between two events of the clock."""
         assert self._clock is not None
         if self._checkpoints is not None and self._checkpoints.due(self._roles.version):
             self._write_checkpoint(self._clock, self._checkpoints)
@@ -278,19 +269,16 @@ class ClockOfServers:
                 server.crowded = server.ask(clock_requests.LookAtEvaluator())
 
     def _server(self, conversation: int) -> tuple[int, int, DrivenHalf]:
-        """Return a conversation's worker, its server's index, and the server."""
         index = self._numbers.server(conversation)
         return self._numbers.worker(conversation), index, self._servers[index]
 
     def _called(self, worker: int) -> list[DrivenHalf]:
-        """Return the servers, or the aggregator, that a worker talks to."""
         numbers = self._numbers.of_worker(worker)
         return [self._servers[self._numbers.server(number)] for number in numbers]
 
     # -- the clock's stage
 
     def answer(self, conversation: int) -> int:
-        """Send a worker the parameters that it is due; return the message's bytes."""
         worker, index, server = self._server(conversation)
         service = self._services[index]
         sent, dealt = service.answered(worker), service.deal()
@@ -307,11 +295,10 @@ class ClockOfServers:
     def compute(self, worker: int, versions: Sequence[int]) -> None:
         """Tell a worker that is sent every version at which versions to compute now."""
         self._outstanding.begun(worker, versions)
-        if not self._protocol.asks:
+        if self._protocol != "pull":
             self._orders[worker].give_all(orders_to_begin(versions))
 
     def adopt(self, worker: int, version: int, time: float) -> None:
-        """Make an aggregator serve the parameters that it was sent."""
         index = self._numbers.below(worker)
         assert index is not None
         self._outstanding.begun(worker, [version])
@@ -322,7 +309,6 @@ class ClockOfServers:
         self._outstanding.told(worker, ())
 
     def ask(self, worker: int) -> int:
-        """Have an aggregator that rested ask its server; return the message's bytes."""
         index = self._numbers.below(worker)
         assert index is not None
         size = self._servers[index].ask(clock_requests.Ask())
@@ -330,12 +316,10 @@ class ClockOfServers:
         return size
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
-        """Tell a worker that its computation is over."""
         self._outstanding.told(worker, reports)
         self._orders[worker].give_all(orders_to_finish(reports))
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
-        """Wait for the message of a worker that has finished, and return it; None if it is gone."""
         worker, _, server = self._server(conversation)
         found = server.ask(clock_requests.Receive(worker, keep))
         if found is None:
@@ -349,15 +333,12 @@ class ClockOfServers:
         return Arrived(push, sizes)
 
     def host_time(self) -> float:
-        """Return the seconds of the host's clock since training began."""
         return time.monotonic() - self._began
 
     def record(self, server: int, entries: Sequence[Entry]) -> None:
-        """Report what the service of a server, or of an aggregator, has returned."""
         self._roles.recorders[server].record(entries)
 
     def refuse(self, conversation: int, error: ValueError) -> None:
-        """Close the connections of a worker that sent what it must not."""
         worker = self._numbers.worker(conversation)
         for server in self._called(worker):
             server.ask(clock_requests.Refuse(worker, f"{error}"))
@@ -365,7 +346,6 @@ class ClockOfServers:
     # -- faults
 
     def fault(self, record: dict[str, Any]) -> None:
-        """Report the begin or end of a fault to the orchestrator, which carries it out."""
         self._roles.counts["faults"] += 1
         self._active_faults.take(record)
         self._roles.flush()
@@ -385,7 +365,6 @@ class ClockOfServers:
         self._outstanding.lose(worker)
 
     def killed(self, worker: int) -> None:
-        """Ignore what the connections of a killed worker still bring."""
         self._active_faults.killed(worker)
         self._incarnations[worker] += 1
         self.lose(worker)
@@ -393,7 +372,6 @@ class ClockOfServers:
             server.ask(clock_requests.Killed(worker))
 
     def returned(self, worker: int, incarnation: int) -> Sequence[int] | None:
-        """Wait until a killed worker has greeted all servers and, where workers ask, has asked."""
         found = [server.ask(clock_requests.Return(worker)) for server in self._called(worker)]
         if found[0] is None or any(one is None for one in found):
             return None
@@ -402,12 +380,7 @@ class ClockOfServers:
 
 
 def run_clock(make: Callable[[Restart | None], ClockOfServers], restart: Restart | None) -> None:
-    """Run the clock of several servers, and a new one after each kill of a server.
-
-    Args:
-        make: returns a clock that begins, or goes on from the last checkpoint.
-        restart: the first clock's.
-    """
+    """Run the clock of several servers, and a new one after each kill of a server."""
     while True:
         clock = make(restart)
         try:

@@ -4,14 +4,21 @@ So every byte that the kernel counted is accounted for. A worker that connects o
 and is back) receives STOP, too: its greeting was captured, and has to be read.
 """
 
+import contextlib
+import select
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.messages.reports import ServerFinished, TrainingEnded, WorkerStillConnected
-from testbed.roles.server.assembly import Parts
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.server.server_connections import REPORT_PERIOD, ServerConnections
+from testbed.roles.transport.connection import Connection
+from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.updates import as_bytes
+from testbed.wire import WireError
+from testbed.wire.frames import Kind
 
 TOO_LATE = 1.0
 """Seconds that a connection without a greeting may stay open when training is over."""
@@ -22,21 +29,20 @@ SUSPECTED_TIMEOUT = 5.0
 """Seconds that suspected workers have for that."""
 
 
-def patience_of(parts: Parts) -> Callable[[int], float]:
+def patience_of(host: RoleHost) -> Callable[[int], float]:
     """Return the patience of a server under the wall clock, for ``drain``."""
-    suspected = parts.service.is_suspected
+    suspected = host.service.is_suspected
     return lambda worker: SUSPECTED_TIMEOUT if suspected(worker) else DRAIN_TIMEOUT
 
 
-def end(parts: Parts) -> None:
-    """Report the end of training, and say STOP to all workers."""
-    parts.report.flush()
-    parts.report.send(TrainingEnded(parts.service.half.version, parts.report.server))
-    parts.host.say_stop(parts.connections.workers.values())
+def end(host: RoleHost) -> None:
+    host.report.flush()
+    host.report.send(TrainingEnded(host.service.half.version, host.report.server))
+    host.say_stop(host.connections.workers.values())
 
 
 def drain(
-    parts: Parts,
+    host: RoleHost,
     patience: Callable[[int], float],
     *,
     others: bool = False,
@@ -52,7 +58,7 @@ def drain(
             were heard last.
         settled: called when the evaluator has reported all, and is to be told that training is over.
     """
-    report, connections, half = parts.report, parts.connections, parts.service.half
+    report, connections, half = host.report, host.connections, host.service.half
     stopped = time.monotonic()
     heard: dict[int, tuple[int, float]] = {}  # bytes received of workers, and since when
     # The evaluator may be late: it may still be starting, or do an evaluation for a server that was
@@ -79,9 +85,9 @@ def drain(
     late = half.late if isinstance(half, AggregatorHalf) else None
     if late is None:
         report.parameters(as_bytes(half.parameters))
-    parts.own_line.done()
+    host.own_line.done()
     finished = ServerFinished(
-        half.version, *parts.service.ledger[:2], {}, report.server, *parts.service.ledger[2:], late
+        half.version, *host.service.ledger[:2], {}, report.server, *host.service.ledger[2:], late
     )
     report.send(finished)
 
@@ -90,3 +96,55 @@ def _is_any_open(connections: ServerConnections) -> bool:
     if not connections.open:
         connections.poll(0)
     return bool(connections.open)
+
+
+# -- going back to a checkpoint, as another server is killed: connections are read until workers close
+# them, as what the kernel has taken in is in the ledgers
+
+DISCONNECT_TIMEOUT = 30.0
+"""Seconds that workers have to close their connections; no end may come from one that was cut off."""
+_LOOK = 0.2
+
+
+def begin_to_end(host: RoleHost) -> Sequence[Connection]:
+    """Accept no connection any more, and let all others see the end; return those to be read out."""
+    connections, report = host.connections, host.report
+    host.phase.over = True
+    report.flush()
+    connections.stop_listening()
+    if connections.evaluator.connection is not None:  # it is in no ledger, and comes back by itself
+        connections.close(connections.evaluator.connection, None)
+    ending = list(connections.open)
+    for connection in ending:
+        connection.drop_pending()
+        with contextlib.suppress(OSError):
+            connection.socket.shutdown(socket.SHUT_WR)
+    return ending
+
+
+def await_ends(host: RoleHost, ending: Sequence[Connection]) -> None:
+    """Read connections until their other ends have closed them, and report what came."""
+    left = {connection.socket.fileno(): connection for connection in ending}
+    ready = select.poll()
+    for descriptor in left:
+        ready.register(descriptor, select.POLLIN)
+    deadline = time.monotonic() + DISCONNECT_TIMEOUT
+    while left and time.monotonic() < deadline:
+        for descriptor, _ in ready.poll(1000 * _LOOK):
+            if _has_ended(left[descriptor]):
+                ready.unregister(descriptor)
+                host.connections.close(left.pop(descriptor), None)
+    for connection in left.values():
+        connection.read_out()
+        host.connections.close(connection, None)
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Receive once; return True at the end of a connection."""
+    try:
+        for frame in connection.receive():
+            if frame.kind is Kind.PUSH:
+                connection.payload_bytes += len(frame.body)
+    except (EOFError, WireError, BrokenConnectionError):
+        return True
+    return False

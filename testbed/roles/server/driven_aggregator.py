@@ -38,7 +38,6 @@ class DrivenAggregator(DrivenServer):
         }
 
     def wait(self, patience: float = REPORT_PERIOD) -> None:
-        """Wait for a short time for what kernels report, from below and above, and handle it."""
         if self._upwards.is_open:
             self._upwards.wait(patience, self._connections.fileno())
             patience = 0.0
@@ -99,7 +98,6 @@ class DrivenAggregator(DrivenServer):
         self._upwards.read_out()
 
     def finish(self) -> None:
-        """Wait until training is over above, say so to all devices, and drain."""
         while self._upwards.is_open and not self._upwards.is_stopped:
             self.wait()
         self._upwards.leave()

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from testbed.algorithms.aggregator_half import CombiningHalf
 from testbed.channel import Channel
 from testbed.messages import clock_requests
-from testbed.messages.deduplicated_reports import no_reports
+from testbed.messages.reports import no_reports
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.remote_servers import DrivenHalf
-from testbed.training.aggregator_service import AggregatorService
+from testbed.training.aggregator_service import AggregatorService, service_of
 from testbed.training.parameter_service import ParameterService
 from testbed.training.service_entries import EvaluationPoint
 from testbed.training.settings import Settings
@@ -22,15 +21,7 @@ from testbed.updates import Layout
 
 
 class DrivenRoles:
-    """All roles that serve in one run, by index: the servers and then the aggregators.
-
-    Attributes:
-        servers: as the clock's process sees them.
-        services: what decides about their workers.
-        aggregators: the services of the aggregators alone.
-        recorders: of what the services return.
-        counts: of the reports so far.
-    """
+    """All roles that serve in one run, by index: the servers and then the aggregators."""
 
     def __init__(
         self,
@@ -45,9 +36,6 @@ class DrivenRoles:
         """Start with roles that have no workers yet.
 
         Args:
-            servers: those, as the clock sees them.
-            report: to the orchestrator.
-            now: returns the virtual seconds since training began.
             evaluates: is called when a version is to be evaluated, at that time.
         """
         self.counts = no_reports(settings.servers)
@@ -60,13 +48,11 @@ class DrivenRoles:
         layouts = [one.layout for one in slices_of(settings, layout)]
         for index, server in enumerate(servers):
             own = RoleReporter(report, index)
-            service: ParameterService
-            if isinstance(server, CombiningHalf):
-                service = AggregatorService(server, layout, settings, index=index)
-                self.aggregators.append(service)
-            else:
-                service = ParameterService(server, layouts[index], settings, index=index)
+            of_slice = layouts[index] if index < settings.servers else layout
+            service = service_of(server, of_slice, settings, index=index)
             self.services.append(service)
+            if isinstance(service, AggregatorService):
+                self.aggregators.append(service)
             evaluate = partial(self._evaluate, server, own)
             self.recorders.append(Recorder(own, self.counts, evaluate))
 
@@ -82,7 +68,6 @@ class DrivenRoles:
         return self.recorders[0].report
 
     def flush(self) -> None:
-        """Send the rows that were added to the reports."""
         for recorder in self.recorders:
             recorder.report.flush()
 
@@ -123,17 +108,13 @@ class DrivenRoles:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Give every role its state back; one that is killed takes it as soon as it is made anew."""
         for server, raw in zip(self.servers, state["roles"], strict=True):
-            server.restore_all(raw.tobytes())
+            server.ask(clock_requests.Restore(raw.tobytes()))
         for service, saved in zip(self.services, state["services"], strict=True):
             service.restore(saved)
         self.counts.update(state["counts"])
 
     def go_back(self, killed: int, kills: int) -> None:
-        """Have all roles end their connections, but for the one that is to be killed.
-
-        Args:
-            kills: the number of kills in the run, this one included.
-        """
+        """Have all roles end their connections, but for the one that is to be killed."""
         for index, server in enumerate(self.servers):
             server.ask(
                 clock_requests.AwaitKill() if index == killed else clock_requests.GoBack(kills)

@@ -9,7 +9,7 @@ the state that the clock's process gives it back.
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from testbed.channel import Channel
@@ -29,18 +29,14 @@ from testbed.messages.clock_requests import (
 from testbed.messages.codec import send
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.evaluator_link import Asked
-from testbed.roles.orders import OrderChannel
-from testbed.roles.server.assembly import Parts
-from testbed.roles.server.disconnecting import await_ends, begin_to_end
-from testbed.roles.server.draining import DRAIN_TIMEOUT, drain, end
+from testbed.roles.server.draining import DRAIN_TIMEOUT, await_ends, begin_to_end, drain, end
 from testbed.roles.server.emulated_workers import EmulatedWorkers
 from testbed.roles.server.restart import STORED, Restart
+from testbed.roles.server.role_host import RoleHost, measured
 from testbed.roles.server.server_connections import REPORT_PERIOD
 from testbed.roles.server.server_inputs import ServerInputs
-from testbed.roles.server.timed_apply import measured
 from testbed.roles.transport.connection import Connection
 from testbed.training.parameter_service import Pushed
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 from testbed.updates import Update, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import Codec
@@ -54,8 +50,6 @@ def serve_driven(
 
     Args:
         make: returns a server that begins, or waits for its state.
-        clock: to the process with the clock.
-        restart: the first server's.
 
     Raises:
         ConnectionError: the clock is gone.
@@ -75,7 +69,7 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
         assert isinstance(request, clock_requests.Restore)
         send(clock, server.restore(request))
     send(clock, server.gather())
-    server.parts.connections.also(clock.fileno())
+    server.host.connections.also(clock.fileno())
     while True:
         while not clock.readable(0):
             server.wait()
@@ -88,9 +82,9 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
             case clock_requests.Save():
                 send(clock, server.save(request))
             case clock_requests.GoBack(kills):
-                ends = begin_to_end(server.parts)
+                ends = begin_to_end(server.host)
                 send(clock, server.outcome())
-                await_ends(server.parts, ends)
+                await_ends(server.host, ends)
                 server.read_out()
                 return kills
             case clock_requests.AwaitKill():
@@ -117,21 +111,17 @@ class DrivenServer:
 
     clock: Callable[[], float] | None = None
 
-    def __init__(self, serving: ServerInputs, channels: Sequence[OrderChannel] = ()) -> None:
-        """Make the server, which waits for a state if it goes on from a checkpoint.
-
-        Args:
-            channels: for the clock's orders, one per worker, where the clock is in this process.
-        """
+    def __init__(self, serving: ServerInputs) -> None:
+        """Make the server, which waits for a state if it goes on from a checkpoint."""
         self._time = 0.0
         self._restart = serving.restart
-        self.parts = parts = Parts.of(serving, self, self.now, virtual=True)
+        self.host = host = RoleHost(serving, self, self.now, virtual=True)
         self._half = serving.half
         self._callers = serving.settings.callers(serving.index)
-        self._connections = parts.connections
-        self._asks = WORKER_PROTOCOLS[serving.half.protocol].asks
+        self._connections = host.connections
+        self._asks = serving.half.protocol == "pull"
         self._exact = Codec(EncodingChoice(), serving.layout.sizes)
-        self._apply_update = measured(parts.line)
+        self._apply_update = measured(host.line)
         self._gathering = True
         self._last_greeting = time.monotonic()
         self._crowded_since: float | None = None
@@ -141,10 +131,8 @@ class DrivenServer:
         self._received: dict[int, deque[tuple[int, Update]]] = {}
         self._updates = 0
         self._workers = EmulatedWorkers(
-            parts,
-            channels,
+            host,
             asks=self._asks,
-            now=self.now,
             wait=self.wait,
             restart=serving.restart,
             remembers=serving.remembers,
@@ -195,9 +183,9 @@ class DrivenServer:
         while not self._gathered:
             self.wait()
             late = time.monotonic() > self._last_greeting + GATHERING_TIMEOUT
-            if late and self.parts.phase.began is None:
+            if late and self.host.phase.began is None:
                 missing = len(self._callers) - len(self._connections.workers)
-                self.parts.report.event("warning", f"training begins without {missing} workers")
+                self.host.report.event("warning", f"training begins without {missing} workers")
                 self._start()
 
     @property
@@ -205,22 +193,21 @@ class DrivenServer:
         """True if all workers are there and, where workers ask, have asked."""
         asked = 2 if self._asks else 1
         there = self._connections.workers
-        return self.parts.phase.began is not None and all(
+        return self.host.phase.began is not None and all(
             len(self._sizes[worker]) >= asked for worker in there
         )
 
     def _start(self) -> None:
-        self.parts.phase.began = time.monotonic()
+        self.host.phase.began = time.monotonic()
 
     def wait(self, patience: float = REPORT_PERIOD) -> None:
         """Wait for a short time for what the kernel reports, handle it, and look after the run."""
         self._connections.poll(patience)
-        self.parts.host.look_after()
+        self.host.look_after()
 
     # -- what the clock says
 
     def do(self, request: Request[Any]) -> Outcome:
-        """Do what a request says."""
         value, error = None, None
         try:
             value = self._handlers[type(request)](request)
@@ -229,21 +216,20 @@ class DrivenServer:
         return self.outcome(value, error)
 
     def outcome(self, value: Any = None, error: str | None = None) -> Outcome:
-        """Return what came of a request."""
         return Outcome(value, self._half.version, error, deadline=self._half.deadline)
 
     def end(self, request: clock_requests.EndTraining) -> None:
         """End training: what comes is counted, and no update any more."""
-        self.parts.service.go_on(*request.ledger)
-        self.parts.phase.over = True
+        self.host.service.go_on(*request.ledger)
+        self.host.phase.over = True
         self._gathering = True  # all connections are read again
         self._workers.close_what_does_not_end(request.unreachable)
 
     def finish(self) -> None:
         """Say STOP, and drain; return when the last connection is closed."""
-        end(self.parts)
+        end(self.host)
         # All have the same time: a suspected worker is late only by the clock.
-        drain(self.parts, lambda worker: DRAIN_TIMEOUT)
+        drain(self.host, lambda worker: DRAIN_TIMEOUT)
 
     # -- checkpoints
 
@@ -284,7 +270,7 @@ class DrivenServer:
         self._stopped = state["stopped"]
         workers.awaited = set(state["there"])
         self._restore_more(state)
-        self.parts.phase.began = time.monotonic()
+        self.host.phase.began = time.monotonic()
         self._connections.listen()
         self._connections.evaluator.restore(state["evaluations"])
         return self.outcome()
@@ -306,9 +292,10 @@ class DrivenServer:
         self._workers.note(request.worker, self._half.version, vector, request.needed)
 
         def answer(connection: Connection) -> int:
-            if self._workers.needs_nothing(lost=request.needed is None):
+            if request.needed is None and self._restart is not None:
+                # It can send nothing more, and may lack what it was sent before.
                 return HEADER.size + sum(map(len, body))
-            size = self.parts.host.send(
+            size = self.host.send(
                 connection, self._half.version, encoding, body, dealt=request.dealt
             )
             if self._stopped:
@@ -378,8 +365,8 @@ class DrivenServer:
         elif connection is not self._connections.workers.get(number):
             # It was killed, or comes back when training is over: by the clock it has sent nothing.
             self._workers.killed_workers.heard(connection, frame)
-        elif self.parts.phase.over:
-            self.parts.service.count_late(number, frame.size)
+        elif self.host.phase.over:
+            self.host.service.count_late(number, frame.size)
         elif self._gathering:
             self._sizes[number].append(frame.size)
         else:
@@ -391,10 +378,10 @@ class DrivenServer:
         identity = self._connections.identify(frame)
         number = identity.number
         killed = self._workers.killed_workers
-        if self.parts.phase.over and killed.is_earlier(number, identity.incarnation):
+        if self.host.phase.over and killed.is_earlier(number, identity.incarnation):
             self._connections.close(connection, None)
             return
-        if self.parts.phase.over:
+        if self.host.phase.over:
             self._connections.welcome(connection)
             self._connections.is_worker(connection, number)
             self._connections.say_stop([connection])
@@ -413,7 +400,7 @@ class DrivenServer:
         self._sizes[number] = [frame.size]
         self._last_greeting = time.monotonic()
         there = len(self._connections.workers)
-        self.parts.report.send(DevicesConnected(there, self.parts.report.server))
+        self.host.report.send(DevicesConnected(there, self.host.report.server))
         if there == len(self._callers):
             self._start()
 
@@ -421,11 +408,6 @@ class DrivenServer:
         """Do nothing: the clock decides when a worker is sent something."""
 
     def lost(self, worker: int) -> None:
-        """Leave it to the clock to find that a worker is gone, when the clock comes to that worker.
-
-        Raises:
-            RunError: the worker has gone because it was given an order that it cannot obey.
-        """
-        self._workers.claims(worker)
+        """Leave it to the clock to find that a worker is gone, when the clock comes to that worker."""
         if self._gathering and self._restart is not None:
             self._workers.awaited.add(worker)  # another server that it calls was not back yet

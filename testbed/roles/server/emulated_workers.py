@@ -6,26 +6,21 @@ computation is over. The server reads from a worker only when that worker's mess
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from testbed.clock.stage import Arrived
-from testbed.errors import RunError
-from testbed.roles.orders import OrderChannel
-from testbed.roles.server.assembly import Parts
-from testbed.roles.server.killed_workers import KilledWorkers
 from testbed.roles.server.ordered_reading import OrderedReading
 from testbed.roles.server.restart import Restart
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.server.sent_vectors import SentVectors
-from testbed.roles.standstill import Suspicion
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.roles.transport.greeting import Identity
-from testbed.roles.transport.kernel_queues import STALLED, is_idle
 from testbed.training import computation
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
-from testbed.wire.frames import Kind, header
+from testbed.wire.frames import Frame, Kind, header
 
 PATIENCE = 30.0
 """Seconds of waiting for one worker's message after which a warning is reported, again and again."""
@@ -36,12 +31,60 @@ The run's result depends on whether it returns, and a busy host must not decide 
 """
 
 
+class KilledWorkers:
+    """The workers that are killed now, and may be on their way back, with their new connections.
+
+    Attributes:
+        incarnations: how often each worker was killed.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.incarnations = [0] * workers
+        self._connections: dict[int, Connection | None] = {}
+        self._sizes: dict[int, list[int]] = {}
+
+    def restore(self, killed: list[int], incarnations: list[int]) -> None:
+        """Become as it was at a checkpoint; none of the workers is back."""
+        self.incarnations = incarnations
+        self._connections = dict.fromkeys(killed)
+
+    def __contains__(self, worker: int) -> bool:
+        return worker in self._connections
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._connections)
+
+    def is_earlier(self, worker: int, incarnation: int) -> bool:
+        """Return True if a process is one that was killed, or is to be."""
+        return worker in self and incarnation < self.incarnations[worker]
+
+    def add(self, worker: int) -> None:
+        self._connections[worker] = None
+        self.incarnations[worker] += 1
+
+    def greeted(self, worker: int, connection: Connection, size: int) -> None:
+        """Keep the connection of a worker that is back, with a greeting of ``size`` bytes."""
+        self._connections[worker] = connection
+        self._sizes[worker] = [size]
+
+    def heard(self, connection: Connection, frame: Frame) -> None:
+        """Count a message that the clock has not come to yet; ignore one from before the kill."""
+        worker = connection.device
+        if worker is not None and connection is self._connections.get(worker):
+            self._sizes[worker].append(frame.size)
+
+    def messages(self, worker: int) -> int:
+        return len(self._sizes.get(worker, ()))
+
+    def remove(self, worker: int) -> tuple[Connection | None, list[int]]:
+        """Remove a worker that returns to the run; return its connection and its messages' bytes."""
+        return self._connections.pop(worker), self._sizes.pop(worker)
+
+
 class EmulatedWorkers:
     """The workers of one server, over their connections.
 
     Attributes:
-        reading: the message that the clock waits for.
-        killed_workers: the workers that are killed now.
         vectors: the vectors that workers were sent and may have to be sent again; None where no
             checkpoints are written.
         awaited: the workers that were connected before this server was restored, and are not back.
@@ -49,11 +92,9 @@ class EmulatedWorkers:
 
     def __init__(
         self,
-        parts: Parts,
-        channels: Sequence[OrderChannel],
+        host: RoleHost,
         *,
         asks: bool,
-        now: Callable[[], float],
         wait: Callable[[], None],
         restart: Restart | None,
         remembers: bool,
@@ -61,27 +102,20 @@ class EmulatedWorkers:
         """Start with all workers well.
 
         Args:
-            channels: for the clock's orders, one per worker; none where another process has the clock.
-            asks: True if workers ask for parameters.
-            now: returns the virtual seconds since training began.
             wait: handles what the kernel reports, after a short wait for it.
-            restart: the restart, if the server goes on from a checkpoint.
-            remembers: True if checkpoints are written.
         """
-        settings = parts.settings
-        self._report = parts.report
-        self._service = parts.service
-        self._connections = parts.connections
-        self._channels = channels
+        settings = host.settings
+        self._report = host.report
+        self._service = host.service
+        self._connections = host.connections
         self._asks = asks
-        self._now = now
         self._wait = wait
         self._restart = restart
         # Workers' legs differ in their gradients only.
         self._legs = computation.legs(settings, 0)
         # By worker: the messages that were received of it, each the end of a leg.
         self._received: Counter[int] = Counter()
-        self.reading = OrderedReading(parts.host, parts.connections.buffer)
+        self.reading = OrderedReading(host, host.connections.buffer)
         self.killed_workers = KilledWorkers(settings.evaluator)
         self.awaited: set[int] = set()
         self.vectors: SentVectors | None = None
@@ -107,9 +141,6 @@ class EmulatedWorkers:
 
     def greet(self, connection: Connection, identity: Identity, size: int) -> None:
         """Take the greeting of a worker that was killed, or that a restored server waits for.
-
-        Args:
-            size: the greeting's bytes.
 
         Raises:
             WireError: the worker has no place in this run any more.
@@ -173,9 +204,6 @@ class EmulatedWorkers:
 
         A worker that is stopped or cut off does not receive STOP, and is not waited for. The end of a
         worker that was killed while it was cut off may never arrive.
-
-        Args:
-            stopped: the workers from which nothing arrives.
         """
         for connection in list(self._connections.open):
             number = connection.device
@@ -190,14 +218,6 @@ class EmulatedWorkers:
                 self._connections.watch(connection)
 
     # -- what the clock says
-
-    def needs_nothing(self, *, lost: bool) -> bool:
-        """Return True if a worker is sent nothing in fact, as it may lack what it was sent before.
-
-        Args:
-            lost: True if it can send nothing more.
-        """
-        return lost and self._restart is not None
 
     def send_to(self, worker: int, send: Callable[[Connection], int]) -> int:
         """Send something to a worker; return what ``send`` does, or 0 if the worker is gone."""
@@ -215,10 +235,6 @@ class EmulatedWorkers:
 
         Args:
             alone: True if only a question is to come, of which nothing is returned.
-
-        Raises:
-            RunError: the worker waits for the server, so that nothing can happen any more, or it was
-                given an order that it cannot obey.
         """
         connection = self._connections.workers.get(worker)
         if connection is None:
@@ -228,12 +244,9 @@ class EmulatedWorkers:
         pushes, asks = leg.pushes and not alone, self._asks and (leg.asks or alone)
         self.reading.begin(worker, connection, keep=keep, pushes=pushes, asks=asks)
         self._connections.watch(connection)
-        began = told = time.monotonic()
-        suspicion = Suspicion()
+        told = time.monotonic()
         while not self.reading.is_complete and connection in self._connections.open:
             self._wait()
-            if time.monotonic() - began > STALLED:
-                self._check_standstill(worker, connection, suspicion)
             if time.monotonic() - told > PATIENCE:
                 told += PATIENCE
                 self._report.event("warning", f"nothing heard for {PATIENCE:g} s", worker)
@@ -242,40 +255,13 @@ class EmulatedWorkers:
             self._connections.watch(connection)
             return None
         if connection not in self._connections.open or arrived is None:
-            self.claims(worker)
             self._miss(worker)
             return None
         self._received[worker] += 1
         self._connections.watch(connection)
         return arrived
 
-    def claims(self, worker: int) -> list[str]:
-        """Return what a worker has claimed, since the last call, to wait for.
-
-        Raises:
-            RunError: it was given an order that it cannot obey.
-        """
-        told = self._channels[worker].heard() if self._channels else []
-        for one in told:
-            if "broken" in one:
-                raise RunError(f"worker-{worker}: {one['broken']}")
-        return [one["waits_for"] for one in told if "waits_for" in one]
-
-    def _check_standstill(self, worker: int, connection: Connection, suspicion: Suspicion) -> None:
-        """End the run if the worker whose message is waited for waits for this server."""
-        if connection not in self._connections.open or connection.device is None:
-            return
-        claims = self.claims(worker)
-        idle = not connection.pending and is_idle(connection.socket)
-        if suspicion.confirmed(claims, idle=idle):
-            raise RunError(
-                f"nothing can happen any more: at {self._now():.6g} s of the run's clock the server "
-                f"waits for the message of worker-{worker}, which waits for {claims[-1]}, and nothing "
-                "is under way between them; please report it with the experiment file"
-            )
-
     def refuse(self, worker: int, error: ValueError) -> None:
-        """Close the connection of a worker that sent what it must not."""
         connection = self._connections.workers.get(worker)
         if connection is not None:
             self._connections.close(connection, f"{error}")

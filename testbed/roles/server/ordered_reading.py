@@ -17,11 +17,6 @@ class OrderedReading:
     """
 
     def __init__(self, host: RoleHost, buffer: memoryview) -> None:
-        """Start with nothing read.
-
-        Args:
-            buffer: the memory into which all connections are read.
-        """
         self.connection: Connection | None = None
         self._host = host
         self._expected = 1
@@ -76,7 +71,6 @@ class OrderedReading:
 
     @property
     def is_complete(self) -> bool:
-        """True if the whole message was read."""
         return len(self._sizes) >= (1 if self._is_report else self._expected)
 
     def end(self) -> Arrived | None:

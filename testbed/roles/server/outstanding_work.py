@@ -70,21 +70,18 @@ class OutstandingWork(Stateful):
         """Start with nothing outstanding.
 
         Args:
-            numbers: which worker talks to which server.
             workers: their number, with the aggregators that talk to a server.
         """
         self._numbers = numbers
         self._workers = [SentWorker.of(numbers.servers) for _ in range(workers)]
 
     def _of(self, conversation: int) -> tuple[SentWorker, int]:
-        """Return a conversation's worker, and its place among those of the worker."""
         worker, place = self._numbers.worker(conversation), self._numbers.place(conversation)
         return self._workers[worker], place
 
     # -- events
 
     def sent(self, conversation: int, version: int) -> None:
-        """Add a version that a worker was sent."""
         state, place = self._of(conversation)
         if not state.lost:
             state.there[place].append(version)
@@ -136,7 +133,6 @@ class OutstandingWork(Stateful):
         self._workers[worker] = SentWorker.of(self._numbers.servers)
 
     def is_lost(self, worker: int) -> bool:
-        """Return True if a worker can send nothing more."""
         return self._workers[worker].lost
 
     # -- going back
@@ -194,11 +190,7 @@ def orders_to_begin(versions: Sequence[int]) -> list[tuple[OrderKind, int]]:
 
 
 def orders_to_finish(reports: Collection[int]) -> list[tuple[OrderKind, int]]:
-    """Return the orders by which a worker sends what it has computed.
-
-    Args:
-        reports: the places of the servers that get only a report.
-    """
+    """Return the orders by which a worker sends what it has computed."""
     orders = [(OrderKind.REPORT, place) for place in reports]
     return [*orders, (OrderKind.FINISHED, 0)]
 

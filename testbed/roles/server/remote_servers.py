@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -84,10 +84,6 @@ class DrivenHalf(ServerHalf):
     def _tell(self, told: Outcome) -> None:
         """Take over what came of a request besides its value."""
         self.version, self.deadline = told.version, told.deadline
-
-    def restore_all(self, raw: bytes) -> None:
-        """Have the server become as in a state; ``gathered`` then waits for its workers."""
-        self.ask(clock_requests.Restore(raw))
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         return self.version if self.ask(clock_requests.TakePull(worker, time)) else None
@@ -188,15 +184,10 @@ class RemoteAggregator(RemoteServer, CombiningHalf):
         self.ask(clock_requests.Adopt(version, time))
 
 
-def remote_servers(halves: Sequence[ServerHalf], channels: Sequence[Channel]) -> list[DrivenHalf]:
-    """Return the servers and aggregators in other processes.
-
-    Args:
-        halves: like those that they have.
-        channels: to them.
-    """
-    kinds = [RemoteAggregator if isinstance(one, CombiningHalf) else RemoteServer for one in halves]
-    return [
-        kind(channel, half.protocol, half.needed)
-        for kind, half, channel in zip(kinds, halves, channels, strict=True)
-    ]
+def remote_servers(halves: Iterable[ServerHalf], channels: Sequence[Channel]) -> list[DrivenHalf]:
+    """Return the servers and aggregators in other processes, whose halves are like these."""
+    found: list[DrivenHalf] = []
+    for half, channel in zip(halves, channels, strict=True):
+        kind = RemoteAggregator if isinstance(half, CombiningHalf) else RemoteServer
+        found.append(kind(channel, half.protocol, half.needed))
+    return found

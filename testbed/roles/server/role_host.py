@@ -8,8 +8,11 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
+from testbed.algorithms.server_half import ServerHalf
+from testbed.encoding_choice import EncodingChoice
 from testbed.engine.aggregator import ABOVE, Aggregator
 from testbed.engine.events import (
     At,
@@ -27,16 +30,28 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.engine.server import Server
+from testbed.faults.schedule import Schedule
+from testbed.messages.reports import no_reports
+from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.recorder import Recorder
-from testbed.roles.server.server_connections import REPORT_PERIOD, ServerConnections, TrainingPhase
+from testbed.roles.reporting import RoleReporter
+from testbed.roles.server.server_connections import (
+    REPORT_PERIOD,
+    ServerConnections,
+    ServerDriver,
+    TrainingPhase,
+)
+from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.transport.connection import Connection
-from testbed.telemetry.state_board import DeviceLine, ServerLine
-from testbed.training.parameter_service import ParameterService, Pushed
-from testbed.training.service_entries import TrainingBegan
+from testbed.telemetry.state_board import Board, ServerLine, further_lines, hub_line, lines_of
+from testbed.training.aggregator_service import service_of
+from testbed.training.parameter_service import Apply, Pushed, apply_update
+from testbed.training.service_entries import EvaluationPoint, TrainingBegan
 from testbed.updates import as_bytes
 from testbed.wire import WireError
-from testbed.wire.encodings import DENSE, UpdateCodec
+from testbed.wire.encodings import DENSE
 from testbed.wire.frames import Frame, Kind, header
+from testbed.wire.own_encoding import codec_of
 
 GREETING_TIMEOUT = 10.0
 """Seconds that a connection may stay silent before its greeting."""
@@ -46,7 +61,8 @@ class RoleHost:
     """Tells a role what has come of its callers, and does what it says.
 
     Attributes:
-        role: the role that serves.
+        callers: the numbers of the workers that belong here.
+        line, own_line: of the board: for all servers' figures, and for this device's.
         began: called when training begins, or goes on.
         above: called with what an aggregator sends to its server, or computes at the parameters of
             that; what is sent is used up at once.
@@ -54,40 +70,72 @@ class RoleHost:
 
     def __init__(
         self,
-        role: Server | Aggregator,
-        service: ParameterService,
-        connections: ServerConnections,
-        codec: UpdateCodec,
-        *,
-        recorder: Recorder,
-        callers: Collection[int],
-        line: ServerLine,
-        own_line: DeviceLine,
-        phase: TrainingPhase,
+        serving: ServerInputs,
+        driver: ServerDriver,
         now: Callable[[], float],
-        others: bool = False,
+        *,
+        virtual: bool,
     ) -> None:
-        """Connect the role to its callers.
+        """Make the role, its connections and its recorder, and connect them.
 
         Args:
-            callers: the numbers of the workers that belong here.
-            line, own_line: of the board: for all servers' figures, and for this device's.
             now: returns the seconds since training began, by the run's clock; 0 before that.
-            others: True if there are other servers, with which workers may train on after STOP.
+            virtual: True under the virtual clock: it makes the faults happen, and evaluations are
+                waited for, because the host's time is no part of a run's result.
         """
-        self.role = role
+        self.settings = settings = serving.settings
+        half, layout, index = serving.half, serving.layout, serving.index
+        of = settings.workers, settings.serving
+        self.callers = callers = settings.callers(index)
+        self.report, self.phase = RoleReporter(serving.channel, index), TrainingPhase()
+        board = serving.board or Board.private(lines_of(*of))
+        self.line = board.server(further_lines(*of)[index - 1] if index else None)
+        self.own_line = board.device(hub_line(settings.workers, index))
+        codec = codec_of(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
+        answer_to = Kind.PULL if half.protocol == "pull" else Kind.FINISHED
+        size = len(half.parameters)
+        accepted = {Kind.PUSH: codec.longest, answer_to: 0}
+        if max(callers) >= settings.workers:  # an aggregator that has no devices reports that
+            accepted[Kind.FINISHED] = 0
+        self.connections = ServerConnections(
+            settings,
+            size,
+            accepted,
+            line=self.line,
+            stamped=board.stamped,
+            report=self.report,
+            phase=self.phase,
+            driver=driver,
+        )
+        evaluator = self.connections.evaluator = EvaluatorLink(
+            *(self.connections, 4 * size, self.report, serving.spill),
+            number=settings.evaluator,
+            waited_for=virtual,
+            patient=settings.servers > 1,
+            comes_back=settings.faults.server_absence is not None,
+            remembered=serving.remembers,
+            expected=not isinstance(half, CombiningHalf),
+        )
+        schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        # Of several servers, the first one's versions are those at which faults happen.
+        at_versions = None if virtual or index else schedule
+
+        def evaluate(due: EvaluationPoint) -> None:
+            asked = Asked(due.version, now(), *due.ledger)
+            evaluator.ask(asked, as_bytes(half.parameters), last=due.last)
+
+        self.recorder = Recorder(self.report, no_reports(1), evaluate, at_versions)
+        self.service = service_of(half, layout, settings, measured(self.line), index=index)
+        # Workers may train on with other servers after STOP.
+        self._others = settings.servers > 1
+        absence = schedule.longest_absence
+        self._server = Server(self.service, len(callers), absence=absence, others=self._others)
+        self.role: Server | Aggregator = self._server
+        if isinstance(half, AggregatorHalf) and not virtual:
+            self.role = Aggregator(self._server, half)
         self.began: Callable[[], None] = lambda: None
         self.above: Callable[[Send | Compute], None] = lambda _: None
-        self._server = role.below if isinstance(role, Aggregator) else role
-        self._service = service
-        self._connections = connections
-        self._codec = codec
-        self._recorder = recorder
-        self._callers = callers
-        self._line, self._own_line = line, own_line
-        self._phase = phase
-        self._now = now
-        self._others = others
+        self._codec, self._now = codec, now
         self._tokens: list[tuple[float, int, Due]] = []
         self._at_once: deque[Due] = deque()
         self._settled = Settled(self._has_room)
@@ -127,7 +175,7 @@ class RoleHost:
                 if isinstance(action.entry, TrainingBegan):
                     self.began()
                 else:
-                    self._recorder.record([action.entry])
+                    self.recorder.record([action.entry])
             elif isinstance(action, At):
                 self._tell_at(action, now)
             elif isinstance(action, WhenLeft):  # as far as this side knows
@@ -135,9 +183,9 @@ class RoleHost:
             elif isinstance(action, Compute):
                 self.above(action)
             else:
-                self._phase.over = True
-        if self._phase.began is not None:
-            self._recorder.tell_reached(self._service.half.version)
+                self.phase.over = True
+        if self.phase.began is not None:
+            self.recorder.tell_reached(self.service.half.version)
 
     def _tell_at(self, at: At, now: float) -> None:
         due = Due(at.token, at.time)
@@ -151,12 +199,12 @@ class RoleHost:
         if send.conversation == ABOVE:
             self.above(send)
             return
-        connection = self._connections.workers[send.conversation]
+        connection = self.connections.workers[send.conversation]
         if not isinstance(send.message, Parameters):
             self.say_stop([connection])
             return
-        answer = self._service.answer(send.conversation)
-        with self._connections.sending(connection):
+        answer = self.service.answer(send.conversation)
+        with self.connections.sending(connection):
             self.send(connection, answer.version, answer.encoding, answer.body, dealt=answer.dealt)
 
     @property
@@ -167,7 +215,6 @@ class RoleHost:
         return min(REPORT_PERIOD, max(0.0, self._tokens[0][0] - time.monotonic()))
 
     def tell_due(self) -> None:
-        """Tell the role of the moments that have come."""
         while self._tokens and self._tokens[0][0] <= time.monotonic():
             self.happen(heapq.heappop(self._tokens)[2])
 
@@ -177,11 +224,11 @@ class RoleHost:
         if now - self._last_look < REPORT_PERIOD:
             return
         self._last_look = now
-        self._own_line.look()
-        for connection in list(self._connections.open):
+        self.own_line.look()
+        for connection in list(self.connections.open):
             if connection.device is None and now - connection.opened > GREETING_TIMEOUT:
-                self._connections.close(connection, f"no greeting within {GREETING_TIMEOUT:g} s")
-        self._recorder.report.flush()
+                self.connections.close(connection, f"no greeting within {GREETING_TIMEOUT:g} s")
+        self.report.flush()
 
     # -- what callers send
 
@@ -191,17 +238,17 @@ class RoleHost:
         Raises:
             WireError: it has no place in this run.
         """
-        identity, workers = self._connections.identify(frame), self._connections.workers
+        identity, workers = self.connections.identify(frame), self.connections.workers
         number = identity.number
         if number in workers and identity.incarnation < workers[number].incarnation:
             raise WireError(f"an earlier process of device {number} than the one that is connected")
-        if self._server.callers_return and number in workers and self._phase.began is not None:
+        if self._server.callers_return and number in workers and self.phase.began is not None:
             # It was killed while its link was down, so that the end of its connection did not arrive.
-            self._connections.close(workers[number], "it came back over another connection")
-        if number in workers or number not in self._callers:
+            self.connections.close(workers[number], "it came back over another connection")
+        if number in workers or number not in self.callers:
             raise WireError(f"device {number} is not of this run, or is connected already")
-        self._connections.welcome(connection)
-        self._connections.is_worker(connection, number)
+        self.connections.welcome(connection)
+        self.connections.is_worker(connection, number)
         connection.incarnation = identity.incarnation
         workers[number] = connection
         self.happen(Opened(number, size=frame.size))
@@ -218,17 +265,16 @@ class RoleHost:
             connection.payload_bytes += len(frame.body)
             self.happen(Heard(number, self.decode(frame), frame.size))
             return
-        if connection.pending and not self._phase.over:
-            self._service.count(number, frame.size)
+        if connection.pending and not self.phase.over:
+            self.service.count(number, frame.size)
             raise WireError("a pull before the parameters of the last one were read")
         self.happen(Heard(number, Pull(), frame.size))
 
     def decode(self, frame: Frame) -> Pushed:
-        """Return the push or report that a frame holds."""
         if frame.kind is Kind.FINISHED:
             return Pushed(frame.number, None, 0, math.nan)
         # A push that is too late to be an update is counted, and not decoded.
-        late = self._service.finished or self._phase.over
+        late = self.service.finished or self.phase.over
         update = None if late else self._codec.decode(frame.encoding, frame.body)
         return Pushed(frame.number, update, len(frame.body), frame.loss, frame.count)
 
@@ -239,7 +285,7 @@ class RoleHost:
     # -- what callers are sent
 
     def _has_room(self, number: int) -> bool:
-        return not self._connections.workers[number].pending
+        return not self.connections.workers[number].pending
 
     def send(
         self,
@@ -250,18 +296,14 @@ class RoleHost:
         *,
         dealt: int = 0,
     ) -> int:
-        """Send a worker parameters, and return the message's bytes.
-
-        Args:
-            dealt: the number of its mini-batch in the run's stream, if there is one.
-        """
+        """Send a worker parameters, and return the message's bytes."""
         length = sum(map(len, body))
         head = header(Kind.PARAMETERS, version, encoding=encoding, count=dealt, length=length)
         connection.send([head, *body])
         connection.informed = True
-        self._line.sent(len(head) + length, length)
+        self.line.sent(len(head) + length, length)
         if connection.pending:
-            self._connections.watch(connection)
+            self.connections.watch(connection)
         return len(head) + length
 
     def say_stop(self, connections: Iterable[Connection]) -> None:
@@ -272,10 +314,22 @@ class RoleHost:
         """
         found = list(connections)
         if self._others:
-            half = self._service.half
+            half = self.service.half
             for connection in found:
                 if connection.informed or connection.ending:
                     continue
-                with self._connections.sending(connection):
+                with self.connections.sending(connection):
                     self.send(connection, half.version, DENSE, [as_bytes(half.parameters)])
-        self._connections.say_stop(found)
+        self.connections.say_stop(found)
+
+
+def measured(line: ServerLine) -> Apply:
+    """Return a way to apply updates that also writes on the board how long each took."""
+
+    def apply(half: ServerHalf, worker: int, push: Pushed, at: float) -> int | None:
+        began = time.monotonic_ns()
+        delay = apply_update(half, worker, push, at)
+        line.applied(time.monotonic_ns() - began)
+        return delay
+
+    return apply

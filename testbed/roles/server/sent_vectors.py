@@ -1,8 +1,4 @@
-"""The vectors that a server has sent its workers, for as long as they may have to be sent again.
-
-A worker that is brought back to a checkpoint has forgotten what it was sent. Which versions it still
-needs, ``testbed.roles.server.outstanding_work`` knows, in the process of the clock.
-"""
+"""The vectors that a server has sent its workers, for as long as they may have to be sent again."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable
@@ -30,7 +26,6 @@ class SentVectors(Stateful):
         self._last: dict[int, Hashable] = {}
 
     def __len__(self) -> int:
-        """Return the number of copies."""
         return len(self._copies)
 
     def sent(self, worker: int, key: Hashable, version: int, vector: FloatVector) -> None:

@@ -59,9 +59,7 @@ class ServerConnections(connections.Connections):
         """Prepare to listen.
 
         Args:
-            parameters: the size of the model, or of the server's slice.
             limits: the kinds of messages that workers send, with their bodies' largest sizes in bytes.
-            line: of the board, for what the server sends.
             stamped: True if the kernel is to report when it received each push.
         """
         queued = line.queued if stamped else None

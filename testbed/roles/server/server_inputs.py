@@ -16,13 +16,7 @@ class ServerInputs:
     """The parts of one run's server.
 
     Attributes:
-        settings: the run's.
-        half: the server's half of the algorithm, over its slice of the parameters.
         layout: of the slice; with one server, of all parameters.
-        channel: to the orchestrator.
-        board: where to write the server's state, if there is a board.
-        checkpoints: the server's, if it writes any.
-        restart: the restart, if the server goes on from the last checkpoint.
         spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
         index: the server's, of several; an aggregator's, from 1.
         is_saved: True if the process with the clock puts this server's state into its checkpoints.

@@ -51,16 +51,10 @@ class ServerWithClock:
     def __init__(
         self, serving: ServerInputs, *, times: Times, channels: Sequence[OrderChannel]
     ) -> None:
-        """Make the server of a run.
-
-        Args:
-            times: the devices', as the clock draws them.
-            channels: for the clock's orders, one per worker.
-        """
         saved = serving.checkpoints is not None
         own = replace(serving, checkpoints=None, is_saved=saved)
-        self._driven = driven = DrivenServer(own, channels)
-        self.parts = driven.parts
+        self._driven = driven = DrivenServer(own)
+        self.host = driven.host
         self._clock = clock = ClockOfServers(
             serving.settings,
             serving.layout,

@@ -4,16 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.algorithms.aggregator_half import AggregatorHalf, Combined
+from testbed.encoding_choice import EncodingChoice
 from testbed.engine.events import Event, Message, Opened, Report, Sum
 from testbed.roles.server.server_inputs import ServerInputs
-from testbed.roles.server.sums import Sums
 from testbed.roles.sockets.parameters import KeptParameters
 from testbed.roles.sockets.server_links import ServerLinks
+from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.transport.greeting import Greeted, Identity, connect
+from testbed.training.parameter_service import as_loss
 from testbed.training.slices import slices
-from testbed.updates import FloatVector
+from testbed.updates import FloatVector, checked
 from testbed.wire.frames import HEADER, Kind, header
+from testbed.wire.own_encoding import codec_of
 
 
 class Upstream:
@@ -25,18 +28,15 @@ class Upstream:
     """
 
     def __init__(self, serving: ServerInputs, *, comes_back: bool) -> None:
-        """Prepare to connect.
-
-        Args:
-            comes_back: True if a server that is gone is greeted again.
-        """
         assert isinstance(serving.half, AggregatorHalf)
         settings, layout = serving.settings, serving.layout
         self.links: ServerLinks | None = None
         self.pushed = b""
         self._settings, self._comes_back = settings, comes_back
         self._number = settings.as_worker(serving.index)
-        self._sums = Sums(settings, serving.half, layout)
+        self._half = serving.half
+        choice = EncodingChoice.model_validate(settings.training.encoding)
+        self._codec = codec_of(choice, layout.sizes)
         self._received = KeptParameters(
             slices(layout, 1), settings.training.pulls, only_newest=True
         )
@@ -62,12 +62,10 @@ class Upstream:
 
     @property
     def is_open(self) -> bool:
-        """True if there is a connection that has not ended."""
         return self.links is not None and not self.links.is_any_lost
 
     @property
     def is_stopped(self) -> bool:
-        """True if training is over above."""
         return self.links is not None and self.links.all_stopped
 
     def wait(self, seconds: float, also: int) -> Sequence[Event]:
@@ -93,12 +91,28 @@ class Upstream:
     def add(self, message: Message) -> None:
         """Make a message, which ``send`` sends with the others since."""
         if isinstance(message, Sum):
-            self._to_send += self._sums.message(message.combined)
+            self._to_send += self._sum(message.combined)
         elif isinstance(message, Report):
             self._to_send.append(header(Kind.FINISHED, message.version))
         else:
             self._to_send.append(header(Kind.PULL))
             self._asks = True
+
+    def _sum(self, combined: Combined) -> Pieces:
+        """Return the message that pushes a sum; it may share the half's memory."""
+        update = checked(combined.update, len(self._parameters), self._half)
+        encoding, body = self._codec.encode(update)
+        head = header(
+            Kind.PUSH,
+            combined.base_version,
+            encoding=encoding,
+            loss=as_loss(combined.loss),
+            count=combined.count,
+            length=sum(map(len, body)),
+        )
+        if self._codec.lossy:
+            self._half.lost(update, self._codec.rounded(update))
+        return [head, *body]
 
     def send(self, *, remembers: bool = False) -> None:
         """Send what was added; nothing waits for the kernel to take it.
@@ -120,7 +134,6 @@ class Upstream:
             self.links.send(0, [pushed], asks=len(pushed) > HEADER.size)  # not by a report
 
     def leave(self) -> None:
-        """Close the connection; what was sent arrives."""
         if self.links is not None:
             self.links.finish() if self.links.all_stopped else self.links.leave()
             self.links = None

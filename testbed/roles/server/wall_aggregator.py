@@ -23,11 +23,11 @@ class WallAggregator(WallServer):
         super().__init__(serving)
         comes_back = serving.settings.faults.server_absence is not None
         self._upwards = Upstream(serving, comes_back=comes_back)
-        self.parts.host.above = self._carry
+        self.host.above = self._carry
 
     def _look_after(self) -> None:
         super()._look_after()
-        if self._upwards.links is None and self.parts.phase.began is not None:
+        if self._upwards.links is None and self.host.phase.began is not None:
             for opened in self._upwards.connect():
                 self._tell(opened)
         self._upwards.send()
@@ -36,12 +36,12 @@ class WallAggregator(WallServer):
         self._upwards.leave()
 
     def _began(self) -> None:
-        self.parts.phase.began = time.monotonic()
+        self.host.phase.began = time.monotonic()
 
     # -- the server above
 
     def _wait(self) -> None:
-        connections, patience = self.parts.connections, self.parts.host.patience
+        connections, patience = self.host.connections, self.host.patience
         if self._upwards.links is not None:
             for event in self._upwards.wait(patience, connections.fileno()):
                 self._tell(event)
@@ -51,7 +51,7 @@ class WallAggregator(WallServer):
     def _tell(self, event: Event) -> None:
         """Tell the role of something that the server above has sent."""
         assert isinstance(event, Opened | Received | Stopped)
-        self.parts.host.happen(replace(event, conversation=ABOVE))
+        self.host.happen(replace(event, conversation=ABOVE))
 
     def _carry(self, action: Send | Compute) -> None:
         """Take parameters over, or make a message, which is sent with the others of this event."""
@@ -59,5 +59,5 @@ class WallAggregator(WallServer):
             self._upwards.add(action.message)
             return
         (version,) = action.job.bases
-        assert isinstance(self.parts.service, AggregatorService)
-        self.parts.service.adopt(self._upwards.take(version), version, self.now())
+        assert isinstance(self.host.service, AggregatorService)
+        self.host.service.adopt(self._upwards.take(version), version, self.now())

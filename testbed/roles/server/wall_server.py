@@ -15,10 +15,10 @@ reported all, before it is told that it may leave.
 import time
 
 from testbed.engine.events import End, Restored
-from testbed.messages.reports import ServerRestored, TrainingBegun
-from testbed.roles.server.assembly import Parts
+from testbed.messages.reports import CheckpointBegun, ServerRestored, TrainingBegun
 from testbed.roles.server.draining import drain, end, patience_of
-from testbed.roles.server.restart import Restart
+from testbed.roles.server.restart import Restart, cannot_be_written
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.transport.connection import Connection
 from testbed.wire.frames import Frame
@@ -34,69 +34,68 @@ class WallServer:
     """The server of one run, under the wall clock; a ``Driver`` of its connections."""
 
     def __init__(self, serving: ServerInputs) -> None:
-        self.parts = parts = Parts.of(serving, self, self.now, virtual=False)
-        parts.host.began = self._began
+        self.host = host = RoleHost(serving, self, self.now, virtual=False)
+        host.began = self._began
         self._checkpoints = serving.checkpoints
         self._restart = serving.restart
 
     def serve(self) -> None:
         """Listen, train and drain; return when the last connection is closed."""
-        parts = self.parts
-        parts.connections.listen()
+        host = self.host
+        host.connections.listen()
         if self._restart is not None:
             self._go_on_from_checkpoint(self._restart)
-        while not parts.phase.over:
+        while not host.phase.over:
             self._wait()
             self._look_after()
-        parts.host.tell(End())
+        host.tell(End())
         self._leave()
-        if parts.service.finished:
+        if host.service.finished:
             self._checkpoint_if_mortal()
-        end(parts)
-        others = parts.settings.servers > 1
-        patience = (lambda _: OTHERS_TIMEOUT) if others else patience_of(parts)
-        drain(parts, patience, others=others, settled=self._checkpoint_if_mortal)
+        end(host)
+        others = host.settings.servers > 1
+        patience = (lambda _: OTHERS_TIMEOUT) if others else patience_of(host)
+        drain(host, patience, others=others, settled=self._checkpoint_if_mortal)
 
     def now(self) -> float:
         """Return the seconds since training began; 0 before that."""
-        return self.parts.phase.host_time()
+        return self.host.phase.host_time()
 
     def _wait(self) -> None:
-        """Handle what the kernel reports, and wait for it until something else is due."""
-        self.parts.connections.poll(self.parts.host.patience)
+        self.host.connections.poll(self.host.patience)
 
     def _look_after(self) -> None:
-        self.parts.host.tell_due()
-        self.parts.host.look_after()
+        self.host.tell_due()
+        self.host.look_after()
 
     def _leave(self) -> None:
         """End what this role has called itself: nothing, if it is no aggregator."""
 
     def _began(self) -> None:
-        parts, restart = self.parts, self._restart
+        host, restart = self.host, self._restart
         if restart is None:
-            parts.phase.began = time.monotonic()
+            host.phase.began = time.monotonic()
             if (
                 self._checkpoints is not None
             ):  # once training is reported, this server may be killed
                 self._write_checkpoint()
         elif restart.training is None:
-            parts.phase.began = restart.began()
+            host.phase.began = restart.began()
         else:
             return
-        parts.report.send(TrainingBegun(parts.phase.began, parts.report.server))
+        host.report.send(TrainingBegun(host.phase.began, host.report.server))
 
     # -- the connections' driver
 
     def handle(self, connection: Connection, frame: Frame) -> None:
         """Handle a message, and write a checkpoint if one is due after it."""
-        parts = self.parts
-        before = parts.service.half.version
+        host = self.host
+        before = host.service.half.version
         if connection.device is None:
-            parts.host.greet(connection, frame)
+            host.greet(connection, frame)
         else:
-            parts.host.take(connection, frame)
-        version = parts.service.half.version
+            host.take(connection, frame)
+        version = host.service.half.version
         if self._checkpoints is not None and version != before and self._checkpoints.due(version):
             self._write_checkpoint()
 
@@ -107,34 +106,52 @@ class WallServer:
     def sent(self, connection: Connection) -> None:
         """Send the workers that are due something: one of them has room again."""
         if not connection.pending:
-            self.parts.host.settle()
+            self.host.settle()
 
     def lost(self, worker: int) -> None:
-        """Go on without a worker; others may have waited for it."""
-        self.parts.host.leave(worker)
+        self.host.leave(worker)
 
     # -- checkpoints
 
     def _checkpoint_if_mortal(self) -> None:
-        mortal = self.parts.settings.faults.server_absence is not None
+        mortal = self.host.settings.faults.server_absence is not None
         if mortal and self._checkpoints is not None:
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
-        service = self.parts.service
-        self.parts.write_checkpoint(self.now(), lambda: {"ledger": service.ledger})
+        """Write a checkpoint of the current state, which shares the server's memory.
+
+        Raises:
+            RunError: it cannot be written; this is no error of the connection that led here.
+        """
+        assert self._checkpoints is not None
+        host, half = self.host, self.host.service.half
+        host.report.flush()
+        host.report.send(CheckpointBegun(half.version, time.monotonic(), host.report.server))
+        try:
+            state = {
+                "version": half.version,
+                "time": self.now(),
+                "half": half.state(),
+                "there": sorted(host.connections.workers),
+                "evaluations": host.connections.evaluator.state(),
+                "ledger": host.service.ledger,
+            }
+            self._checkpoints.write(half.version, state)
+        except OSError as error:
+            raise cannot_be_written(half.version, error) from error
 
     def _go_on_from_checkpoint(self, restart: Restart) -> None:
         """Restore the checkpoint's state; the workers are still to connect again."""
         assert self._checkpoints is not None
-        parts, half = self.parts, self.parts.service.half
+        host, half = self.host, self.host.service.half
         state = self._checkpoints.newest()
         half.restore(state["half"])
         for worker in state["there"]:
             half.forget(worker)
-        parts.service.go_on(*state["ledger"])
-        parts.recorder.go_on(half.version)
-        parts.phase.began = restart.began()
-        parts.host.tell(Restored(state["there"]))
-        parts.report.send(ServerRestored(half.version, state["there"], server=parts.report.server))
-        parts.connections.evaluator.restore(state["evaluations"])
+        host.service.go_on(*state["ledger"])
+        host.recorder.go_on(half.version)
+        host.phase.began = restart.began()
+        host.tell(Restored(state["there"]))
+        host.report.send(ServerRestored(half.version, state["there"], server=host.report.server))
+        host.connections.evaluator.restore(state["evaluations"])

@@ -7,7 +7,9 @@ role has said all that follows an event; it is never entered from within a role.
 import math
 from abc import ABC, abstractmethod
 
-from testbed.engine.events import Compute, Event, Job, Pull, RoleTable, Send
+from testbed.engine.evaluator import Evaluator
+from testbed.engine.events import Compute, Event, Job, Pull, Send
+from testbed.engine.worker import Worker
 from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 
@@ -15,7 +17,7 @@ from testbed.roles.transport.endpoint import Pieces
 class Loop(ABC):
     """A role that calls, on its device."""
 
-    def __init__(self, role: RoleTable, links: ServerLinks) -> None:
+    def __init__(self, role: Worker | Evaluator, links: ServerLinks) -> None:
         """Start with the sessions that there are.
 
         Args:
@@ -47,7 +49,6 @@ class Loop(ABC):
         self._links.finish()
 
     def _tell(self, event: Event) -> None:
-        """Tell the role of an event, and carry out what it returns."""
         to_send: dict[int, list[bytes | memoryview]] = {}
         asked = set()
         for action in self._role.handle(event):

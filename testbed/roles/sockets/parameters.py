@@ -32,7 +32,6 @@ class ReceivedParameters(Arriving):
         """Start with no parameters.
 
         Args:
-            cut: the servers' slices.
             longest: the bytes of the longest body that brings each.
         """
         self._cut = list(cut)
@@ -80,11 +79,6 @@ class ParametersInTurn(ReceivedParameters):
     """
 
     def __init__(self, only: Slice) -> None:
-        """Start with no parameters.
-
-        Args:
-            only: the server's slice, which is all parameters.
-        """
         super().__init__([only], [4 * only.size])
 
     def opened(self, conversation: int, greeted: Greeted) -> None:

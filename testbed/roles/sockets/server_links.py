@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from testbed.engine.events import Event, Opened, Received, Stopped
 from testbed.roles.transport.endpoint import NOW, BrokenConnectionError, Endpoint, Pieces, after
 from testbed.roles.transport.greeting import FINISH, RESET, Greeted
-from testbed.roles.transport.kernel_queues import STALLED, is_idle
+from testbed.roles.transport.kernel_queues import STALLED
 from testbed.wire.frames import HEADER, Head, Kind, parse
 
 READ_OUT_TIMEOUT = 30.0
@@ -59,13 +59,11 @@ class ServerLink:
     """One conversation, as its caller sees it.
 
     Attributes:
-        end: this side's end of the connection.
         session: how often the other side was greeted again.
         head: of an answer whose body is still to be received.
         left: the places that are still to be filled with the body; None before there are any.
         held: True if nothing is read, as an answer is to be taken, or used, first.
         awaits: True if an answer was asked for and is not there.
-        stopped: True if the other side has said STOP.
         lost: the error with which the connection ended before a STOP.
     """
 
@@ -95,7 +93,6 @@ class ServerLink:
 
     @property
     def is_read(self) -> bool:
-        """True if what comes is received now."""
         return not (self.held or self.stopped or self.lost is not None)
 
     def receive_head(self) -> bool:
@@ -124,9 +121,6 @@ class ServerLink:
     def receive_body(self, *, wait: bool = False) -> bool:
         """Receive more of the body; return True if all of it is there.
 
-        Args:
-            wait: wait for all of it.
-
         Raises:
             ConnectionError: the connection has ended.
         """
@@ -148,7 +142,6 @@ class ServerLinks:
     """A device's links, by the numbers of their conversations, from 0.
 
     Attributes:
-        idle: called about once a second while nothing comes.
         goes_on: True if the served roles were restored, and say from where this device goes on.
     """
 
@@ -173,7 +166,6 @@ class ServerLinks:
         self._greet, self._arriving, self._asks = greet, arriving, asks
         self._comes_back, self._leaves = comes_back, leaves
         self._looked = time.monotonic()
-        self.idle: Callable[[], None] = lambda: None
         self.goes_on = False
         self.links: list[ServerLink] = []
         try:
@@ -195,22 +187,16 @@ class ServerLinks:
 
     @property
     def opened(self) -> list[Opened]:
-        """The sessions that there are now."""
         return [Opened(link.conversation, link.session) for link in self.links]
 
     @property
     def all_stopped(self) -> bool:
-        """True if all served roles have said STOP."""
         return all(link.stopped for link in self.links)
 
     @property
     def is_any_lost(self) -> bool:
         """True if a served role is gone without a STOP."""
         return any(link.lost is not None for link in self.links)
-
-    def are_idle(self) -> bool:
-        """True if nothing is to be read, and all that was sent has reached the others' kernels."""
-        return all(not one.end.pending and is_idle(one.end.socket) for one in self.links)
 
     # -- sending
 
@@ -297,8 +283,6 @@ class ServerLinks:
         if also is not None:
             ready.register(also, select.POLLIN)
         found = ready.poll(1000 * seconds)
-        if not found and time.monotonic() >= now + STALLED:
-            self.idle()
         return [(by_descriptor[fd], mask) for fd, mask in found if fd != also]
 
     def _receive(self, link: ServerLink) -> list[Event]:
@@ -408,6 +392,5 @@ class ServerLinks:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         for link in self.links:
             link.end.socket.close()

@@ -85,7 +85,6 @@ class Accepting:
             self._selector.register(self._listener, selectors.EVENT_READ)
 
     def close(self) -> None:
-        """Stop listening."""
         if self._rests_until is None:
             self._selector.unregister(self._listener)
         self._rests_until = None

@@ -23,15 +23,11 @@ class Connection(Endpoint):
 
     Attributes:
         address, port: the other side's.
-        receiver: of the incoming frames.
         opened: when it was opened, in seconds of CLOCK_MONOTONIC.
         device: the other device's number; None before the greeting.
         incarnation: how often the other device had been killed when the connection was made, if it is a
             peer or a worker.
-        received_bytes: bytes of all messages received.
         payload_bytes: bytes of the bodies of all pushes received.
-        pushes: the number of pushes received.
-        local_port: this side's.
         stopped: True if the other side has said that training is over.
         ended: True if the other side sends nothing more.
         informed: True if the other side was sent parameters.
@@ -113,7 +109,6 @@ class Connection(Endpoint):
         self._watch(selector, wanted)
 
     def unwatch(self, selector: selectors.BaseSelector) -> None:
-        """Watch for nothing."""
         self._watch(selector, 0)
 
     def _watch(self, selector: selectors.BaseSelector, wanted: int) -> None:

@@ -60,7 +60,6 @@ class Endpoint:
         return sum(map(len, self._queue)) if self._queue else 0
 
     def drop_pending(self) -> None:
-        """Send no more of what is pending."""
         self._queue.clear()
 
     def wake_at(self, count: int) -> None:
@@ -92,9 +91,6 @@ class Endpoint:
         Because of the copy, a version that was pulled stays that version while later updates change
         the parameters in place.
 
-        Args:
-            flags: of the system call, if nothing is pending.
-
         Raises:
             BrokenConnectionError: the connection broke.
         """
@@ -103,7 +99,6 @@ class Endpoint:
             self._queue.append(rest if isinstance(rest.obj, bytes) else memoryview(bytes(rest)))
 
     def _sent(self, pieces: Pieces, flags: int = 0) -> int:
-        """Return the number of bytes that the kernel takes now."""
         try:
             sent = self.socket.sendmsg(pieces, [], NOW | flags)
         except BlockingIOError:

@@ -100,8 +100,6 @@ def connect(
 
     Args:
         parameters: the size of the model, or of the server's slice, which must equal the server's.
-        server: the index of the server, or of the aggregator.
-        before: called when the connection is there, before the greeting.
 
     Raises:
         WireError: the server refused the greeting or has another model.
@@ -156,7 +154,6 @@ def _greet(connection: socket.socket, settings: Settings, number: int, parameter
 
 
 def _receive_header(connection: socket.socket, accepts: Mapping[Kind, int]) -> Head:
-    """Receive and check one header."""
     head = bytearray(HEADER.size)
     _receive_exactly(connection, memoryview(head))
     return parse(bytes(head), accepts)

@@ -21,10 +21,7 @@ def unread(connection: socket.socket) -> int:
 
 
 def under_way(connection: socket.socket) -> int:
-    """Return the number of bytes sent that the other side's kernel has not acknowledged.
-
-    For a Unix socket: the bytes that the other side has not read, with the kernel's overhead.
-    """
+    """Return the number of bytes sent that the other side's kernel has not acknowledged."""
     return _bytes_in(connection, termios.TIOCOUTQ)
 
 
@@ -42,11 +39,6 @@ def shortest_round_trip(connection: socket.socket) -> float | None:
         return None
     (microseconds,) = _MIN_RTT.unpack(info)
     return None if microseconds == _NO_RTT else microseconds / 1e6
-
-
-def is_idle(connection: socket.socket) -> bool:
-    """Return True if nothing is to be read, and all bytes sent have reached the other side's kernel."""
-    return not (unread(connection) or under_way(connection))
 
 
 def _bytes_in(connection: socket.socket, request: int) -> int:

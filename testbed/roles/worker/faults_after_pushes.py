@@ -9,12 +9,12 @@ once, any other fault a few milliseconds later.
 
 import time
 from collections.abc import Callable
-from typing import Self
 
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
 from testbed.messages.reports import FaultReported
-from testbed.roles.pace import Draws, PacedTimes, Paces
+from testbed.roles.pace import PacedTimes, Paces
+from testbed.training.times import DeviceTimes
 
 _LONG = 3600.0
 
@@ -33,8 +33,6 @@ class FaultsAfterPushes:
         """Start before the worker's next push.
 
         Args:
-            paces: of all devices, of which this one changes its own.
-            send: sends a report to the orchestrator.
             pushes: the number of pushes that this worker made in its earlier incarnations.
         """
         self._schedule = schedule
@@ -44,26 +42,15 @@ class FaultsAfterPushes:
         self._paces = paces
         self._unanswered = False
 
-    @classmethod
-    def nothing(cls, number: int) -> Self:
-        """Make an instance for a worker that no fault strikes after its pushes."""
-        return cls(Schedule((), 0, number + 1), number, Paces(None, number + 1), lambda _: None)
-
-    def paced(self, times: Draws) -> PacedTimes:
-        """Return this worker's times, at its pace."""
+    def paced(self, times: DeviceTimes) -> PacedTimes:
         return PacedTimes(times, self._paces, self._number)
 
     def pushed(self) -> None:
-        """Count a push that was sent."""
         self._pushes += 1
         self._unanswered = True
 
     def answered(self, version: int) -> None:
-        """Apply the faults after an answered push; return when the worker may go on, if ever.
-
-        Args:
-            version: of the parameters that have arrived.
-        """
+        """Apply the faults after an answered push; return when the worker may go on, if ever."""
         if not self._unanswered:
             return
         self._unanswered = False
@@ -78,7 +65,6 @@ class FaultsAfterPushes:
             self._stop(fault)
 
     def _stop(self, fault: Fault) -> None:
-        """Sleep while a fault lasts that stops the device."""
         if fault.kind == "kill" or (fault.kind == "freeze" and fault.duration is None):
             while True:
                 time.sleep(_LONG)  # until the process is killed from outside

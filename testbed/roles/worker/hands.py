@@ -25,12 +25,7 @@ def report(version: int) -> Pieces:
 
 
 class Hands:
-    """One worker's computation, its parameters, and the messages that it makes of both.
-
-    Attributes:
-        computation: its data, its half of the algorithm and its encoding.
-        parameters: those that have come.
-    """
+    """One worker's computation, its parameters, and the messages that it makes of both."""
 
     def __init__(
         self,
@@ -44,7 +39,6 @@ class Hands:
 
         Args:
             take: receives parameters that have not been received yet.
-            line: where the worker writes its state.
         """
         self.computation, self.parameters = computation, parameters
         self._take, self._learners, self._line = take, learners, line
@@ -59,9 +53,6 @@ class Hands:
         """Take a turn and compute a leg at parameters that have come.
 
         In the body, what is sent lies in the learner's memory; ``keep`` what is to be sent later.
-
-        Args:
-            bases: the parameters' versions, by server.
 
         Raises:
             ConnectionError: the parameters are lost with their connection; nothing was drawn.
@@ -90,7 +81,6 @@ class Hands:
             ]
 
     def _message(self, base: int, part: Encoded) -> Pieces:
-        """Return the message to a server that pushes its part of what was computed."""
         head = header(
             Kind.PUSH,
             base,

@@ -10,14 +10,12 @@ import math
 from abc import ABC, abstractmethod
 
 from testbed.engine.events import Received
+from testbed.errors import RunError
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.sockets.server_links import ServerLinks
-from testbed.roles.standstill import Standstill
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.worker.hands import PULL, Hands, report
 
-ORDER = "the clock's next order"
-"""The claim of a worker that may not send or compute yet: what it waits for."""
 _BROKEN = "the order of events is broken, please report it with the experiment file"
 
 
@@ -25,10 +23,7 @@ class OrderedWorker(ABC):
     """One incarnation of a worker, by the clock's orders."""
 
     def __init__(self, links: ServerLinks, hands: Hands, orders: OrderChannel) -> None:
-        """Start with greeted servers."""
         self._links, self._hands, self._orders = links, hands, orders
-        self._standstill = Standstill(links.are_idle, orders)
-        links.idle = self._standstill.claim
         self._every = range(len(links.links))
         # By server: the version that came last, and the one that is computed at.
         self._came = [-1] * len(self._every)
@@ -47,10 +42,9 @@ class OrderedWorker(ABC):
             WireError: a server has sent what it must not.
         """
 
-    def _receive(self) -> list[Received]:
+    def _receive(self, *, or_order: bool = False) -> list[Received]:
         """Wait until something comes, or an order; return the parameters that have come."""
-        also = self._orders.fileno() if self._standstill.waits_for == ORDER else None
-        events = self._links.wait(math.inf, also)
+        events = self._links.wait(math.inf, self._orders.fileno() if or_order else None)
         received = [event for event in events if isinstance(event, Received)]
         for one in received:
             self._came[one.conversation] = one.version
@@ -75,7 +69,6 @@ class OrderedWorker(ABC):
 
         A connection that is closed with STOP unread would be reset, and its last bytes be lost.
         """
-        self._standstill.waits_for = "the end"
         while not self._links.all_stopped:
             self._receive()
         self._links.finish()
@@ -105,7 +98,6 @@ class AskingWorker(OrderedWorker):
         Args:
             fresh: the servers that have answered, to which others are added.
         """
-        self._standstill.waits_for = "parameters"
         while not all(one in fresh or self._links.links[one].stopped for one in self._every):
             fresh |= {one.conversation for one in self._receive()}
         self._bases = list(self._came)
@@ -124,9 +116,8 @@ class AskingWorker(OrderedWorker):
                 return True
             if leg.pushes:
                 hands.keep()
-        self._standstill.waits_for = ORDER
         while what is None:
-            self._receive()
+            self._receive(or_order=True)
             what = self._order()
         if what is not OrderKind.FINISHED:
             return False
@@ -175,7 +166,6 @@ class ListeningWorker(OrderedWorker):
     """A worker that is sent every version, by the clock's orders."""
 
     def __init__(self, links: ServerLinks, hands: Hands, orders: OrderChannel) -> None:
-        """Start with greeted servers."""
         super().__init__(links, hands, orders)
         # By server: the version that has arrived last, by the clock.
         self._arrived = list(self._came)
@@ -183,10 +173,9 @@ class ListeningWorker(OrderedWorker):
     def run(self) -> None:
         has_computed = False
         while True:
-            self._standstill.waits_for = ORDER
             order = self._orders.take(wait=False)
             if order is None:
-                self._receive()
+                self._receive(or_order=True)
                 continue
             match order.what:
                 case OrderKind.ARRIVED:
@@ -201,7 +190,7 @@ class ListeningWorker(OrderedWorker):
                 case OrderKind.READ:
                     self._read.add(order.number)
                 case OrderKind.FINISHED if not has_computed:
-                    raise self._standstill.broken(
+                    raise RunError(
                         f"the clock says that a computation is over, and none is under way: {_BROKEN}"
                     )
                 case OrderKind.FINISHED:
@@ -220,11 +209,10 @@ class ListeningWorker(OrderedWorker):
         for server, version in enumerate(self._bases):
             while not self._hands.parameters.has(server, version):
                 if self._came[server] >= version:
-                    raise self._standstill.broken(
+                    raise RunError(
                         f"the clock says that version {version} has arrived, and the server has sent "
                         f"version {self._came[server]}, after which it cannot come any more: {_BROKEN}"
                     )
-                self._standstill.waits_for = f"version {version}"
                 self._receive()
         # Whether it is pushed is not known yet: it may be too late, or be interrupted.
         with self._hands.computed(self._bases):

@@ -5,11 +5,10 @@ import time
 
 from testbed.engine.events import Computed, Event, Job, Lost, Push, Send
 from testbed.engine.worker import Worker
-from testbed.roles.pace import Draws
+from testbed.roles.pace import PacedTimes, WakeUp
 from testbed.roles.sockets.loop import Loop
 from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
-from testbed.roles.wake_up import WakeUp
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.hands import Hands
 
@@ -22,15 +21,9 @@ class WallWorker(Loop):
         worker: Worker,
         links: ServerLinks,
         hands: Hands,
-        times: Draws,
+        times: PacedTimes,
         faults: FaultsAfterPushes,
     ) -> None:
-        """Start with nothing computed.
-
-        Args:
-            times: how long it computes and then waits.
-            faults: those that strike it after its pushes.
-        """
         super().__init__(worker, links)
         self._worker, self._hands = worker, hands
         self._times, self._faults = times, faults
@@ -49,10 +42,10 @@ class WallWorker(Loop):
         self._computed = Computed(job)
         try:
             with hands.computed(job.bases):
-                if self._worker.certain and leg.pushes:
+                if self._worker.asks and leg.pushes:
                     hands.encode()
                 self._wake = WakeUp.after(began, computing, waiting)
-                due = self._due() if self._worker.certain else None
+                due = self._due() if self._worker.asks else None
                 if due is not None:
                     self._tell(due)  # what is sent lies where it was computed
                 elif leg.pushes:

@@ -23,7 +23,6 @@ from testbed.training.objective import objective
 from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
 from testbed.training.times import Times
-from testbed.training.worker_protocols import WORKER_PROTOCOLS
 
 
 def work(  # noqa: PLR0917 - what a worker is made of
@@ -35,20 +34,15 @@ def work(  # noqa: PLR0917 - what a worker is made of
     parts: PushedParts,
     times: Times,
     orders: OrderChannel | None,
-    line: DeviceLine | None = None,
-    faults: FaultsAfterPushes | None = None,
+    line: DeviceLine,
+    faults: FaultsAfterPushes,
 ) -> None:
     """Run a worker until training ends.
 
     Args:
-        images: the indices of its training images.
-        parts: how its updates are cut and encoded.
         orders: the virtual clock's channel; None under the wall clock.
-        line: where to write its state, if there is a board.
-        faults: those after its pushes, if there are any.
     """
     number, incarnation = identity.number, identity.incarnation
-    faults, line = faults or FaultsAfterPushes.nothing(number), line or DeviceLine.unread()
     layout, legs = learners.own.layout, computation.legs(settings, number)
     cut = parts.cut
     own = Computation(
@@ -58,7 +52,8 @@ def work(  # noqa: PLR0917 - what a worker is made of
         objective(settings),
         legs,
     )
-    protocol = WORKER_PROTOCOLS[computation.protocol(settings)]
+    protocol = computation.protocol(settings)
+    asks = protocol == "pull"
     own_times = faults.paced(times.of_device(number))
     pulls, absence = settings.training.pulls, settings.faults.server_absence
 
@@ -71,14 +66,14 @@ def work(  # noqa: PLR0917 - what a worker is made of
     def work_over_links() -> None:
         """Work over one connection to each server until all have said STOP."""
         parameters: ReceivedParameters
-        if protocol.asks and pulls == "full" and len(cut) == 1:
+        if asks and pulls == "full" and len(cut) == 1:
             parameters = ParametersInTurn(cut[0])
         else:
-            parameters = KeptParameters(cut, pulls, only_newest=protocol.asks)
+            parameters = KeptParameters(cut, pulls, only_newest=asks)
         links = ServerLinks(
             greet,
             parameters,
-            asks=protocol.asks,
+            asks=asks,
             comes_back=absence is not None and orders is None,
         )
         hands = Hands(own, parameters, links.take, learners, line)
@@ -86,7 +81,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
             if orders is None:
                 role = Worker(protocol, len(cut), legs)
                 WallWorker(role, links, hands, own_times, faults).run()
-            elif protocol.asks:
+            elif asks:
                 AskingWorker(links, hands, orders).run()
             else:
                 ListeningWorker(links, hands, orders).run()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.roles.evaluation import snapshots, spill
+from testbed.roles.evaluation import snapshots
 from testbed.roles.evaluation.snapshots import (
     IN_MEMORY,
     NoRoomError,
@@ -54,7 +54,7 @@ def test_what_another_process_left_in_the_file_is_removed(file: int) -> None:
 
 
 def test_room_is_left_to_the_rest_of_the_run(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "ROOM_LEFT", 1 << 60)
+    monkeypatch.setattr(snapshots, "ROOM_LEFT", 1 << 60)
     queue = SnapshotQueue(SIZE, file)
     for version in range(IN_MEMORY):
         queue.put(version, snapshot(version))

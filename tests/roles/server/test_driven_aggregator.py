@@ -69,7 +69,7 @@ class GoesBack:
             return DrivenAggregator(own)
 
         self._make, self._channel = make, channel
-        self.parts = make(None).parts
+        self.host = make(None).host
 
     def serve(self) -> None:
         serve_driven(self._make, self._channel, None)

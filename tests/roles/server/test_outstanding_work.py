@@ -6,7 +6,7 @@ only what ``SentVectors.again`` and ``OutstandingWork.orders`` return: both must
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
+from testbed.algorithms.server_half import Protocol
 from testbed.checkpoints.state_encoding import decode, encode
 from testbed.clock.conversations import Conversations
 from testbed.roles.orders import OrderKind
@@ -24,7 +25,7 @@ from testbed.roles.server.outstanding_work import (
     orders_to_finish,
 )
 from testbed.roles.server.sent_vectors import SentVectors
-from testbed.training.worker_protocols import WORKER_PROTOCOLS, WorkerProtocol
+from testbed.training.gathering import Gathering
 from testbed.updates import FloatVector
 
 Message: TypeAlias = tuple[int, int, bool]
@@ -38,8 +39,8 @@ def vector(version: int) -> FloatVector:
 class Worker:
     """A naive worker: keeps the vectors that it was sent, and obeys its orders one after the other."""
 
-    def __init__(self, protocol: type[WorkerProtocol]) -> None:
-        self.asks = protocol.asks
+    def __init__(self, protocol: Protocol) -> None:
+        self.asks = protocol == "pull"
         self.has: dict[int, FloatVector] = {}
         self.unused: deque[int] = deque()
         self.drawn = 0
@@ -85,7 +86,7 @@ class Worker:
 
     @classmethod
     def again(
-        cls, protocol: type[WorkerProtocol], vectors: SentVectors, outstanding: OutstandingWork
+        cls, protocol: Protocol, vectors: SentVectors, outstanding: OutstandingWork
     ) -> "Worker":
         """Make a worker that has received only what it is sent and told again."""
         worker = cls(protocol)
@@ -104,12 +105,12 @@ class Worker:
 class Scene:
     """One worker's clock and server, with a worker that never forgets and one that does."""
 
-    def __init__(self, protocol: type[WorkerProtocol], *, changed: bool) -> None:
+    def __init__(self, protocol: Protocol, *, changed: bool) -> None:
         self.kind = protocol
         self.changed = changed
         self.outstanding = OutstandingWork(Conversations(), 1)
         self.vectors = SentVectors(changed=changed)
-        self.clocks = protocol()  # the worker's protocol, as the clock follows it
+        self.clocks = Gathering(protocol, 1)  # what the clock knows of the worker
         self.version = -1
         self.under_way: deque[int] = deque()
         self.busy = False
@@ -123,7 +124,7 @@ class Scene:
             self.forgetful.told(*order)
 
     def send(self) -> None:
-        if self.kind.asks and (self.busy or self.unread or self.under_way):
+        if self.steady.asks and (self.busy or self.unread or self.under_way):
             return  # it has not asked
         self.version += 1
         self.vectors.keep(0, self.outstanding.needed(0))
@@ -138,31 +139,32 @@ class Scene:
             return
         version = self.under_way.popleft()
         self.outstanding.arrived(0, version)
-        if not self.kind.asks:
+        if not self.steady.asks:
             self.each([(OrderKind.ARRIVED, version)])
-        self._begin(self.clocks.arrived(version))
+        self._begin(self.clocks.arrived(0, version))
 
-    def _begin(self, version: int | None) -> None:
-        if version is not None:
+    def _begin(self, versions: Sequence[int] | None) -> None:
+        if versions is not None:
+            (version,) = versions
             self.outstanding.begun(0, [version])
             self.busy, self.told = True, False
-            if not self.kind.asks:
+            if not self.steady.asks:
                 self.each(orders_to_begin([version]))
 
     def tell(self) -> None:
         """Tell the workers ahead that their computation is over, if it is certain to be finished."""
-        if self.busy and not self.told and self.kind.certain:
+        if self.busy and not self.told and self.steady.asks:
             self._over(late=False)
 
     def finish(self) -> None:
         if not self.busy:
             return
-        finish = self.clocks.finished()
+        late, following = self.clocks.finished()
         if not self.told:
-            self._over(late=finish.late)
+            self._over(late=late)
         self.busy = False
         self.unread += 1
-        self._begin(finish.next)
+        self._begin(following)
 
     def _over(self, *, late: bool) -> None:
         """Tell the workers that their computation is over."""
@@ -209,12 +211,12 @@ STEPS: list[Step] = [
 
 
 @pytest.mark.parametrize("changed", [False, True])
-@pytest.mark.parametrize("protocol", WORKER_PROTOCOLS.values())
+@pytest.mark.parametrize("protocol", get_args(Protocol))
 @hypothetical(deadline=None)  # the host may be busy
 @given(st.lists(st.sampled_from(STEPS), min_size=30, max_size=80))
 @example([Scene.send, Scene.arrive, Scene.send, Scene.arrive, Scene.come_back, Scene.finish])
 def test_a_restored_worker_sends_the_same_as_one_that_never_left(
-    protocol: type[WorkerProtocol], changed: bool, steps: list[Step]
+    protocol: Protocol, changed: bool, steps: list[Step]
 ) -> None:
     scene = Scene(protocol, changed=changed)
     for step in steps:

@@ -40,7 +40,7 @@ from testbed.roles import connections
 from testbed.roles.evaluation import evaluator_link
 from testbed.roles.evaluation.snapshots import IN_MEMORY
 from testbed.roles.server import role_host
-from testbed.roles.server.assembly import Parts
+from testbed.roles.server.role_host import RoleHost
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.roles.transport import accepting
@@ -77,7 +77,7 @@ R = TypeVar("R", bound=RoleReport)
 class Serves(Protocol):
     """A server or an aggregator, under either clock."""
 
-    parts: Parts
+    host: RoleHost
 
     def serve(self) -> object:
         """Listen, train and drain."""
@@ -155,9 +155,9 @@ class Running:
 
     def _attend(self) -> None:
         """Be the evaluator, for which the server waits at its end, if the test was none."""
-        if not (self.thread.is_alive() and self.server.parts.connections.evaluator.is_missing):
+        if not (self.thread.is_alive() and self.server.host.connections.evaluator.is_missing):
             return
-        with self.connect(self.server.parts.connections.evaluator.number) as connection:
+        with self.connect(self.server.host.connections.evaluator.number) as connection:
             while (found := receive(connection))[0] is not Kind.STOP:
                 connection.sendall(header(Kind.FINISHED, found[1]))
 
@@ -165,7 +165,7 @@ class Running:
         """Close the connections, end the server's loop and wait until it has drained."""
         for connection in self.connections:
             connection.close()
-        self.server.parts.phase.over = True
+        self.server.host.phase.over = True
         self._attend()
         self.thread.join(20)
         self.reader.join(20)
@@ -409,7 +409,7 @@ def test_the_evaluator_misses_no_version_however_slow_it_is(
     evaluator, a = running.connect(1), running.connect(0)
     # Room for a few versions at the server's end and for one here: the others wait in its queue.
     evaluator.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-    own = running.server.parts.connections.evaluator.connection
+    own = running.server.host.connections.evaluator.connection
     assert own is not None
     own.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 60_000)
     a.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -582,7 +582,7 @@ def test_the_server_s_own_error_ends_it_and_closes_no_connection(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(running.server.parts.service.half, "push", full)
+    monkeypatch.setattr(running.server.host.service.half, "push", full)
     a, b = running.connect(0), running.connect(1)
     pull(a)
     pull(b)
@@ -604,7 +604,7 @@ def test_a_broken_connection_to_the_evaluator_closes_no_worker_s(
     pull(a)
     pull(b)
     assert receive(evaluator)[:2] == (Kind.PARAMETERS, 0)
-    own, send = running.server.parts.connections.evaluator.connection, Connection.send
+    own, send = running.server.host.connections.evaluator.connection, Connection.send
 
     def broken(connection: Connection, pieces: Pieces, flags: int = 0) -> None:
         if connection is own:

@@ -150,14 +150,14 @@ def test_reading_another_connection_does_not_change_a_push(monkeypatch: pytest.M
         worker, other = running.connect(0), running.connect()
         finished(theirs[0])
         assert isinstance(running.server, ServerWithClock)
-        look_after = running.server.parts.host.look_after
+        look_after = running.server.host.look_after
 
         def held() -> None:
             between.set()
             go_on.wait(20)
             look_after()
 
-        monkeypatch.setattr(running.server.parts.host, "look_after", held)
+        monkeypatch.setattr(running.server.host, "look_after", held)
         assert between.wait(20)
         worker.sendall(dense(0, 1.0))
         other.sendall(hello(0))

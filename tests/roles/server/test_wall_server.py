@@ -106,8 +106,8 @@ def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
     with running(monkeypatch, files, None) as first:
         five_updates(first)
         assert [one.version for one in first.of(CheckpointBegun)] == [0, 3]
-        training = first.server.parts.phase.began
-        before = first.server.parts.service.payload_bytes
+        training = first.server.host.phase.began
+        before = first.server.host.service.payload_bytes
         kept = files.newest()
     assert training is not None
     back = Restart(kills=1, training=training)
@@ -131,7 +131,7 @@ def test_a_restored_server_goes_on_from_its_checkpoint_with_its_workers(
         assert np.array_equal(np.frombuffer(body, np.float32), kept["half"]["parameters"])
         assert pull(b)[0] == 3
         # Bytes that the killed server received after its checkpoint do not count.
-        assert second.server.parts.service.payload_bytes == kept["ledger"][0] < before
+        assert second.server.host.service.payload_bytes == kept["ledger"][0] < before
         a.sendall(dense(3, 1.0))
         assert second.until(UpdatesApplied).version == 4
         started_before = time.monotonic() - training
@@ -245,7 +245,7 @@ def test_a_checkpoint_holds_only_evaluations_without_a_result(
             assert pull(worker) == (0, 0.0)
         for worker in (*workers, workers[0]):
             version = (
-                0 if worker is workers[1] or server.server.parts.service.half.version == 0 else 2
+                0 if worker is workers[1] or server.server.host.service.half.version == 0 else 2
             )
             if version:
                 assert pull(worker)[0] == 2

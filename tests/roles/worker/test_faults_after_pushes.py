@@ -11,6 +11,7 @@ from testbed.faults.schedule import Schedule
 from testbed.messages.reports import FaultReported
 from testbed.roles.pace import Paces
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
+from testbed.training.times import DeviceTimes
 
 WORKERS = 3
 
@@ -41,10 +42,19 @@ def test_faults_are_reported_after_the_pushes_that_the_seed_selects(earlier: int
     assert (one["fault"], one["duration"]) == ("stop-network", 5.0)
 
 
+def no_faults(number: int) -> FaultsAfterPushes:
+    """Return what a worker has that no fault strikes after its pushes."""
+    none = Schedule((), 0, number + 1)
+    return FaultsAfterPushes(none, number, Paces(None, number + 1), lambda _: None)
+
+
 def test_a_slow_fault_slows_the_next_computation() -> None:
     mine, _, paces, told = parking(Fault(0, "slow", factor=3.0), probability=1.0)
 
-    class Times:
+    class Times(DeviceTimes):
+        def __init__(self) -> None:
+            pass
+
         def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
             return 2.0 * gradients, now
 

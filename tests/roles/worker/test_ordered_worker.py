@@ -13,11 +13,13 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.transport.greeting import Greeted, Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker import worker_process as module
+from testbed.telemetry.state_board import DeviceLine
 from testbed.training import computation
 from testbed.training.pushed_parts import PushedParts
 from testbed.training.times import Times
 from testbed.wire.encodings import DENSE
 from testbed.wire.frames import HEADER, Head, Kind, header, parse
+from tests.roles.worker.test_faults_after_pushes import no_faults
 from tests.settings import SIMPLE, with_changes
 
 ANY = dict.fromkeys(Kind, 1 << 30)
@@ -57,7 +59,10 @@ class Scene:
         of_run = self.parts, Times.of(chosen)
         self.working = threading.Thread(
             target=module.work,
-            args=(chosen, Identity(0), dataset, images, turns, *of_run, orders),
+            args=(
+                *(chosen, Identity(0), dataset, images, turns, *of_run, orders),
+                *(DeviceLine.unread(), no_faults(0)),
+            ),
             daemon=True,
         )
         self.working.start()

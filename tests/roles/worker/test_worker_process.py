@@ -36,6 +36,7 @@ from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.updates import FloatVector, SparseUpdate, Update
+from tests.roles.worker.test_faults_after_pushes import no_faults
 from tests.settings import SIMPLE, with_changes
 
 UPDATES = 25
@@ -88,7 +89,10 @@ class Ran:
         workers = [
             threading.Thread(
                 target=work,
-                args=(chosen, Identity(n), dataset, parts[n], take_turns(n), pushed, times, None),
+                args=(
+                    *(chosen, Identity(n), dataset, parts[n], take_turns(n), pushed, times, None),
+                    *(DeviceLine.unread(), no_faults(n)),
+                ),
                 daemon=True,
             )
             for n in range(chosen.workers)
