@@ -45,7 +45,7 @@ SEEDS ?=
 ONLY ?=
 OUT ?=
 COMMIT ?=
-ADACOMP := fig1 fig3 fig3-even fig3-rate fig3-per-tensor fig4 table2
+ADACOMP := fig1 fig3 fig3-even fig3-wide fig3-per-tensor fig4 table2
 REPRODUCE = $(BIN)/python -m reproduction
 
 .PHONY: reproduce reproduce-pages
@@ -63,8 +63,8 @@ adacomp: reproduce ## reproduce the AdaComp paper: SCALE=quick ENGINE=simulation
 adacomp-pages: reproduce-pages ## write its pages into docs/reproduction: SCALE=quick
 adacomp-fig1: ## Fig. 1 of the paper: ASGD's accuracy against ingress
 adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for some of its lines
-adacomp-fig3-even: ## a variant of Fig. 3: waiting times of which hardly any is short
-adacomp-fig3-rate: ## a variant of Fig. 3: these waiting times, and a smaller learning rate
+adacomp-fig3-even: ## a variant of Fig. 3: the learning rate of the authors' published code
+adacomp-fig3-wide: ## a variant of Fig. 3: this learning rate, and waiting times from 0 on
 adacomp-fig3-per-tensor: ## a variant of Fig. 3: Comp-ASGD that selects per tensor
 adacomp-fig4: ## Fig. 4: one class of workers and three
 adacomp-table2: ## Table II: workers that crash
