@@ -83,7 +83,7 @@ dbw-knee: install ## find the learning rates of the knee rule, by a sweep; Fig. 
 $(DBW:%=dbw-%): dbw-%: install
 	$(MAKE) reproduce PAPER=dbw PART=$* ENGINE=simulation
 
-GAP_AWARE := fig2 fig3 fig4 fig12 fig13 table2 table4 table5
+GAP_AWARE := fig2 fig3 fig4 fig7 fig12 fig13 table2 table4 table5 corollary1
 .PHONY: gap-aware gap-aware-pages $(GAP_AWARE:%=gap-aware-%)
 gap-aware: ## reproduce the Gap-Aware paper: SCALE=cpu or SCALE=paper, COMMIT=1
 	$(MAKE) reproduce PAPER=gap-aware PART=all ENGINE=simulation
@@ -92,6 +92,8 @@ gap-aware-pages: ## write its pages into docs/reproduction
 gap-aware-fig2: ## Figs. 1, 2 and 5: all systems on Fashion-MNIST, by the number of workers; SCALE=cpu
 gap-aware-fig3: ## Fig. 3: gamma-distributed execution times, without training
 gap-aware-fig4: ## Fig. 4: the delay and the gap over training
+gap-aware-fig7: ## Fig. 7: training with 16 workers
+gap-aware-corollary1: ## Corollary 1: the rate 1/√(BK), on a function of known smoothness and noise
 gap-aware-fig12: ## Fig. 12: speed-ups by the virtual clock, without training
 gap-aware-fig13: ## Fig. 13: workers that differ
 gap-aware-table2: ## Table 2: Adam, Adam-SA and Adam-GA on a language model; SCALE=cpu
