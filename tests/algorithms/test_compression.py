@@ -51,7 +51,7 @@ def test_random_entries_are_drawn_anew_for_each_gradient_and_worker() -> None:
     assert all(map(np.array_equal, first, again))
     assert not any(map(np.array_equal, first, other))
     assert all(int(np.sum(one < 100)) == 10 and len(np.unique(one)) == 11 for one in first)
-    assert np.array_equal(drawn[0][0].values, gradient()[first[0]])  # type: ignore[union-attr]
+    assert np.array_equal(drawn[0][0].values, gradient()[first[0]])
     # Each of the 100 entries is expected 20 times in 200 draws, with a deviation of 4.2.
     counts = np.bincount(np.concatenate(first), minlength=110)[:100]
     assert counts.min() > 4 and counts.max() < 40
