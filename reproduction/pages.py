@@ -160,7 +160,7 @@ def _provenance(checked: Checked, order: Order) -> str:
     made = f"page made by {(commit() or 'unknown')[:18]}."
     if not checked.part.series:
         return (
-            f"`{_command(order, name)}`; scale {order.scale.name}; measured by the virtual clock "
+            f"`{_command(order, name)}`; scale {order.scale.name}; measured "
             f"without training: [records/{name}.csv](records/{name}.csv); {made}"
         )
     runs = [run for line in checked.lines.values() for run in line.runs]

@@ -1,8 +1,8 @@
-"""Comp-ASGD: ASGD that pushes only the largest entries of the gradient.
+"""Comp-ASGD: ASGD that pushes only some entries of the gradient.
 
 The competitor in AdaComp (paper 001, §III-B and §V-B): the selection of Shokri and Shmatikov (the
-fraction c of largest magnitude, over the whole model) with ASGD's global staleness. Entries that are
-not sent are forgotten, unless the options ask for error feedback.
+fraction c of largest magnitude, or random entries, over the whole model) with ASGD's global staleness.
+Entries that are not sent are forgotten, unless the options ask for error feedback.
 """
 
 from typing import Literal
@@ -10,7 +10,12 @@ from typing import Literal
 from pydantic import Field
 
 from testbed.algorithms.asgd import StalenessDivided
-from testbed.algorithms.compression import CompressionOptions, Scope, compressing_worker
+from testbed.algorithms.compression import (
+    CompressionOptions,
+    RandomEntries,
+    Scope,
+    compressing_worker,
+)
 from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
 from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -26,17 +31,25 @@ class CompAsgdOptions(CompressionOptions, AsynchronousOptions):
         description="Where the largest are sought: over the whole model (the paper's competitor, "
         "after Shokri and Shmatikov) or in each tensor by itself (AdaComp's selection).",
     )
+    selection: Literal["largest", "random"] = Field(
+        default="largest",
+        description="Which entries are pushed: those of largest magnitude (default), or as many that "
+        "are drawn anew for each gradient (Shokri and Shmatikov's other rule).",
+    )
 
 
 class CompAsgd(ServedAlgorithm):
-    """Comp-ASGD: largest entries from the workers, one staleness per update."""
+    """Comp-ASGD: some entries from the workers, one staleness per update."""
 
     options_type = CompAsgdOptions
     scheduled = True
 
     @staticmethod
     def worker(options: CompAsgdOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        return compressing_worker(options, layout, options.scope)
+        selecting = None
+        if options.selection == "random":
+            selecting = RandomEntries(layout, options.ratio, options.scope, conditions)
+        return compressing_worker(options, layout, options.scope, selecting)
 
     @staticmethod
     def server(

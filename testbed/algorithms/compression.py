@@ -15,9 +15,10 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from testbed.algorithms.asgd import WholeGradient
 from testbed.algorithms.error_feedback import ErrorFeedback
-from testbed.algorithms.interface import Options
+from testbed.algorithms.interface import Conditions, Options
 from testbed.algorithms.selection import Largest, kept
 from testbed.algorithms.worker_half import WorkerHalf
+from testbed.random_streams import stream
 from testbed.updates import FloatVector, Layout, SparseUpdate
 
 Scope: TypeAlias = Literal["model", "tensor"]
@@ -137,11 +138,40 @@ class LargestEntries(WorkerHalf):
         return SparseUpdate(chosen.astype(np.uint32), gradient.take(chosen))
 
 
-def compressing_worker(options: SelectionOptions, layout: Layout, scope: Scope) -> WorkerHalf:
-    """Make one worker's half: the selection, wrapped in error feedback if the options ask for it."""
+class RandomEntries(WorkerHalf):
+    """Keep max(1, ⌊c·size⌋) entries of each part, drawn anew for each gradient."""
+
+    not_saved = frozenset({"_parts", "_key"})
+
+    def __init__(self, layout: Layout, ratio: float, scope: Scope, conditions: Conditions) -> None:
+        self._parts = [(s, kept(ratio, s.stop - s.start)) for s in scopes(layout, scope)]
+        self._key = conditions.seed, "selection", conditions.device or 0
+        self._drawn = 0
+
+    def compress(self, gradient: FloatVector) -> SparseUpdate:
+        drawing = stream(*self._key, self._drawn)
+        self._drawn += 1
+        chosen = np.concatenate(
+            [
+                s.start + drawing.choice(s.stop - s.start, count, replace=False, shuffle=False)
+                for s, count in self._parts
+            ]
+        )
+        chosen.sort()
+        return SparseUpdate(chosen.astype(np.uint32), gradient.take(chosen))
+
+
+def compressing_worker(
+    options: SelectionOptions, layout: Layout, scope: Scope, selecting: WorkerHalf | None = None
+) -> WorkerHalf:
+    """Make one worker's half: the selection, wrapped in error feedback if the options ask for it.
+
+    Args:
+        selecting: takes the place of the selection of the largest entries.
+    """
     selection: WorkerHalf = WholeGradient()
     if options.ratio is not None:
-        selection = LargestEntries(layout, options.ratio, scope)
+        selection = selecting or LargestEntries(layout, options.ratio, scope)
     if not options.error_feedback:
         return selection
     decay = 1.0 if options.error_decay is None else options.error_decay

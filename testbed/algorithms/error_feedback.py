@@ -32,15 +32,13 @@ from testbed.updates import DenseUpdate, FloatVector, IndexVector, Layout, Spars
 class ErrorFeedback(WorkerHalf):
     """A worker half that gives the residual, in place of the gradient, to another half."""
 
-    not_saved = frozenset({"_selection"})
-
     def __init__(
         self, selection: WorkerHalf, layout: Layout, momentum: float = 0.0, decay: float = 1.0
     ) -> None:
         """Start with a residual of 0.
 
         Args:
-            selection: returns some of the given entries with unchanged values; has no memory.
+            selection: returns some of the given entries with unchanged values.
             layout: the model's.
             momentum: m, from 0 (plain error feedback, without momentum) to below 1.
             decay: β, from 0 (no residual survives a push) to 1 (all of it does).

@@ -1,5 +1,7 @@
 """The compressing worker halves: which entries they keep, in which scope, with which values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -33,6 +35,26 @@ def test_scope_model_keeps_the_largest_entries_of_all() -> None:
     assert update.indices.max() < 100
     rest = np.delete(np.abs(gradient()), update.indices)
     assert np.abs(update.values).min() >= rest.max()
+
+
+def test_random_entries_are_drawn_anew_for_each_gradient_and_worker() -> None:
+    options = ALGORITHMS["comp-asgd"].options_type.model_validate(
+        {"name": "comp-asgd", "ratio": 0.1, "selection": "random", "scope": "tensor"}
+    )
+    workers = [
+        ALGORITHMS["comp-asgd"].worker(options, LAYOUT, replace(ONE, device=device))
+        for device in (0, 1, 0)
+    ]
+    drawn = [[worker.compress(gradient()) for _ in range(200)] for worker in workers]
+    assert all(isinstance(one, SparseUpdate) for of_one in drawn for one in of_one)
+    first, other, again = ([one.indices for one in of_one] for of_one in drawn)  # type: ignore[union-attr]
+    assert all(map(np.array_equal, first, again))
+    assert not any(map(np.array_equal, first, other))
+    assert all(int(np.sum(one < 100)) == 10 and len(np.unique(one)) == 11 for one in first)
+    assert np.array_equal(drawn[0][0].values, gradient()[first[0]])
+    # Each of the 100 entries is expected 20 times in 200 draws, with a deviation of 4.2.
+    counts = np.bincount(np.concatenate(first), minlength=110)[:100]
+    assert counts.min() > 4 and counts.max() < 40
 
 
 def test_the_default_scopes_are_those_of_the_papers() -> None:

@@ -17,7 +17,10 @@ LAYOUT = Layout(("weight", "bias"), (5000, 40))
 WORKERS = 4
 CONDITIONS = Conditions(0.1, WORKERS, 10, 100)
 MORE: dict[str, list[dict[str, Any]]] = {
-    "comp-asgd": [{"error_feedback": True, "momentum": 0.5, "error_decay": 0.5}],
+    "comp-asgd": [
+        {"error_feedback": True, "momentum": 0.5, "error_decay": 0.5},
+        {"selection": "random", "error_feedback": True},
+    ],
     "adacomp": [{"error_feedback": True}],
     "dana-ga": [{"ratio": 0.1, "gap": "layer", "error_feedback": True}],
     "dbw": [{"ratio": 0.01, "error_feedback": True}],

@@ -38,7 +38,7 @@ PER_TENSOR = tuple(
         f"comp-asgd-{ratio}",
         accuracy,
     )
-    for suffix, rate in (("", ""), ("-rate", ", α = 0.03"))
+    for suffix, rate in (("", ""), ("-wide", ", α = 0.1, waits from 0"))
     for ratio, accuracy in (("0.1", 96.07), ("0.01", 95.11))
 )
 TABLE2 = tuple(

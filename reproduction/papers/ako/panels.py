@@ -1,4 +1,4 @@
-"""Fig. 12b: the use of the network by the number of partitions, measured beside predicted."""
+"""The use of the network: over time (Fig. 11), and by p, beside what is predicted (Fig. 12b)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,3 +40,20 @@ class Usage:
         panel = Panel(Axis("received by a peer (Mbit/s)", low=0), series, rates)
         ticks = {p: f"{p:g}" for p in sorted(self.names)}
         return Plot(Axis("partitions p", ticks=ticks), (panel,))
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A panel of the bytes that enter all peers, or all servers, in a second, over time."""
+
+    def plot(self, lines: Lines, places: Places) -> Plot:
+        """Return the mean over seeds between each two evaluations."""
+        series = []
+        for line in (one for one in lines.values() if one.runs):
+            curves = [run.evaluations for run in line.runs]
+            rates = [np.diff(one.wire_bytes) / np.diff(one.time) / 1e6 for one in curves]
+            middles = [(one.time[1:] + one.time[:-1]) / 2 for one in curves]
+            title = line.series.title
+            at, rate = np.mean(middles, axis=0), np.mean(rates, axis=0)
+            series.append(Series(title, at, rate, places[title]))
+        return Plot(Axis("time (s)", low=0), (Panel(Axis("ingress (MB/s)", low=0), tuple(series)),))

@@ -33,7 +33,7 @@ from reproduction.papers.ako.mnist import (
     curves,
     times,
 )
-from reproduction.papers.ako.panels import Usage
+from reproduction.papers.ako.panels import Traffic, Usage
 from reproduction.papers.ako.scales import HOUR, LENGTH, MIDDLE
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.tables import Cell, Column, Grid, LineTable, of_reaching, seconds_to
@@ -212,7 +212,7 @@ FIG11 = Part(
             ),
         ),
     ),
-    (),
+    (Traffic(),),
     (
         Between("ako", use_of_links, f"Ako fills the links: at least {_FULL} %", _FULL),
         Between("all-to-all", use_of_links, f"All-to-All fills them: at least {_FULL} %", _FULL),
@@ -235,6 +235,8 @@ FIG11 = Part(
             )
         ),
     ),
+    caption="Lines are means over seeds between two evaluations each; wire bytes that enter all peers, "
+    "or all servers: what enters the workers of PS is not in them.",
 )
 _BY_P: Points = {p: f"ako-{p}" for p in lines.PARTITIONS}
 FIG12 = Part(

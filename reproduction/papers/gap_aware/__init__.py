@@ -5,6 +5,7 @@ its tables; accuracies are in percent.
 """
 
 from reproduction.paper import Paper
+from reproduction.papers.gap_aware.convergence import COROLLARY1
 from reproduction.papers.gap_aware.lines import REPOSITORY
 from reproduction.papers.gap_aware.parts import AT_CPU, AT_PAPER
 from reproduction.papers.gap_aware.scales import CPU, PAPER_SCALE, TINY
@@ -18,5 +19,5 @@ PAPER = Paper(
     scales=(CPU, PAPER_SCALE, TINY),
     pages=REPOSITORY / "docs" / "reproduction" / "gap-aware",
     parts_at={PAPER_SCALE.name: AT_PAPER},
-    measurements=(FIG3, FIG12),
+    measurements=(FIG3, FIG12, COROLLARY1),
 )

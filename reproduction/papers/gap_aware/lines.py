@@ -72,6 +72,13 @@ TABLE2_LINES = (
 _WITH_GAP = {"ga": "GA", "dana-ga": "DANA-GA"}
 FIG4_SMALL = _study("fig2", *SMALL).lines(_WITH_GAP)
 FIG4_WHOLE = _study("table5", *_GAP).lines(_WITH_GAP)
+AT_ONCE = 16
+"""Workers of Fig. 7."""
+
+
+def of_training(file: str) -> tuple[Series, ...]:
+    """Return the lines of Fig. 7: one worker, and the seven systems."""
+    return (*_one(file, _BASELINE, {}), *_study(file, AT_ONCE).lines(SEVEN))
 
 
 DIFFERING = "-differing"

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from reproduction.claims import Claim, Near
 from reproduction.drawing import UPDATES, Against, Panel, Sweep
 from reproduction.measures import Line, Lines, Spread
@@ -259,6 +261,48 @@ FIG4_SMALL = _fig4(lines.FIG4_SMALL, lines.SMALL)
 FIG4_WHOLE = _fig4(lines.FIG4_WHOLE, (4, 8, 16, 24, 32))
 
 
+def _fig7(file: str) -> Part:
+    series = lines.of_training(file)
+    return Part(
+        "fig7",
+        f"Fig. 7: training with {lines.AT_ONCE} workers",
+        f"The test error over training with {lines.AT_ONCE} workers: GA's is similar to SA's, and "
+        "DANA-GA's remains close to that of one worker; mean and deviation of 5 runs.",
+        series,
+        (
+            Section(
+                "Accuracy, %",
+                (
+                    LineTable(
+                        "",
+                        tuple(_at_share(share) for share in (0.1, 0.5, 1.0)),
+                    ),
+                ),
+            ),
+        ),
+        (Against(UPDATES, curves={one.name: one.title.split(", N")[0] for one in series}),),
+        caption="Lines are means over seeds, bands go from the least to the greatest.",
+    )
+
+
+def _at_share(share: float) -> Column:
+    """Return the column of the accuracy after a share of the updates."""
+
+    def cell(line: Line, _: Lines) -> str:
+        curves = {run.seed: run.evaluations for run in line.runs}
+        return _spread(
+            {
+                seed: float(np.interp(share * one.iteration[-1], one.iteration, one.accuracy))
+                for seed, one in curves.items()
+            }
+        )
+
+    return Column(f"after {share:.0%} of training", cell)
+
+
+FIG7_SMALL, FIG7_WHOLE = _fig7("fig2"), _fig7("table4")
+
+
 def _fig13(series: tuple[Series, ...], workers: Sequence[int]) -> Part:
     alike = _across(SEVEN, workers)
     differing = {
@@ -388,5 +432,5 @@ TABLE2 = Part(
     ),
     caption="The test loss of a character, with a logarithmic axis.",
 )
-AT_CPU = (FIG2, TABLE4_SMALL, FIG4_SMALL, FIG13_SMALL, TABLE2)
-AT_PAPER = (TABLE4_WHOLE, TABLE5, FIG4_WHOLE, FIG13_WHOLE)
+AT_CPU = (FIG2, TABLE4_SMALL, FIG4_SMALL, FIG7_SMALL, FIG13_SMALL, TABLE2)
+AT_PAPER = (TABLE4_WHOLE, TABLE5, FIG4_WHOLE, FIG7_WHOLE, FIG13_WHOLE)

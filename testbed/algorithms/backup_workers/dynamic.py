@@ -66,9 +66,9 @@ class DynamicOptions(SelectionOptions):
         "is negative; their mean is greater then. The paper does not say.",
     )
     untried: Untried = Field(
-        default="middle",
+        default="lowest",
         description="The time that is expected of a k that was not tried, between the bounds that the "
-        "times of others give it: lowest, middle (default) or highest. The paper does not say.",
+        "times of others give it: lowest (default), middle or highest. The paper does not say.",
     )
     time_samples: int | None = Field(
         default=None,

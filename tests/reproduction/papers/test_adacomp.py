@@ -24,7 +24,7 @@ def test_each_experiment_file_has_the_papers_settings(scale: Scale) -> None:
             spec = spec_of(series, scale, 2)
             assert spec.seed == 2
             assert spec.clock == "virtual"
-            smaller = series.study.experiment.stem in ("fig3-rate", "fig3-per-tensor-rate")
+            smaller = series.study.experiment.stem in ("fig1", "fig3", "fig3-per-tensor")
             rate = 0.03 if smaller else 0.1
             assert (spec.training.batch_size, spec.training.learning_rate) == (10, rate)
             law = "gamma" if smaller or part is EVEN else "uniform"
