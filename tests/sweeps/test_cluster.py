@@ -142,9 +142,7 @@ def cluster(data: Path, settings: dict[str, str]) -> Iterator[list[Node]]:
         for node in made[1:]:
             node.start()
         for node in made:
-            until(
-                lambda node=node: any("raylet" in p.name() for p in node.processes()), "a node", 120
-            )  # type: ignore[misc]
+            until(lambda of=node: any("raylet" in p.name() for p in of.processes()), "a node", 120)  # type: ignore[misc]
         yield made
     finally:
         for node in made:
