@@ -138,11 +138,11 @@ def cluster(data: Path, settings: dict[str, str]) -> Iterator[list[Node]]:
         for number in range(1, HOSTS + 1):
             made.append(Node(number, core.pid, [] if number == 1 else [*code, data], settings))
         made[0].start()
-        until(lambda: any("gcs_server" in p.name() for p in made[0].processes()), "the head")
+        until(lambda: any("gcs_server" in p.name() for p in made[0].processes()), "the head", 120)
         for node in made[1:]:
             node.start()
         for node in made:
-            until(lambda node=node: any("raylet" in p.name() for p in node.processes()), "a node")  # type: ignore[misc]
+            until(lambda of=node: any("raylet" in p.name() for p in of.processes()), "a node", 120)  # type: ignore[misc]
         yield made
     finally:
         for node in made:

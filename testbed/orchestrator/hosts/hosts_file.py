@@ -131,7 +131,9 @@ class HostsFile:
         for pattern, host in self.place.items():
             matching = [one for one in devices if _matches(pattern, one)]
             if not matching:
-                raise SpecError(f"place: {pattern} is no device of the experiment")
+                raise SpecError(
+                    f"place: {pattern} is no device of the experiment that can be on another host"
+                )
             found |= dict.fromkeys(matching, host)
         if self.place:
             return found
