@@ -14,6 +14,8 @@ MIDDLE = 10.0
 """A moment of Fig. 9 at which Ako on 64 machines is still stable."""
 MNIST_SECONDS = 60.0
 """The twenty minutes of Fig. 8."""
+ACCUMULATION_SECONDS = 100.0
+"""Those of Fig. 13, which is about the accuracies that are reached at best."""
 MODEL = 846_760
 """Bytes of the CNN's 211,690 parameters."""
 _LARGEST = 4 * 200_832 / MODEL
@@ -42,6 +44,8 @@ def seconds(spec: Spec) -> float:
     """Return the seconds that the runs of a file last."""
     if spec.name.startswith("ako-mnist"):
         return MNIST_SECONDS
+    if spec.name == "ako-accumulation":
+        return ACCUMULATION_SECONDS
     # The paper has "more than 4 h" and 3.3 h for them, which is beyond its figure.
     is_all_to_all = spec.name == "ako-all-to-all" and spec.devices.workers == MOST
     if is_all_to_all or spec.devices.allocation == "layers":

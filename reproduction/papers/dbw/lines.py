@@ -1,6 +1,7 @@
 """The runs of DBW's figures, and their lines."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from reproduction.papers.dbw import knee
@@ -63,10 +64,14 @@ FIG8 = (
     *_study("static-batches", _BATCH, _OF_KNEE, exclude=_NO_KNEE).lines({"static": "static"}),
 )
 """Those of a static k only if `make dbw-knee` has found its learning rate."""
-SLOW_AT = ("160s", "40s")
+SLOW_FROM = ("160s", "40s")
 """The moments of Fig. 9's slow-down: the paper's, and one before the loss is reached here."""
-FIG9 = _study("slowdown", Key("compute.changes.0.at", SLOW_AT, "slow at")).lines(
-    {"dbw": "DBW", "static-16": "static, k = 16", "static-8": "static, k = 8"}
+_OF_SLOWDOWN = {"dbw": "DBW", "static-16": "static, k = 16", "static-8": "static, k = 8"}
+FIG9 = tuple(
+    replace(one, title=one.title.replace("from = ", "from ").removesuffix("s") + " s")
+    for one in _study("slowdown", Key("compute.changes.0.at", SLOW_FROM, "slow from")).lines(
+        _OF_SLOWDOWN
+    )
 )
 ADASYNC_ALPHAS = (0.1, 1, 0.2, 0.5)
 FIG10 = _study("adasync", Key("compute.alpha", ADASYNC_ALPHAS, "α")).lines(
@@ -78,6 +83,13 @@ INGRESS = (
     *_study("ingress").lines({"asgd": "ASGD", "adacomp-0.01": "AdaComp, c = 0.01"}),
 )
 _RATE = Key("training.learning_rate", knee.RATES, "η")
+RATES = (0.08, 0.04)
+"""The paper's learning rate, and half of it."""
+_OF_RATES, _K_OF_RATES = Key(_RATE.name, RATES, "η"), Key(_K.name, (8, 16), "k")
+RATE = (
+    *_study("dynamic", _OF_RATES).lines({"dbw": "DBW"}),
+    *_study("static", _OF_RATES, _K_OF_RATES).lines({"static": "static"}),
+)
 _KNEE_STUDY = _study(
     "knee",
     Key("training.batch_size", knee.BATCHES, "B"),
@@ -93,6 +105,11 @@ KNEES = {
     for batch in knee.BATCHES
     for k in knee.WAITED_FOR
 }
+
+
+def of_slowdown(moment: str) -> dict[str, str]:
+    """Return by name the titles of the lines of Fig. 9 with a slow-down at a moment."""
+    return {f"{label}-{moment}": title for label, title in _OF_SLOWDOWN.items()}
 
 
 def of_batch(batch: int) -> tuple[Series, ...]:

@@ -251,14 +251,17 @@ def test_seeds_are_compared_at_equal_times(fig6: dict[str, Line], tmp_path: Path
 def test_a_figure_is_run_and_written(tmp_path: Path) -> None:
     """Half of the workers slow down at 12 s; the record has what the page needs."""
     order = ["fig9", "--paper", "dbw", "--scale", "tiny", "--engine", "simulation"]
-    assert main([*order, "--at-once", "1", "--only", "dbw", "--out", str(tmp_path)]) == 0
+    assert main([*order, "--at-once", "1", "--only", "dbw-160s", "--out", str(tmp_path)]) == 0
     pages = tmp_path / "pages" / "tiny"
     page = (pages / "fig9.md").read_text()
-    assert "| DBW |" in page
+    assert "| DBW, slow from 160 s |" in page
     assert (pages / "fig9.svg").exists()
     (record,) = Records(pages).of(identity(spec_of(lines.FIG9[0], TINY, 1)))
     assert list(record.evaluations.exact) == ["training_loss"]
     time, k = record.evaluations.time, record.diagnostics.values["k"]
     assert np.diff(time)[:12].tolist() == [1.0] * 12
     assert set(k[:12]) == {16.0}
-    assert np.diff(time)[13:][k[13:] > 8] == pytest.approx(5)
+    # A slow worker that computed while others were waited for ends that first.
+    slow, fast = (np.diff(time)[13:][one] for one in (k[13:] > 8, k[13:] == 8))
+    assert len(slow) and slow.min() == pytest.approx(5) and slow.max() < 10
+    assert len(fast) and fast == pytest.approx(1)
