@@ -24,7 +24,7 @@ LINES = {
     "table2": 2,
     "fig4": 2,
 }
-"""Complete lines by part: one of Fig. 3's two is that of Fig. 1, and one of fig3-wide's in Fig. 4, too."""
+"""Complete lines by part: one of Fig. 3 is that of Fig. 1, and one of fig3-wide is in Fig. 4, too."""
 RUNS = sum(LINES.values()) - 2
 
 
