@@ -199,11 +199,12 @@ class Packet:
     descriptors: Sequence[int]
 
 
-def receive_packet(end: socket.socket, longest: int) -> Packet | None:
+def receive_packet(end: socket.socket, longest: int, most: int) -> Packet | None:
     """Return the packet that has come to an end of a channel; None once the other end is closed.
 
     Args:
         longest: bytes of the longest packet.
+        most: bytes of the longest message in a memory file.
 
     Raises:
         BlockingIOError: none has come.
@@ -214,15 +215,18 @@ def receive_packet(end: socket.socket, longest: int) -> Packet | None:
     except ConnectionResetError:
         data, ancillary, flags, _ = end.recvmsg(longest, _ROOM, _PASSING)
     own = list(_attached(ancillary)[0])
-    if flags & _CUT:
-        raise InvalidMessageError(f"a packet of more than {longest:,} bytes")
-    if data != _IN_FILE or not own:
-        return Packet(data, False, own) if data else None
-    file = own.pop()
     try:
-        return Packet(_read(file, None), True, own)
-    finally:
-        os.close(file)
+        if flags & _CUT:
+            raise InvalidMessageError(f"a packet of more than {longest:,} bytes")
+        if data != _IN_FILE or not own:
+            return Packet(data, False, own) if data else None
+        content = _read(own[-1], most)
+    except InvalidMessageError:
+        for one in own:
+            os.close(one)
+        raise
+    os.close(own.pop())
+    return Packet(content, True, own)
 
 
 def send_packet(

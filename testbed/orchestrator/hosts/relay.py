@@ -10,6 +10,9 @@ the news of its end, and the last orders of a device that was killed come before
 With the request to start a role goes the end of a new channel. The orchestrator's relay keeps that end
 and gives the channel a number; the agent's makes another pair for it, and hands an end of that on.
 Orders that wait there are for a process of the device that was killed, and are dropped.
+
+What a device sends that cannot be carried is replaced by the reason, which its reader refuses as no
+message: so a hostile device is killed, and its host goes on.
 """
 
 import contextlib
@@ -21,8 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from testbed.channel import InvalidMessageError, parsed, receive_packet, send_packet
+from testbed.channel import InvalidMessageError, Packet, parsed, receive_packet, send_packet
 from testbed.orchestrator.hosts.secured_connection import (
+    LARGEST,
     ConnectionLostError,
     Frame,
     SecuredConnection,
@@ -170,11 +174,15 @@ class Relay:
     def _read(self, end: _LocalEnd) -> bool:
         """Carry the next packet of an end to the other host; return False if there is none."""
         try:
-            packet = receive_packet(end.socket, _LONGEST_PACKET)
+            packet = self._received(end)
         except BlockingIOError:
             return False
         except ConnectionResetError:
             packet = None
+        except InvalidMessageError as error:
+            if end is self._control:
+                raise
+            packet = Packet(str(error).encode(), False, ())  # its reader refuses that, too
         if packet is None:
             self._send(Kind.END, end.number, b"")
             end.reads = False
@@ -183,8 +191,6 @@ class Relay:
             else:
                 self._close(end)
         elif packet.descriptors:
-            if not self._calls or end.number != CONTROL:
-                raise InvalidMessageError("a packet with a descriptor")
             number, self._next = self._next, self._next + 1
             (report,) = packet.descriptors
             self._add(number, socket.socket(fileno=report))
@@ -192,6 +198,19 @@ class Relay:
         else:
             self._send(Kind.LONG if packet.long else Kind.PACKET, end.number, packet.content)
         return True
+
+    def _received(self, end: _LocalEnd) -> Packet | None:
+        """Return the next packet of an end; see ``receive_packet``.
+
+        Raises:
+            InvalidMessageError: also if a descriptor came that nothing is made of here.
+        """
+        packet = receive_packet(end.socket, _LONGEST_PACKET, LARGEST)
+        if packet is not None and packet.descriptors and not (self._calls and end is self._control):
+            for one in packet.descriptors:
+                os.close(one)
+            raise InvalidMessageError("a packet with a descriptor")
+        return packet
 
     def _send(self, kind: Kind, number: int, content: bytes) -> None:
         self._outgoing.append(memoryview(self._connection.packed(kind, number, content)))

@@ -1,10 +1,11 @@
 """Channels whose ends are on two hosts behave like channels of one."""
 
 import contextlib
+import fcntl
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,6 +158,54 @@ def test_a_connection_that_is_lost_ends_both_relays(carried: Carried) -> None:
         thread.join(10)
         assert not thread.is_alive()
     assert len(carried.problems) == 2
+
+
+def memory_file(size: int, *, sealed: bool) -> int:
+    file = os.memfd_create("message", os.MFD_ALLOW_SEALING)
+    os.ftruncate(file, size)
+    if sealed:
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, 0x2 | 0x4 | 0x8 | 0x1)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("content", "file"),
+    [
+        (b"\0", lambda: memory_file(1 << 40, sealed=True)),
+        (b"\0", lambda: memory_file(10, sealed=False)),
+        (b"{}\n", lambda: os.open(os.devnull, os.O_RDONLY)),
+        (bytes(300_000), None),
+    ],
+    ids=["a terabyte", "a file that can change", "a descriptor", "a long packet"],
+)
+def test_what_a_device_may_not_send_ends_its_own_channel_only(
+    carried: Carried, content: bytes, file: Callable[[], int] | None
+) -> None:
+    reports, ends = [], []
+    for _ in range(2):
+        ours, theirs = Channel.pair()
+        carried.control.send(START, descriptors=(theirs.fileno(),))
+        theirs.close()
+        request = carried.agent.receive()
+        assert request is not None
+        reports.append(ours)
+        ends.append(socket.socket(fileno=request.descriptors[0]))
+    hostile, other = ends
+    hostile.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    if file is None:
+        hostile.send(content)
+    else:
+        socket.send_fds(hostile, [content], [descriptor := file()])
+        os.close(descriptor)
+    other.send(b'{"goes": "on"}\n')
+    with pytest.raises(InvalidMessageError, match="a message that is no JSON"):
+        reports[0].receive(most=1 << 20)
+    received = reports[1].receive(most=1 << 20)
+    assert received is not None
+    assert received.fields == {"goes": "on"}
+    assert carried.problems == []
+    for one in (*ends, *reports):
+        one.close()
 
 
 def test_a_descriptor_that_comes_from_an_agent_is_refused(carried: Carried) -> None:
