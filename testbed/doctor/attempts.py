@@ -35,6 +35,7 @@ def make_namespaces() -> None:
         raise HostError(
             f"{error}: run it as root, and a container around it with --privileged or CAP_SYS_ADMIN"
         ) from error
+    linux.uncover_settings()
     try:
         linux.make_read_only("/sys")
     except OSError as error:

@@ -1,5 +1,6 @@
 """Linux system calls that Python's standard library lacks; their errors name the call."""
 
+import contextlib
 import ctypes
 import fcntl
 import functools
@@ -10,7 +11,6 @@ import socket
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
@@ -29,6 +29,7 @@ MS_PRIVATE = 0x40000
 MS_BIND = 0x1000
 
 _MNT_DETACH = 2
+_SETTINGS = "/proc/sys"
 _SET_INTERFACE_FLAGS = 0x8914
 _INTERFACE_UP = 0x1
 
@@ -219,6 +220,15 @@ def mount_proc() -> None:
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
+def uncover_settings() -> None:
+    """Take off the read-only mount with which a container engine covers /proc/sys, if there is one.
+
+    The caller is in a mount namespace of its own. Where it may not, writing a setting fails.
+    """
+    with contextlib.suppress(OSError):
+        unmount(_SETTINGS)
+
+
 def give_up_privileges(user: int, group: int, groups: Sequence[int] = ()) -> None:
     """Become an ordinary user for good: without capabilities, which no program can regain.
 
@@ -249,7 +259,7 @@ def owner_of_user_namespace(user_namespace: int) -> int:
     return int.from_bytes(fcntl.ioctl(user_namespace, _NS_GET_OWNER_UID, bytes(4)), sys.byteorder)
 
 
-@contextmanager
+@contextlib.contextmanager
 def inside_network(namespace: int) -> Iterator[None]:
     """Run the body in another network namespace; sockets made there stay there.
 
@@ -273,7 +283,7 @@ def new_network() -> int:
         return own_network()
 
 
-@contextmanager
+@contextlib.contextmanager
 def _away_from_home() -> Iterator[None]:
     """Bring this thread back into its network namespace after the body."""
     home = own_network()
@@ -291,4 +301,4 @@ def own_network() -> int:
 
 def set_sysctl(name: str, value: str) -> None:
     """Write a sysctl (``net.ipv4.ip_forward``) of the namespaces that this thread is in."""
-    (Path("/proc/sys") / name.replace(".", "/")).write_text(value)
+    (Path(_SETTINGS) / name.replace(".", "/")).write_text(value)

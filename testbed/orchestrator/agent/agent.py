@@ -466,6 +466,7 @@ def run(control: Channel) -> int:
                 "CAP_SYS_ADMIN; 'testbed doctor' tells what is missing"
             ) from error
         linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+        linux.uncover_settings()
         first = REQUESTS.receive(control)
         if first is None:
             return 1
