@@ -171,10 +171,11 @@ def _programs(run: RecordedRun) -> dict[str, str]:
 
 
 def _hosts(run: RecordedRun) -> dict[str, str]:
-    """Return a line for each further host of a run, and what the way to it adds to delays."""
+    """Return a line for each further host of a run: who is there, and what the way adds to delays."""
     lines = {}
     for name, host in run.manifest.hosts.items():
-        parts = [q.as_number(host.devices, "device")]
+        names = f" ({', '.join(host.names)})" if host.names else ""
+        parts = [q.as_number(host.devices, "device") + names]
         parts += [f"{q.as_delay(host.delay)} away"] if host.delay is not None else []
         parts += [
             f"system clock{at} {1000 * clock.system:+.2f} ± {1000 * clock.error:.2f} ms"

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -171,3 +171,19 @@ def _matches(pattern: str, device: str) -> bool:
     stem, first, last = span.groups()
     number = device.removeprefix(stem)
     return device.startswith(stem) and number.isdigit() and int(first) <= int(number) <= int(last)
+
+
+def patterns(devices: Iterable[str]) -> list[str]:
+    """Return devices as ``place`` may name them: ``worker-0``, ``worker-10..19``."""
+    found: list[tuple[str, int, int]] = []
+    for device in devices:
+        stem, dash, text = device.rpartition("-")
+        number = int(text)
+        if found and found[-1][0] == stem + dash and found[-1][2] == number - 1:
+            found[-1] = (stem + dash, found[-1][1], number)
+        else:
+            found.append((stem + dash, number, number))
+    return [
+        f"{stem}{first}" if first == last else f"{stem}{first}..{last}"
+        for stem, first, last in found
+    ]

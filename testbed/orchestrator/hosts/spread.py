@@ -16,7 +16,7 @@ from testbed.network.underlay import MOST_NETWORKS
 from testbed.number_text import as_delay, as_number
 from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
-from testbed.orchestrator.hosts.hosts_file import HostsFile
+from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 from testbed.orchestrator.hosts.inquiries import HostClock
 from testbed.orchestrator.hosts.member import Member, own_processors
 from testbed.orchestrator.hosts.underlay_delay import CrossingDirection, less_underlay, recorded
@@ -180,6 +180,10 @@ class Spread:
         network = self.plan.network
         return {node: self.place.get(node, HOME) for node in (*network.devices, *network.routers)}
 
+    def placed_on(self, host: str) -> list[str]:
+        """Return the workers or peers on a host, in the order of their numbers."""
+        return [one for one in self.plan.workers if self.place.get(one, HOME) == host]
+
     def crosses(self, link: Link) -> bool:
         """Return True if a link's ends are on two hosts."""
         return self._host_of_node[link.node] != self._host_of_node[link.router]
@@ -284,7 +288,8 @@ class Spread:
         ends = at_end or {}
         hosts = {
             name: {
-                "devices": sum(host == name for host in self.place.values()),
+                "devices": len(self.placed_on(name)),
+                "names": patterns(self.placed_on(name)),
                 "processors": one.processors,
                 "memory": one.memory,
                 "delay": self.delays.get(name),
@@ -315,9 +320,9 @@ def described(file: HostsFile, plan: LinkedPlan) -> Iterator[str]:
     part = "worker" if plan.served else "peer"
     hosts = {HOME: "this host", **{name: f"host {name}" for name in spread.members}}
     for host, text in hosts.items():
-        own = [one for one in plan.workers if spread.place.get(one, HOME) == host]
+        own = spread.placed_on(host)
         what = "routers, servers, evaluator, " if host == HOME else ""
-        names = f" ({own[0]} to {own[-1]})" if len(own) > 1 else f" ({own[0]})" if own else ""
+        names = f" ({', '.join(patterns(own))})" if own else ""
         yield f"{text}: {what}{as_number(len(own), part)}{names}"
     crossing = [link for link in plan.asked_network.links if spread.crosses(link)]
     for way, shapes in (

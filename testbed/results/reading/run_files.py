@@ -175,11 +175,13 @@ class OtherHostOfRun(_Record):
 
     Attributes:
         devices: the number of devices on it.
+        names: theirs, with ranges as ``worker-10..19``.
         delay: of the way to it, in seconds; None under the virtual clock.
         clock, clock_at_end: None if they were not measured.
     """
 
     devices: Whole = 0
+    names: tuple[Text, ...] = ()
     delay: Number = None
     clock: HostClocks | None = None
     clock_at_end: HostClocks | None = None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import SpecError
-from testbed.orchestrator.hosts.hosts_file import HostsFile
+from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 
 GOOD = """underlay: 10.0.0.1
 hosts: {b: {agent: '10.0.0.2:99'}, c: {agent: 10.0.0.3, underlay: 10.1.0.3}}
@@ -35,6 +35,7 @@ def test_devices_are_placed_by_name_and_by_range(tmp_path: Path) -> None:
     devices = [f"peer-{number}" for number in range(13)]
     placed = loaded(tmp_path, text).placed(devices, {})
     assert placed == {"peer-0": "c"} | {f"peer-{number}": "b" for number in range(3, 12)}
+    assert patterns(placed) == ["peer-0", "peer-3..11"]
     with pytest.raises(SpecError, match="place: peer-0 is no device of the experiment"):
         loaded(tmp_path, text).placed(["worker-0"], {})
 
