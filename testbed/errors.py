@@ -57,18 +57,6 @@ class OutputError(TestbedError):
         self.closed = isinstance(error, BrokenPipeError)
 
 
-class StoppedError(BaseException):
-    """A signal ends the run of this process; no handler of failures takes it for one.
-
-    Attributes:
-        number: that of the signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 class EntryError(TestbedError):
     """A device of a running run cannot be entered; the status is that of programs that run others."""
 

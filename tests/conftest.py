@@ -112,7 +112,6 @@ LONG = (
     "tests/traffic/test_sockets",
     "tests/sweeps/",
     "tests/library/",
-    "tests/standalone/",
     "tests/simulation/",
     "tests/reproduction/",
 )

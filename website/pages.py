@@ -17,7 +17,6 @@ OUTSIDE = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "compose/README.md": "compose.md",
     "dashboards/README.md": "dashboards.md",
     "images/README.md": "images.md",
     "traffic/README.md": "traffic-package.md",

@@ -8,7 +8,7 @@ import functools
 import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from testbed.channel import Channel
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.device_names import SERVER_NUMBER, server_index
-from testbed.errors import StoppedError, TestbedError
+from testbed.errors import TestbedError
 from testbed.faults.schedule import Schedule
 from testbed.json_dataclasses import of_plain
 from testbed.learning.data import datasets
@@ -50,7 +50,7 @@ from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.server_with_clock import ServerWithClock
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer
-from testbed.roles.sharing import ADDRESSES, EVERY, SETTINGS, SharedResources
+from testbed.roles.sharing import EVERY, SETTINGS, SharedResources
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -125,14 +125,7 @@ class Loaded:
 
     def run(self, shared: SharedResources, arguments: Mapping[str, Any], report: Channel) -> int:
         """Run a role in a node, and return the node's exit status."""
-        return _Role(self._reaching(arguments.get(ADDRESSES)), shared, report).run(arguments)
-
-    def _reaching(self, addresses: Sequence[str] | None) -> "Loaded":
-        """Return the same with other addresses of the servers; None: it has them already."""
-        if addresses is None:
-            return self
-        network = replace(self.settings.network, server_addresses=addresses)
-        return replace(self, settings=replace(self.settings, network=network))
+        return _Role(self, shared, report).run(arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +148,6 @@ class _Role:
         }
         try:
             roles[arguments["role"]]()
-        except StoppedError:
-            raise
         except BaseException as error:  # a plug-in may raise anything, or call sys.exit
             if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()

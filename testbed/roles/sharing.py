@@ -43,8 +43,6 @@ MODELS = "models"
 
 There are none if none comes back.
 """
-ADDRESSES = "server_addresses"
-"""Key, among a role's own arguments, of the servers' addresses, if it was loaded without them."""
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
 _EVALUATED = ("server", "peer")

@@ -1,13 +1,10 @@
-"""``compose/experiment.yml``: its settings, and real training with locally built images."""
+"""``compose/experiment.yml``: its settings, and a real run over containers that are hosts."""
 
-import csv
-import io
 import json
 import os
 import secrets
 import shutil
 import subprocess
-import tarfile
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,19 +12,22 @@ from typing import Any
 import docker
 import pytest
 import yaml
-from docker.models.containers import Container
 
 from testbed.containers.image import default_image
+from testbed.network.underlay import AGENT_PORT
+from testbed.orchestrator.hosts.hosts_file import HostsFile
 
 FILE = Path(__file__).parents[2] / "compose" / "experiment.yml"
-ROLES = ("server", "shard", "evaluator", "worker")
+HOSTS = FILE.with_name("hosts.yaml")
 SPEC = """\
 name: small
 dataset: digits
 model: mlp
 training: {updates: 60}
 algorithms: [asgd]
-devices: {workers: 3, servers: %d}
+network: {uplink: 20mbit, downlink: 50mbit}
+devices: {workers: 3, servers: 2}
+faults: [{who: {devices: [worker-1]}, when: {iteration: 20}, how: kill}]
 evaluation: {every: 20}
 """
 
@@ -51,7 +51,7 @@ class Compose:
     def __init__(self) -> None:
         self.project = f"testbed-test-{uuid.uuid4().hex[:8]}"
         self._command = _command()
-        self.environment = {k: v for k, v in os.environ.items() if k not in ("IMAGE", "EXPERIMENT")}
+        self.environment = {k: v for k, v in os.environ.items() if k not in ("IMAGE", "RUNS")}
         self.environment["TESTBED_SECRET"] = secrets.token_hex(32)
 
     def do(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -80,19 +80,30 @@ def resolved(compose: Compose) -> dict[str, Any]:
 
 
 def test_services_run_this_version_with_the_least_privileges(resolved: dict[str, Any]) -> None:
-    assert set(resolved["services"]) == set(ROLES)
-    for role, service in resolved["services"].items():
+    services = resolved["services"]
+    for service in services.values():
         assert service["image"] == default_image()
         assert service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["cap_add"] == ["DAC_OVERRIDE", "NET_ADMIN", "NET_RAW", "SYS_ADMIN"]
+        assert service["security_opt"] == ["no-new-privileges:true", "apparmor:unconfined"]
         assert service["read_only"] is True
         assert "ports" not in service
         assert "privileged" not in service
         assert service["mem_limit"]
-        assert float(service["cpus"]) > 0
-        assert service["healthcheck"]["test"] == ["CMD", "test", "-e", "/tmp/ready"], role
     (network,) = resolved["networks"].values()
-    assert (network["driver"], network["internal"]) == ("bridge", True)
+    assert network["internal"] is True
+
+
+def test_the_file_of_hosts_has_the_addresses_of_the_containers(resolved: dict[str, Any]) -> None:
+    file, services = HostsFile.load(HOSTS), resolved["services"]
+    agents = {one.name: one.address for one in file.others}
+    own = {name: one["networks"]["underlay"]["ipv4_address"] for name, one in services.items()}
+    assert own == {"run": file.underlay, **agents}
+    for name, address in agents.items():
+        command = services[name]["command"]
+        words = command.split() if isinstance(command, str) else command
+        assert words == ["testbed", "agent", "--listen", address]
+        assert f":{AGENT_PORT:04X} .* 0A " in services[name]["healthcheck"]["test"]
 
 
 @pytest.mark.parametrize("value", [None, ""])
@@ -104,59 +115,39 @@ def test_without_a_secret_compose_refuses_and_names_the_remedy(
         compose.environment["TESTBED_SECRET"] = value
     result = compose.do("config")
     assert result.returncode != 0
-    assert "compose/README.md has the command that makes one" in result.stderr
-    readme = (FILE.parent / "README.md").read_text()
-    assert "\nexport TESTBED_SECRET=$(openssl rand -hex 32)\n" in readme
+    assert "docs/hosts.md has the command that makes one" in result.stderr
+    page = (FILE.parents[1] / "docs" / "hosts.md").read_text()
+    assert "\nexport TESTBED_SECRET=$(openssl rand -hex 32)\n" in page
 
 
 @pytest.mark.exercises("compose")
-@pytest.mark.parametrize("servers", [1, 3])
-def test_the_experiment_trains_and_leaves_nothing(
-    compose: Compose,
-    docker_client: docker.DockerClient,
-    testbed_image: str,
-    tmp_path: Path,
-    servers: int,
+def test_the_experiment_runs_over_the_containers_and_leaves_nothing(
+    compose: Compose, docker_client: docker.DockerClient, testbed_image: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "small.yaml").write_text(SPEC % servers)
-    for path in (tmp_path, tmp_path / "small.yaml"):
-        path.chmod(0o755)  # the image's user must be able to read it
+    (tmp_path / "small.yaml").write_text(SPEC)
     compose.environment |= {
         "IMAGE": testbed_image,
         "EXPERIMENTS": str(tmp_path),
         "EXPERIMENT": "small.yaml",
+        "RUNS": str(tmp_path / "runs"),
     }
     try:
-        shards = servers - 1
-        scales = ["--scale=worker=3", *([f"--scale=shard={shards}"] if shards else [])]
-        result = compose.do(
-            "up", *scales, "--abort-on-container-exit", "--exit-code-from", "server"
-        )
+        result = compose.do("up", "--exit-code-from", "run")
         assert result.returncode == 0, result.stdout + result.stderr
-        containers = _of(docker_client, compose.project)
-        others = ["server"] + ["shard"] * shards + ["worker"] * 3
-        assert sorted(containers) == ["evaluator", *others]
-        server = _server(docker_client, compose.project)
-        said = server.logs().decode().splitlines()
-        assert "worker greeted: 3 of 3" in said
-        accuracies = [line for line in said if line.startswith("update ") and "accuracy" in line]
-        assert [line.partition(":")[0] for line in accuracies] == [
-            f"update {i} of 60" for i in (0, 20, 40, 60)
-        ]
-        summary, curve = _results(server)
-        assert (
-            len(_left(docker_client, compose.project)) == 5 + shards + 2
-        )  # a network and a volume
+        assert len(_left(docker_client, compose.project)) == 3 + 1  # a network
     finally:
-        down = compose.do("down", "--volumes", "--timeout", "5")
+        down = compose.do("down", "--timeout", "5")
     assert down.returncode == 0, down.stderr
     assert not _left(docker_client, compose.project)
-    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 60, 0)
-    assert [int(row["iteration"]) for row in curve] == [0, 20, 40, 60]
-    assert int(curve[-1]["payload_bytes"]) == 60 * 4 * 109_386
-    assert len(summary.get("servers", {})) == (servers if shards else 0)
-    assert float(curve[-1]["accuracy"]) > 20  # guessing among ten classes gives 10
-    assert any(summary["parameters_sha256"] in line for line in said)
+    (run,) = (tmp_path / "runs" / "small").glob("*/asgd")
+    summary = json.loads((run / "summary.json").read_bytes())
+    assert (summary["ended"], summary["updates"]) == ("completed", 60)
+    assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
+    assert len(summary["servers"]) == 2
+    assert summary["best_accuracy"] > 20  # guessing among ten classes gives 10
+    manifest = json.loads((run / "manifest.json").read_bytes())
+    names = {name: one["names"] for name, one in manifest["hosts"].items()}
+    assert names == {"b": ["worker-1"], "c": ["worker-2"]}
 
 
 def _left(client: docker.DockerClient, project: str) -> set[str | None]:
@@ -164,24 +155,3 @@ def _left(client: docker.DockerClient, project: str) -> set[str | None]:
     found = {c.name for c in client.containers.list(all=True, ignore_removed=True)}
     found |= {n.name for n in client.networks.list()} | {v.name for v in client.volumes.list()}
     return {name for name in found if name is not None and name.startswith(project)}
-
-
-def _of(client: docker.DockerClient, project: str) -> list[str]:
-    label = f"com.docker.compose.project={project}"
-    found = client.containers.list(all=True, filters={"label": label})
-    return [container.labels["com.docker.compose.service"] for container in found]
-
-
-def _server(client: docker.DockerClient, project: str) -> Container:
-    labels = [f"com.docker.compose.project={project}", "com.docker.compose.service=server"]
-    (server,) = client.containers.list(all=True, filters={"label": labels})
-    return server
-
-
-def _results(server: Container) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    chunks, _ = server.get_archive("/results")
-    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
-        files = {Path(entry.name).name: archive.extractfile(entry) for entry in archive}
-        contents = {name: file.read().decode() for name, file in files.items() if file}
-    summary: dict[str, Any] = json.loads(contents["summary.json"])
-    return summary, list(csv.DictReader(io.StringIO(contents["curve.csv"])))

@@ -30,7 +30,7 @@ NOT_RUN = {
     "network of clusters-adacomp:": "what `testbed plan` printed; cli/test_plan_network compares",
     "network of co-located-adacomp:": "so is this",
     "experiment file ─► experiment (Spec)": "a drawing",
-    "cli | standalone": "layers; test_architecture compares them with pyproject.toml",
+    "cli | library": "layers; test_architecture compares them with pyproject.toml",
     "plugins: [rules.py]": "lines of a file that experiment/test_plugins loads",
     "plugins: [pictures.py]": "lines of examples/plugin/pictures.yaml",
     "dataset: {name: huggingface": "needs a saved dataset; learning/data/test_huggingface saves some",
