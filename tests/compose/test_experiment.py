@@ -27,7 +27,7 @@ training: {updates: 60}
 algorithms: [asgd]
 network: {uplink: 20mbit, downlink: 50mbit}
 devices: {workers: 3, servers: 2}
-faults: [{who: {devices: [worker-1]}, when: {at: 0.2s}, how: kill, lasting: 1s}]
+faults: [{who: {devices: [worker-1]}, when: {iteration: 20}, how: kill}]
 evaluation: {every: 20}
 """
 

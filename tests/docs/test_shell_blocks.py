@@ -83,10 +83,11 @@ def test_every_command_exists_and_can_be_parsed(block: Block) -> None:
                         rf"^{name}:.*## |^adacomp-.*\b{name}\b", MAKEFILE, re.MULTILINE
                     ), word
         else:
-            # CI installs Debian's packages; `make kernels` has its own tests.
+            # CI installs Debian's packages; `make kernels` and compose have their own tests.
             kernels = words[:3] == [".venv/bin/python", "-m", "kernels"]
             figure = words == ["python", "figure.py"]  # of the tutorial, whose test runs it
-            known = words[0] == "apt-get" or kernels or figure
+            composed = words[:3] == ["docker-compose", "-f", "compose/experiment.yml"]
+            known = words[0] in ("apt-get", "export") or kernels or figure or composed
             assert known, f"{block}: no test knows what {words[0]} is"
 
 

@@ -31,7 +31,7 @@ OF_HOSTS = "underlay: "
 
 
 def test_the_file_of_hosts_can_be_read(tmp_path: Path) -> None:
-    (block,) = (one for one in blocks("yaml") if OF_HOSTS in one.text)
+    block, of_pi = (one for one in blocks("yaml") if OF_HOSTS in one.text)
     path = tmp_path / "hosts.yaml"
     path.write_text(block.text + 'place: {"worker-10..12": b}', encoding="utf-8")
     file = HostsFile.load(path)
@@ -41,6 +41,8 @@ def test_the_file_of_hosts_can_be_read(tmp_path: Path) -> None:
     ]
     workers = [f"worker-{number}" for number in range(30)]
     assert file.placed(workers, {}) == dict.fromkeys(workers[10:13], "b")
+    path.write_text(of_pi.text, encoding="utf-8")
+    assert HostsFile.load(path).placed(workers, {}) == {"worker-3": "pi"}
 
 
 @pytest.mark.parametrize(
