@@ -204,8 +204,9 @@ def test_what_a_device_may_not_send_ends_its_own_channel_only(
     assert received is not None
     assert received.fields == {"goes": "on"}
     assert carried.problems == []
-    for one in (*ends, *reports):
-        one.close()
+    for end, report in zip(ends, reports, strict=True):
+        end.close()
+        report.close()
 
 
 def test_a_descriptor_that_comes_from_an_agent_is_refused(carried: Carried) -> None:
