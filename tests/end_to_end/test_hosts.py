@@ -153,7 +153,8 @@ def test_faults_on_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts:
         assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
         assert set(summary["faults"]) >= {"kill", "freeze", "stop-network", "partition", "away"}
     manifest = json.loads(next(hosts.folder.glob("spread/*/*/asgd/manifest.json")).read_bytes())
-    assert {name: one["devices"] for name, one in manifest["hosts"].items()} == {"b": 2, "c": 2}
+    names = {name: one["names"] for name, one in manifest["hosts"].items()}
+    assert names == {"b": ["worker-2..3"], "c": ["worker-4..5"]}
     assert all(one["clock"] and one["clock_at_end"] for one in manifest["hosts"].values())
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
 

@@ -181,7 +181,7 @@ def memory_file(size: int, *, sealed: bool) -> int:
 def test_what_a_device_may_not_send_ends_its_own_channel_only(
     carried: Carried, content: bytes, file: Callable[[], int] | None
 ) -> None:
-    reports, ends = [], []
+    reports, ends = list[Channel](), list[socket.socket]()
     for _ in range(2):
         ours, theirs = Channel.pair()
         carried.control.send(START, descriptors=(theirs.fileno(),))
@@ -204,9 +204,9 @@ def test_what_a_device_may_not_send_ends_its_own_channel_only(
     assert received is not None
     assert received.fields == {"goes": "on"}
     assert carried.problems == []
-    for end, report in zip(ends, reports, strict=True):
-        end.close()
+    for report, end in zip(reports, ends, strict=True):
         report.close()
+        end.close()
 
 
 def test_a_descriptor_that_comes_from_an_agent_is_refused(carried: Carried) -> None:
