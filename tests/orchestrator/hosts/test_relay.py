@@ -65,8 +65,15 @@ def carried() -> Iterator[Carried]:
         *(Channel(control), orders, Channel(agent), device, output),
         *((caller, called), written, problems, threads),
     )
-    for one in (caller, called):
-        one.socket.close()
+    for one in (caller.socket, called.socket):
+        with contextlib.suppress(OSError):  # it may have ended
+            one.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join(10)
+    for end in (caller.socket, called.socket, control, here, orders, of_orders):
+        end.close()
+    for end in (agent, there, device, of_device, output, of_output):
+        end.close()
 
 
 def test_messages_of_any_length_keep_their_order(carried: Carried) -> None:
