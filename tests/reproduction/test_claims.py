@@ -192,7 +192,9 @@ def test_comp_asgd_per_tensor_is_claimed_not_to_reach_the_goal(runs: dict[str, L
     }
     told = part.check(lines, TINY)
     assert [one.published for one in told] == [97.0] * 4
-    assert told[2].text == "Comp-ASGD per tensor, c = 0.1, α = 0.03 does not reach 97 %"
+    assert told[2].text == (
+        "Comp-ASGD per tensor, c = 0.1, α = 0.1, waits from 0 does not reach 97 %"
+    )
 
 
 def test_claims_about_missing_runs_are_left_open(order: Order, tmp_path: Path) -> None:

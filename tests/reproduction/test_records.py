@@ -18,7 +18,7 @@ from reproduction.driver import Order
 from reproduction.measures import lines_of
 from reproduction.pages import write_pages
 from reproduction.papers.adacomp import PAPER
-from reproduction.papers.adacomp.parts import FIG1, FIG3, FIG4, PARTS
+from reproduction.papers.adacomp.parts import FIG1, FIG3, FIG4, PARTS, WIDE
 from reproduction.papers.adacomp.scales import FULL, QUICK
 from reproduction.record import wall_seconds
 from reproduction.records import Records
@@ -86,14 +86,15 @@ def test_a_record_is_read_as_it_was_written(
 def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
     order: Order, tmp_path: Path, write_run: WriteRun
 ) -> None:
-    spec = spec_of(ADACOMP, FULL, 1)
+    (wide,) = (one for one in WIDE.series if one.name == ADACOMP.name)
+    spec = spec_of(wide, FULL, 1)
     write_run(spec, CURVE)
     write_run(spec.model_copy(update={"engine": "simulation"}), CURVE)
     records = _take(order, tmp_path)
     names = sorted(record_files.read(tmp_path / "records"))
     runtime = spec.devices.runtime
-    assert names == [f"fig3-adacomp-0.01-seed1-{name}" for name in (runtime, "simulator")]
-    for part, name in ((FIG3, ADACOMP.name), (FIG4, "60000-one-0.01")):
+    assert names == [f"fig3-wide-adacomp-0.01-seed1-{name}" for name in (runtime, "simulator")]
+    for part, name in ((WIDE, wide.name), (FIG4, "60000-one-0.01")):
         line = lines_of(part.series, order.scale, order.seeds, records)[name]
         assert [run.result.engine for run in line.runs] == [runtime]
         assert [twin.result.engine for twin in line.twins.values()] == ["simulator"]
