@@ -44,8 +44,7 @@ class TunnelGuard:
         table = f"testbed-{underlay.first_network}"
         try:
             with inside_network(underlay.namespace):
-                self._filter = NFTables(nfgen_family=_IPV4)
-            add = self._filter
+                self._filter = add = NFTables(nfgen_family=_IPV4)
             add.table("add", kwarg={"name": table, "flags": _OWNED})
             add.chain(
                 "add", table=table, name="tunnels", hook="input", type="filter", policy=_ACCEPT

@@ -7,9 +7,10 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
+
+from testbed.orchestrator.hosts.hosts_file import with_places
 
 
 def packed(path: Path) -> bytes:
@@ -45,12 +46,5 @@ def with_paths(spec_text: str, places: Mapping[str, str]) -> str:
     """Return the text of a spec whose paths are other ones, as ``places`` says."""
     if not places:
         return spec_text
-
-    def placed(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: placed(one) for key, one in value.items()}
-        if isinstance(value, list):
-            return [placed(one) for one in value]
-        return places.get(value, value) if isinstance(value, str) else value
-
-    return yaml.safe_dump(placed(yaml.safe_load(spec_text)), sort_keys=False, allow_unicode=True)
+    there = with_places(yaml.safe_load(spec_text), places)
+    return yaml.safe_dump(there, sort_keys=False, allow_unicode=True)

@@ -1,8 +1,8 @@
-"""What comes over a connection between hosts: ``SecuredConnection``, of ``ConnectionLostError``.
+"""Connections between hosts: ``SecuredConnection`` may raise ``ConnectionLostError``.
 
-A mutant is what an attacker makes of the frames that one side sent, in two places: on their way, where
-only those that were sent may come through, in their order; and at an agent, whom it has to prove first
-that it knows the secret.
+An attacker changes the frames that one side has sent. It sends the mutant twice: in place of the
+frames, where only those that were sent may come through, in their order; and to an agent to which it
+has proven nothing, and which has to refuse it.
 """
 
 import contextlib
@@ -10,13 +10,13 @@ import socket
 from collections.abc import Iterator, Sequence
 
 from testbed.orchestrator.hosts.secured_connection import (
+    _HELLO,
     ConnectionLostError,
     Frame,
     SecuredConnection,
     _Way,
 )
 
-_HELLO = b"testbed agent 1\n"
 _KEYS = b"1" * 32, b"2" * 32
 _SENT = [
     Frame(1, 0, b"{}"),

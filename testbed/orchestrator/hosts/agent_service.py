@@ -11,7 +11,6 @@ import select
 import signal
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from testbed.messages.requests import REQUESTS, LoadRoles
 from testbed.nodes import forked_process, linux, run_names
 from testbed.orchestrator.agent.process import removed, start
 from testbed.orchestrator.hosts.host_paths import answer
+from testbed.orchestrator.hosts.member import own_processors
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Kind, Relay
 from testbed.orchestrator.hosts.secured_connection import (
     SHORTEST_SECRET,
@@ -50,7 +50,7 @@ def facts() -> dict[str, Any]:
     return {
         "version": VERSION,
         "code": package_digest(),
-        "processors": len(os.sched_getaffinity(0)),
+        "processors": own_processors(),
         "memory": psutil.virtual_memory().total,
         "root": os.geteuid() == 0,
     }
@@ -190,9 +190,8 @@ def _with_shared(control: socket.socket, frame: Frame, shared: Mapping[str, Any]
 
 def _ended(agent: psutil.Process) -> None:
     """Wait for an agent's end, and remove what it has left."""
-    deadline = time.monotonic() + _TAKE_DOWN
     try:
-        agent.wait(max(1.0, deadline - time.monotonic()))
+        agent.wait(_TAKE_DOWN)
     except psutil.TimeoutExpired:
         agent.kill()
         agent.wait()

@@ -55,7 +55,7 @@ _STARTING = 0.3
 """The part of the time in which TCP finds its speed, which is left out."""
 _RATE = struct.Struct("!d")
 _INFO = struct.Struct("60xI36xI")
-"""Of the kernel's tcp_info: tcpi_pmtu and tcpi_total_retrans."""
+"""Reads two fields of the kernel's struct tcp_info: tcpi_pmtu and tcpi_total_retrans."""
 
 
 def measured(source: str, address: str, port: int, secret: bytes, seconds: float) -> PathMeasured:

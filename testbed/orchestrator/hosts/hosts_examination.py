@@ -61,7 +61,7 @@ class ExaminedWay:
 
 @dataclass(frozen=True, slots=True)
 class HostsExamination:
-    """What was found: of each host by name, and of each pair of hosts."""
+    """The findings of the doctor: on each host, by its name, and on the way between each two hosts."""
 
     hosts: Mapping[str, Sequence[Finding]]
     ways: Sequence[ExaminedWay]

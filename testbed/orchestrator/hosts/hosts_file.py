@@ -34,11 +34,7 @@ class OtherHost:
 
     def placed(self, value: Any) -> Any:
         """Return a JSON value with the paths that files have on that host."""
-        if isinstance(value, dict):
-            return {key: self.placed(one) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.placed(one) for one in value]
-        return self.places.get(value, value) if isinstance(value, str) else value
+        return with_places(value, self.places)
 
     @property
     def described(self) -> str:
@@ -171,6 +167,15 @@ def _matches(pattern: str, device: str) -> bool:
     stem, first, last = span.groups()
     number = device.removeprefix(stem)
     return device.startswith(stem) and number.isdigit() and int(first) <= int(number) <= int(last)
+
+
+def with_places(value: Any, places: Mapping[str, str]) -> Any:
+    """Return a JSON value in which each path of ``places`` is the one that it has there."""
+    if isinstance(value, dict):
+        return {key: with_places(one, places) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_places(one, places) for one in value]
+    return places.get(value, value) if isinstance(value, str) else value
 
 
 def patterns(devices: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""What is asked of a host before a run has anything made there: its clock, its findings, a way from it.
+"""Questions that a host answers before a run begins on it, and their answers.
 
-An inquiry is a frame of its own kind, which the other side answers with one; see ``host_paths`` for the
-answers. Each is one of the dataclasses here.
+They are about its clocks, about what the doctor finds there, and about the network between it and
+another host. Question and answer are a frame each, of a kind of their own; ``host_paths`` answers.
 """
 
 import json
@@ -84,7 +84,7 @@ class PathMeasured:
         mtu: bytes of the longest packet that the kernel sends that way.
         there, back: bit/s of a TCP connection with full packets; None if they were not measured.
         retransmitted: packets that the measuring host has sent again.
-        clock_behind: seconds by which the other's CLOCK_REALTIME is behind the measuring host's.
+        clock_behind: CLOCK_REALTIME of the measuring host less that of the other, in seconds.
         clock_error: the most seconds by which ``clock_behind`` may be wrong.
     """
 
@@ -111,7 +111,7 @@ class PathFilled:
 
 @dataclass(frozen=True, slots=True)
 class InquiryRefused:
-    """What was asked cannot be answered."""
+    """The host cannot answer; ``reason`` says why."""
 
     reason: str
 
@@ -127,11 +127,11 @@ A = TypeVar("A", bound=Answer)
 
 @dataclass(frozen=True, slots=True)
 class HostClock:
-    """How far the clocks of another host are behind this host's.
+    """The differences between this host's clocks and another's: this host's less the other's.
 
     Attributes:
-        behind: seconds of its CLOCK_MONOTONIC, which mostly counts from the host's start.
-        system: seconds of its CLOCK_REALTIME.
+        behind: of CLOCK_MONOTONIC, in seconds; on most hosts it counts from their start.
+        system: of CLOCK_REALTIME, in seconds.
         error: the most seconds by which either may be wrong: half a round trip.
     """
 

@@ -52,7 +52,7 @@ class Member:
     Attributes:
         processors: that it may use.
         memory: bytes that it has.
-        clock: how far its clocks are behind this host's.
+        clock: the differences between this host's clocks and its clocks.
     """
 
     host: OtherHost
