@@ -32,15 +32,19 @@ from typing import Any
 import psutil
 
 from bench.__main__ import private_memory, write_idx
+from bench.hosts import TESTBED, joined_hosts
 from testbed.runs.versions import commit, host, versions
 from testbed.telemetry.event_kinds import EventKind
 
 ROWS = "cnn:100,cnn:200,cnn:500,cnn:1000,mlp:1000,mlp:2000"
-"""For each row the model, the workers and, after another colon, the runtime. Two thousand workers of
-the CNN need more memory than most workstations have."""
+"""For each row the model, the workers and, after further colons, the runtime and the number of hosts
+(network namespaces of this machine, as for ``make hosts``). Two thousand workers of the CNN need more
+memory than most workstations have."""
 UPDATES = 3
 """Updates per worker: few, because the first ones already copy all pages that later ones write to."""
 IMAGES = 60_000
+MTU = 1600
+"""Bytes of a packet between hosts: no packet of a link is fragmented."""
 SAMPLE = 20
 """Processes whose private memory is read; for each, the kernel walks its page tables."""
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -59,8 +63,13 @@ evaluation: {{every: {updates}, images: 1000}}
 """
 
 
-def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, Any]:
+def measure(
+    folder: Path, workers: int, model: str, runtime: str, hosts: int = 1
+) -> dict[str, Any]:
     """Carry out one run; return a row of the record, in seconds and bytes.
+
+    Processor seconds are those of the host on which the run is started; the other hosts' memory is
+    counted, because it is this machine's.
 
     Raises:
         SystemExit: the run did not complete, or its ledgers differ.
@@ -68,17 +77,21 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
     spec = folder / f"{workers}.yaml"
     of = {"dataset": folder / "idx", "model": model, "runtime": runtime}
     spec.write_text(SPEC.format(workers=workers, updates=UPDATES * workers, **of))
-    command = [sys.executable, "-m", "testbed", "run", str(spec), "--out", str(folder), "--json"]
+    command = [*TESTBED, "run", str(spec), "--out", str(folder), "--json", "--no-report"]
     before = least = psutil.virtual_memory().available
     began = time.monotonic()
     private: list[int] = []
     processors: dict[str, float] = {}
-    with (
-        (folder / "errors").open("w+b") as errors,
-        subprocess.Popen(
-            [*command, "--no-report"], stdout=subprocess.PIPE, stderr=errors
-        ) as process,
-    ):
+    with contextlib.ExitStack() as stack:
+        if hosts > 1:
+            names = [f"host-{number}" for number in range(1, hosts)]
+            home = stack.enter_context(joined_hosts(folder, names, MTU)).home
+            command += ["--hosts", str(folder / "hosts.yaml")]
+            command = ["nsenter", f"--net=/proc/{home.process.pid}/ns/net", "--", *command]
+        errors = stack.enter_context((folder / "errors").open("w+b"))
+        process = stack.enter_context(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+        )
         assert process.stdout is not None
         while process.poll() is None:
             time.sleep(0.2)
@@ -106,6 +119,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str) -> dict[str, A
         "workers": workers,
         "model": model,
         "runtime": runtime,
+        "hosts": hosts,
         "nodes_seconds": at[EventKind.NODES_MADE],
         "network_seconds": at[EventKind.NETWORK_BUILT] - at[EventKind.NODES_MADE],
         "devices_seconds": at[EventKind.TRAINING_BEGAN] - at[EventKind.NETWORK_BUILT],
@@ -145,6 +159,7 @@ def processor_seconds(pid: int) -> dict[str, float]:
 _PARTS = ("orchestrator", "agent", "fork server", "devices")
 _HEADING = (
     "runtime",
+    "hosts",
     "model",
     "workers",
     "nodes",
@@ -164,6 +179,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     private = row["private_bytes"]
     return [
         row["runtime"],
+        f"{row.get('hosts', 1)}",
         row["model"],
         f"{row['workers']:,}",
         *(f"{row[f'{name}_seconds']:.1f} s" for name in seconds),
@@ -217,12 +233,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         print(" | ".join(_HEADING), flush=True)
         for row in asked.rows.split(","):
-            model, workers, runtime = [*row.split(":"), "namespaces"][:3]
+            model, workers, *rest = row.split(":")
+            runtime, hosts = [*rest, *("namespaces", "1")[len(rest) :]]
             with tempfile.TemporaryDirectory(prefix="testbed-scale-") as name:
                 folder = Path(name)
                 (folder / "idx").mkdir()
                 write_idx(folder / "idx", IMAGES)
-                record["rows"].append(measure(folder, int(workers), model, runtime))
+                record["rows"].append(measure(folder, int(workers), model, runtime, int(hosts)))
             if asked.record:  # keeps the rows so far if a later one fails
                 asked.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if asked.page:
