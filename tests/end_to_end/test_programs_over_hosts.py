@@ -84,7 +84,8 @@ SLEEPING: dict[str, Any] = {
     "limits": {"time": "60s", "stop": "2s"},
     "traffic_between": FLOWS,
     "faults": [
-        {"who": {"devices": ["worker-2"]}, "when": {"time": "1s"}, "how": "kill", "lasting": "1s"}
+        {"who": {"devices": [device]}, "when": {"time": "1s"}, "how": "kill", "lasting": lasting}
+        for device, lasting in (("worker-2", "1s"), ("worker-4", "2500ms"))
     ],
 }
 
@@ -191,11 +192,12 @@ def test_faults_and_the_death_of_a_host_end_its_programs_only(hosts: Hosts) -> N
     text = "warning: host c is lost: its agent died; 2 devices died with it"
     assert text in said(hosts, "outlived")
     summary = record(directory_of(hosts, "outlived"))
-    assert summary["workers_lost"] == 2
+    # Unless this machine is slow worker-4 is due to come back when its host is lost already.
+    assert summary["workers_lost"] in {1, 2}
     into_server, to_here, into_lost = summary["background"]
     # What a lost host has counted is not known, and what came from it has come.
     assert (into_server["sent_bytes"], into_lost["received_bytes"]) == (None, None)
-    assert min(into_server["received_bytes"], to_here["received_bytes"]) > 250_000
+    assert min(into_server["received_bytes"], to_here["received_bytes"]) > 150_000
     until(lambda: has_left_nothing(hosts, before), "the removal of what the agents made", 20)
 
     process = started(hosts, "interrupted", SLEEPING)

@@ -109,9 +109,9 @@ class AgentsOfHosts(Generic[R]):
         """Return the devices on another host."""
         return [device for device, at in self._place.items() if at == host]
 
-    def is_lost(self, host: str) -> bool:
-        """Return True if a host is lost."""
-        return host in self._lost
+    def is_lost(self, device: str) -> bool:
+        """Return True if the host of a device is lost."""
+        return self._place.get(device, HOME) in self._lost
 
     def ask(self, request: Request) -> None:
         """Send a request to the agents that it concerns."""

@@ -19,7 +19,13 @@ from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 from testbed.orchestrator.hosts.inquiries import HostClock
 from testbed.orchestrator.hosts.member import Member, own_processors
-from testbed.orchestrator.hosts.underlay_delay import CrossingDirection, less_underlay, recorded
+from testbed.orchestrator.hosts.underlay_delay import (
+    CrossingDirection,
+    less_underlay,
+    recorded,
+    remarks,
+)
+from testbed.orchestrator.run_notes import P, RunNotes
 from testbed.planning import program_plan
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
@@ -321,10 +327,19 @@ class Spread:
         }
         return {"hosts": hosts, "underlay": recorded(self.crossing_directions)}
 
-    def remarks(self, at_end: Mapping[str, HostClock]) -> Iterator[str]:
-        """Yield warnings on the clocks of hosts, which matter under the wall clock."""
+    def note_begin(self, notes: RunNotes[P]) -> None:
+        """Note in a run's manifest who is where, and warn of delays that links cannot have."""
+        notes.log.note(**self.record())
+        for text in remarks(self.crossing_directions):
+            notes.event("warning", text, None)
+
+    def note_end(self, notes: RunNotes[P]) -> None:
+        """Note the other hosts' clocks at the end of a run; warn of them under the wall clock."""
+        at_end = self.clocks_now()
+        notes.log.note(**self.record(at_end))
         for name, one in self.members.items() if self.delays else ():
-            yield from one.clock.remarks(name, at_end.get(name))
+            for text in one.clock.remarks(name, at_end.get(name)):
+                notes.event("warning", text, None)
 
 
 def described(file: HostsFile, plan: AnyPlan) -> Iterator[str]:

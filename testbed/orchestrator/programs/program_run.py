@@ -6,12 +6,11 @@ of them is killed, the traffic comes to rest, and the run directory says how the
 """
 
 import functools
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from testbed.channel import InvalidMessageError
 from testbed.errors import RunError
@@ -54,7 +53,6 @@ from testbed.messages.requests import (
     GiveUpDevices,
     KillDevice,
     LoadRoles,
-    ReadHome,
     SendBackground,
     StartRole,
     StopTraffic,
@@ -64,11 +62,11 @@ from testbed.nodes.confinement import HOME
 from testbed.number_text import as_number
 from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import AgentProcess
-from testbed.orchestrator.hosts import underlay_delay
 from testbed.orchestrator.hosts.agents_of_hosts import HOME as HOME_HOST
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.spread import Spread
+from testbed.orchestrator.programs.homes_elsewhere import HomesElsewhere
 from testbed.orchestrator.programs.keepers import Keepers
 from testbed.orchestrator.programs.program_faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.program_records import ProgramRecords
@@ -115,8 +113,10 @@ class ProgramRun:
         self._hosts = hosts
         self._spread: Spread | None = None
         self._host = HOME_HOST  # of the event that is handled
-        self._homes_left: list[str] = []
-        self._archive: IO[bytes] | None = None
+        self._homes = HomesElsewhere(
+            (directory / NODES).absolute(),
+            lambda request: self._agent.ask(request),  # noqa: PLW0108 - made later
+        )
         self._plan, self._directory = plan, directory
         self._watcher, self._command_began = watcher, host_seconds
         self._loaded = self._built = False
@@ -139,7 +139,7 @@ class ProgramRun:
             CountersSampled: lambda event: self._records.counters(event.raw, self._host),
             HostLost: self._host_lost,
             OutputWritten: self._output_written,
-            HomePartRead: self._home_part_read,
+            HomePartRead: self._homes.take,
             BackgroundCounted: lambda event: self._records.background.take(
                 event.received, event.sent
             ),
@@ -177,9 +177,7 @@ class ProgramRun:
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         if self._spread:
-            self._records.log.note(**self._spread.record())
-            for text in underlay_delay.remarks(self._spread.crossing_directions):
-                self._records.event("warning", text, None)
+            self._spread.note_begin(self._records)
         home = (self._directory / NODES).absolute()
         run = "/".join(self._directory.absolute().parts[-3:])
         instances = self._plan.instances(home / HOME, run)
@@ -193,10 +191,7 @@ class ProgramRun:
         )
         self._carry_out(home, wake_up)
         if self._spread:
-            clocks = self._spread.clocks_now()
-            self._records.log.note(**self._spread.record(clocks))
-            for text in self._spread.remarks(clocks):
-                self._records.event("warning", text, None)
+            self._spread.note_end(self._records)
         try:
             return self._records.close(self._life.running)
         except OSError as error:
@@ -300,7 +295,7 @@ class ProgramRun:
                 if isinstance(change, Gone):
                     self._killed.add(change.device)
                     self._follow(self._life.device_gone(change.device, for_good=change.for_good))
-                else:
+                elif not self._agent.is_lost(change.device):
                     self._due_back.add(change.device)
             self._bring_back()
             self._follow(self._life.turn(now))
@@ -394,18 +389,15 @@ class ProgramRun:
         self._hear()
         self._agent.ask(GiveUpDevices(lost))
         for device in lost:
-            self._keeping.discard(device)
-            self._due_back.discard(device)
-            if not self._is_ending:
+            if device in self._keeping and not self._is_ending:
                 text = f"{device} died: its host {host} is lost"
                 records.event("info", text, device, EventKind.DIED)
-                self._faults.lose(device)
+            self._keeping.discard(device)
+            self._due_back.discard(device)
+            self._faults.lose(device)
+            if not self._is_ending:
                 self._follow(self._life.device_gone(device, for_good=True))
-        if self._homes_left:
-            is_read = self._homes_left[0] in lost
-            self._homes_left = [device for device in self._homes_left if device not in lost]
-            if is_read:
-                self._read_next_home()
+        self._homes.lose(lost)
 
     def _output_written(self, event: OutputWritten) -> None:
         """Keep what a program on another host has said where that of all programs is."""
@@ -417,35 +409,8 @@ class ProgramRun:
 
     def _last_sample_taken(self, _: LastSampleTaken) -> None:
         self._traffic_complete = True
-        spread = self._spread
-        self._homes_left = [] if spread is None else [*filter(self._is_there, spread.place)]
-        self._read_next_home()
-
-    # -- what programs on other hosts have written
-
-    def _is_there(self, device: str) -> bool:
-        """Return True if the host of a device is not lost."""
-        assert self._spread is not None
-        return not self._agent.is_lost(self._spread.place[device])
-
-    def _read_next_home(self) -> None:
-        if self._archive is not None:
-            self._archive.close()
-            self._archive = None
-        if self._homes_left:
-            self._archive = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed above
-            self._agent.ask(ReadHome(self._homes_left[0]))
-
-    def _home_part_read(self, event: HomePartRead) -> None:
-        assert self._archive is not None
-        device = self._homes_left[0]
-        if event.raw:
-            self._archive.write(event.raw)
-            self._agent.ask(ReadHome(device))
-            return
-        device_folders.unpack(self._archive, self._directory / NODES / device / HOME)
-        del self._homes_left[0]
-        self._read_next_home()
+        elsewhere = self._spread.place if self._spread else ()
+        self._homes.bring(one for one in elsewhere if not self._agent.is_lost(one))
 
     def _exited(self, event: ProcessExited) -> None:
         device = event.device
@@ -568,5 +533,5 @@ class ProgramRun:
         if not self._keeping and not self._traffic_asked:
             self._traffic_asked = True
             self._agent.ask(StopTraffic())
-        if self._traffic_complete and not self._homes_left:
+        if self._traffic_complete and self._homes.are_here:
             raise EndError(self._records.outcome.ended, self._records.outcome.reason)
