@@ -21,6 +21,8 @@ from testbed.nodes.confinement import HOME
 
 _PART = 1 << 20
 """Bytes in one message."""
+_ATTEMPTS, _PAUSE = 20, 0.1
+"""How often a folder is to be removed, and the seconds between."""
 _PARENT = "/var/tmp"
 """Where the folders of another host are, which devices see nothing of."""
 
@@ -61,10 +63,20 @@ def elsewhere(place: str | None) -> Iterator[str | None]:
         Path(place).mkdir(parents=True, exist_ok=True)
         yield folder
     finally:
-        shutil.rmtree(folder)
+        _remove(Path(folder))
         for one in missing:
             with contextlib.suppress(OSError):  # another run has something there
                 one.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder; the last programs of an agent that was killed may still write to it."""
+    for _ in range(_ATTEMPTS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(_PAUSE)
+    print(f"{folder} could not be removed", flush=True)
 
 
 class FoldersElsewhere:
