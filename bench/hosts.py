@@ -31,6 +31,8 @@ from testbed.planning.plan import plan
 UNDERLAY = "10.98.0."
 SECRET = "0123456789abcdef"
 TESTBED = (sys.executable, "-m", "testbed")
+OWN = "own"
+_COVERED = ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {OWN} && exec "$@"', "sh")
 _ROOT = Path(__file__).parents[1]
 _PATIENCE = 60.0
 """Seconds in which an agent must answer, and an ended run's processes must be gone."""
@@ -58,7 +60,8 @@ class Hosts:
     """Hosts that can reach each other: one to start runs on, and others on which agents wait.
 
     Attributes:
-        folder: with ``hosts.yaml``, the secret and what the agents say.
+        folder: with ``hosts.yaml``, the secret and what the agents say; in it is the folder ``OWN``,
+            which is empty on the other hosts.
     """
 
     folder: Path
@@ -101,10 +104,11 @@ def joined_hosts(folder: Path, names: Sequence[str], mtu: int = 1500) -> Iterato
             _inside(one, "ip link set dev under up")
         home, *elsewhere = (Host(one, f"{UNDERLAY}{n}") for n, one in enumerate(others, 1))
         (folder / "secret").write_text(f"{SECRET}\n")
+        (folder / OWN).mkdir()
         for name, host in zip(names, elsewhere, strict=True):
             log = folder / f"agent-{name}.log"
             arguments = ["agent", "--listen", host.address, "--secret-file", "secret"]
-            agents[name] = host.popen(*TESTBED, *arguments, log=log)
+            agents[name] = host.popen(*_COVERED, *TESTBED, *arguments, log=log)
             await_until(lambda of=log: "waiting on" in of.read_text(), "an agent")  # type: ignore[misc]
         named = {name: {"agent": one.address} for name, one in zip(names, elsewhere, strict=True)}
         content = {"underlay": home.address, "secret_file": "secret", "hosts": named}

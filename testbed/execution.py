@@ -208,7 +208,8 @@ def carry_out(
     with signals() as wake_up:
         if isinstance(job.plan, ProgramPlan):
             assert not isinstance(metrics, LiveRun)
-            return ProgramRun(job.plan, directory, watcher, began, metrics).execute(wake_up)
+            made = ProgramRun(job.plan, directory, watcher, began, metrics, hosts=hosts)
+            return made.execute(wake_up)
         assert not isinstance(metrics, LivePrograms)
         with _made(job, directory, hosts) as make:
             return make(watcher, began, metrics).execute(wake_up)

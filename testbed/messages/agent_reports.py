@@ -105,14 +105,14 @@ class IngressRead:
         ingress: the sum over the counted devices: ``time``, ``bytes``, ``frames`` and ``dropped``.
         egress: the same for the servers' egress; None without metrics, or without a server.
         of_each: the bytes of each server; None if there are not several.
-        background: the bytes of each flow of background traffic that have arrived by then; None without
-            such flows.
+        background: the bytes of each flow of background traffic that have arrived by then, None of one
+            whose receiver is on another host; None without such flows.
     """
 
     ingress: Mapping[str, float]
     egress: Mapping[str, float] | None = None
     of_each: Mapping[str, int] | None = None
-    background: Sequence[int] | None = None
+    background: Sequence[int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +233,8 @@ class TrafficStopped:
         ingress, egress, background: as in ``IngressRead``.
         ingress_of_each: the bytes that entered each counted device.
         others: ``capture`` and ``counter`` of each further server.
-        background_sent: the bytes of each flow that were sent; None without such flows, or if it is not
-            known.
+        background_sent: the bytes of each flow that were sent, None of one whose sender is on another
+            host; None without such flows, or if it is not known.
     """
 
     capture: dict[str, Any] | None
@@ -243,8 +243,38 @@ class TrafficStopped:
     ingress_of_each: Mapping[str, int]
     egress: Mapping[str, float] | None = None
     others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    background: Sequence[int] | None = None
-    background_sent: Sequence[int] | None = None
+    background: Sequence[int | None] | None = None
+    background_sent: Sequence[int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundCounted:
+    """The background traffic of a host without a server, at the run's end.
+
+    Attributes:
+        received, sent: the bytes of each flow that arrived there, or were sent from there; None of a
+            flow whose receiver, or sender, is on another host.
+    """
+
+    received: Sequence[int | None]
+    sent: Sequence[int | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWritten:
+    """What a program on another host has said since the last such event, with its time stamps."""
+
+    device: str
+    program: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HomePartRead:
+    """A part of what ``ReadHome`` asked for: of a tar archive; empty after the last one."""
+
+    device: str
+    raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +312,9 @@ Event: TypeAlias = (
     | DeviceFrozen
     | DeviceThawed
     | TrafficStopped
+    | BackgroundCounted
+    | OutputWritten
+    | HomePartRead
     | LastSampleTaken
     | RemainsFound
 )

@@ -149,6 +149,13 @@ class StopTraffic:
     """Wait until the link is quiet, end the capture, and report the last counters."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadHome:
+    """Send the next part of what programs have written to the home of a device on another host."""
+
+    device: str
+
+
 ImpairmentRequest: TypeAlias = (
     SetLink | SetPartition | SetRates | SetTracedRates | SetCorruption | LimitProcessors
 )
@@ -167,5 +174,6 @@ Request: TypeAlias = (
     | ReadIngress
     | ReadProcessors
     | StopTraffic
+    | ReadHome
 )
 REQUESTS: MessageCodec[Request] = MessageCodec(get_args(Request))

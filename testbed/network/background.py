@@ -31,6 +31,10 @@ from testbed.random_streams import stream
 
 PORT = 9
 """The port that datagrams are sent to: that of the discard service."""
+FIRST_SOURCE_PORT = 61_000
+"""The port that the datagrams of flow 0 come from; those of flow i come from the i-th after it:
+the receiver's host, which may be another one, tells flows apart by it. The kernel chooses lower ones.
+"""
 LATE = 0.1
 """Seconds after which a datagram counts as late."""
 _AT_ONCE = 1000
@@ -117,9 +121,13 @@ class Sender:
     """
 
     def __init__(
-        self, flows: Sequence[BackgroundFlow], seed: int, sockets: Sequence[DatagramSocket]
+        self, flows: Sequence[BackgroundFlow], seed: int, sockets: Sequence[DatagramSocket | None]
     ) -> None:
-        """Make the schedules; nothing is sent before ``begin``."""
+        """Make the schedules; nothing is sent before ``begin``.
+
+        Args:
+            sockets: of each flow; None of one whose sender is on another host.
+        """
         self._sockets = sockets
         self._data = [bytes(flow.size) for flow in flows]
         self._times = [
@@ -150,13 +158,14 @@ class Sender:
             if late < 0:
                 return
             heapq.heapreplace(self._next, (next(self._times[number]), number))
-            if number in self.away:
+            own = self._sockets[number]
+            if own is None or number in self.away:
                 continue
             self.tried += 1
             self.late += late > LATE
             # A queue is full, or there is no way to the receiver.
             with contextlib.suppress(OSError):
-                self._sockets[number].send(self._data[number])
+                own.send(self._data[number])
                 self.sent[number] += 1
 
 
@@ -164,9 +173,10 @@ def main() -> None:
     """Send until the standard input ends.
 
     The process ends with its parent, too. Each line of standard input is a JSON object: the first has
-    ``flows``, ``seed`` and the descriptors of the ``sockets``, and is answered with an empty line; the
-    next begins the schedules, and it and all later ones name the flows that are ``away``. The last line
-    that is printed says what was ``sent``, ``tried`` and ``late``.
+    ``flows``, ``seed`` and the descriptors of the ``sockets`` (null: of another host),
+    and is answered with an empty line; the next begins the schedules, and it and all later ones name
+    the flows that are ``away``. The last line that is printed says what was ``sent``, ``tried`` and
+    ``late``.
     """
     die_with_parent(signal.SIGKILL)
     commands = _Commands()
@@ -175,7 +185,7 @@ def main() -> None:
             return
     (plan,) = plans
     flows = [of_plain(BackgroundFlow, one) for one in plan["flows"]]
-    sockets = [socket.socket(fileno=descriptor) for descriptor in plan["sockets"]]
+    sockets = [None if one is None else socket.socket(fileno=one) for one in plan["sockets"]]
     sender, begun = Sender(flows, plan["seed"], sockets), False
     print(flush=True)
     while not commands.ended:

@@ -50,15 +50,19 @@ class Surroundings:
         files: contents of the files in /etc that they share, by their names there.
         read: paths of the host's files that roles read.
         written: a folder with a folder for each device, in which that may write; None if none may.
+        folder: what is seen in its place; None for itself.
     """
 
     files: Mapping[str, str]
     read: Sequence[str]
     written: str | None = None
+    folder: str | None = None
 
     def prepare(self) -> "Seen":
         """Prepare this process's mount namespace; return what nodes see of it."""
         etc_files.cover(self.files)
+        if self.written is not None and self.folder is not None:
+            linux.mount(self.folder, self.written, "", linux.MS_BIND)
         written = None if self.written is None else Path(self.written)
         shown = needed([*self.read, *([] if self.written is None else [self.written])])
         seclude(shown)

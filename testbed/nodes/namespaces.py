@@ -28,6 +28,8 @@ class NamespaceNodes:
         addresses: Mapping[str, str],
         read: Sequence[str],
         written: str | None = None,
+        *,
+        folder: str | None = None,
     ) -> None:
         """Fork the fork server, which gets the arguments, and make the run's control group.
 
@@ -35,8 +37,9 @@ class NamespaceNodes:
             addresses: of the devices, by their names, for their /etc/hosts.
             read: paths of the host's files that roles read.
             written: a folder with a folder for each device, in which that may write; None if none may.
+            folder: where these are instead, for devices to see in its place; None if they are there.
         """
-        found = Surroundings(etc_files.shared(addresses), read, written)
+        found = Surroundings(etc_files.shared(addresses), read, written, folder)
         self._fork_server = ForkServerClient(load, not_theirs, apart=True, surroundings=found)
         self._group = control_group.create()
         self._account = control_group.create_account(self._group)

@@ -8,10 +8,12 @@ import numpy as np
 from testbed.channel import InvalidMessageError
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
 from testbed.messages.agent_reports import (
+    BackgroundCounted,
     CountersSampled,
     DeviceFrozen,
     DeviceThawed,
     Event,
+    HomePartRead,
     HostLost,
     HostRead,
     IngressRead,
@@ -23,6 +25,7 @@ from testbed.messages.agent_reports import (
     NetworkBuilt,
     NodesCounted,
     NodesMade,
+    OutputWritten,
     ProcessesSampled,
     ProcessExited,
     ProcessorTimesRead,
@@ -69,6 +72,8 @@ _FOR_OTHERS = (
     DeviceThawed,
     RemainsFound,
     SocketsCounted,
+    OutputWritten,
+    HomePartRead,
 )
 """Events that only the metrics take, or ``AgentProcess.end``, or runs of programs."""
 
@@ -137,6 +142,7 @@ class AgentEvents:
             CountersSampled: self._counters_sampled,
             IngressRead: self._ingress_read,
             TrafficStopped: self._traffic_stopped,
+            BackgroundCounted: lambda event: records.background.take(event.received, event.sent),
             LinkBytesRead: self._link_bytes_read,
             ProcessorTimesRead: self._processor_times_read,
             HostRead: self._host_read,

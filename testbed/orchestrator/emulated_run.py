@@ -25,7 +25,6 @@ from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
-from testbed.orchestrator.hosts import underlay_delay
 from testbed.orchestrator.hosts.agents_of_hosts import HOME, AgentsOfHosts
 from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.spread import Spread, channels_of_orders
@@ -116,15 +115,13 @@ class EmulatedRun:
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
         if self._spread:
-            self._records.log.note(**self._spread.record())
-            for text in underlay_delay.remarks(self._spread.crossing_directions):
-                self._records.event("warning", text, None)
+            self._spread.note_begin(self._records)
         self._make_parts()
         with contextlib.ExitStack() as opened:
             board = self._board(opened)
             self._carry_out(opened, board, wake_up)
             if self._spread:
-                self._compare_clocks(self._spread)
+                self._spread.note_end(self._records)
             summary = write_end(
                 *(self._plan, self._directory, self._records, self._evaluations, self._store),
                 wake_ups=board.wake_ups() if board else (),
@@ -132,13 +129,6 @@ class EmulatedRun:
         if self._metrics:
             self._metrics.ended(summary)
         return summary
-
-    def _compare_clocks(self, spread: Spread) -> None:
-        """Note the other hosts' clocks at the end of the run."""
-        clocks = spread.clocks_now()
-        self._records.log.note(**spread.record(clocks))
-        for text in spread.remarks(clocks):
-            self._records.event("warning", text, None)
 
     def _board(self, opened: contextlib.ExitStack) -> Board | None:
         """Return the memory to which devices write; None where nothing reads it."""

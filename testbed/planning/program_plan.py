@@ -3,10 +3,11 @@
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from testbed.containers.image import default_image
 from testbed.containers.program_containers import HOME_INSIDE
@@ -46,8 +47,14 @@ class ProgramPlan:
         network: the devices' and the routers' links.
         class_of: the class of each worker, by its number; empty without classes.
         rules: those of faults, and of devices that arrive and leave.
+        observed, counted, served, local, aggregators: as of ``Plan``, always the same.
     """
 
+    observed: ClassVar[str] = SERVER_NAME
+    counted: ClassVar[Sequence[str]] = (SERVER_NAME,)
+    served: ClassVar[bool] = True
+    local: ClassVar[Mapping[str, str]] = {}
+    aggregators: ClassVar[Sequence[str]] = ()
     spec: ProgramsSpec
     label: str
     network: Network
@@ -75,10 +82,14 @@ class ProgramPlan:
         return known_devices(self.spec)
 
     @cached_property
+    def workers(self) -> dict[str, int]:
+        """The workers' numbers by device name."""
+        return {worker_name(i): i for i in range(self.spec.devices.workers)}
+
+    @cached_property
     def numbers(self) -> dict[str, int]:
         """The number of each device that a fault may strike, by its name."""
-        workers = {worker_name(i): i for i in range(self.spec.devices.workers)}
-        return {SERVER_NAME: SERVER_NUMBER, **workers}
+        return {SERVER_NAME: SERVER_NUMBER, **self.workers}
 
     @property
     def schedule(self) -> Schedule:
@@ -291,6 +302,31 @@ def plan_programs(spec: ProgramsSpec) -> list[ProgramPlan]:
     return [found]
 
 
+def _program_of(spec: ProgramsSpec, name: str) -> str | None:
+    """Return what a program's command begins with; None if that is in its home, or not known yet."""
+    program = shlex.split(spec.programs[name].run or "")[0]
+    copied = [Path(file).name for file in spec.files]
+    in_home = "/" in program and not program.startswith("/")
+    is_copied = in_home and Path(program).parts[0] in (".", *copied)
+    return None if is_copied or PLACEHOLDER.search(program) else program
+
+
+def files_read(plan: ProgramPlan, devices: Collection[str]) -> dict[str, str]:
+    """Return the paths that programs on some devices need, with the key that asks for each."""
+    spec = plan.spec
+    found = dict.fromkeys(spec.files, "files") | dict.fromkeys(spec.reads, "reads")
+    for name, section in spec.programs.items():
+        if not {*plan.places(name)} & {*devices}:
+            continue
+        if section.python is not None:
+            found[section.python] = f"programs.{name}.python"
+        if (program := _program_of(spec, name)) is not None:
+            path = shutil.which(program, path=search_path(section.python))
+            if path is not None:
+                found[path] = f"programs.{name}.run"
+    return found
+
+
 def missing_programs(spec: ProgramsSpec) -> Iterator[str]:
     """Yield a sentence on each program that this host does not have.
 
@@ -299,14 +335,8 @@ def missing_programs(spec: ProgramsSpec) -> Iterator[str]:
     if spec.devices.runtime == "docker":
         return
     for name, section in spec.programs.items():
-        program, path = shlex.split(section.run or "")[0], search_path(section.python)
-        if PLACEHOLDER.search(program):
-            continue
-        copied = [Path(file).name for file in spec.files]
-        in_home = "/" in program and not program.startswith("/")
-        if in_home and Path(program).parts[0] in (".", *copied):
-            continue
-        if shutil.which(program, path=path) is None:
+        program, path = _program_of(spec, name), search_path(section.python)
+        if program is not None and shutil.which(program, path=path) is None:
             where = f"in {section.python}, nor in PATH" if section.python else "in PATH"
             yield (
                 f"programs.{name}.run: there is no program '{program}' {where}: install it, or name "

@@ -11,15 +11,19 @@ class BackgroundBytes:
 
     def __init__(self, flows: Sequence[BackgroundFlow]) -> None:
         self._flows = flows
-        self._received: Sequence[int] = [0] * len(flows)
-        self._sent: Sequence[int] | None = None
+        self._received: list[int | None] = [None] * len(flows)
+        self._sent: list[int | None] = [None] * len(flows)
 
-    def take(self, received: Sequence[int] | None, sent: Sequence[int] | None = None) -> None:
-        """Take in the bytes of each flow so far; None: they are not known."""
-        if received is not None:
-            self._received = received
-        if sent is not None:
-            self._sent = sent
+    def take(
+        self,
+        received: Sequence[int | None] | None,
+        sent: Sequence[int | None] | None = None,
+    ) -> None:
+        """Take in the bytes of each flow so far, as one host has counted them; None: not known."""
+        for known, new in ((self._received, received), (self._sent, sent)):
+            for number, size in enumerate(new or ()):
+                if size is not None:
+                    known[number] = size
 
     def into(self, device: str) -> dict[str, int] | None:
         """Return what has arrived at a device, by its sender; None if the run has no flows."""
@@ -28,15 +32,14 @@ class BackgroundBytes:
         found: dict[str, int] = {}
         for flow, size in zip(self._flows, self._received, strict=True):
             if flow.receiver == device:
-                found[flow.sender] = found.get(flow.sender, 0) + size
+                found[flow.sender] = found.get(flow.sender, 0) + (size or 0)
         return found
 
     def summary(self) -> dict[str, Any]:
         """Return the entry of ``summary.json``; nothing without flows."""
         if not self._flows:
             return {}
-        sent: Sequence[int | None] = self._sent or [None] * len(self._flows)
-        flows = zip(self._flows, sent, self._received, strict=True)
+        flows = zip(self._flows, self._sent, self._received, strict=True)
         return {
             "background": [
                 {

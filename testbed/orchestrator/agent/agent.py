@@ -17,18 +17,21 @@ Only a SIGKILL of both leaves something to remove by hand: empty control groups 
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import sys
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 from testbed.channel import Channel, ReceivedMessage
 from testbed.errors import HostError, TestbedError
 from testbed.json_dataclasses import of_plain
 from testbed.messages.agent_reports import (
+    BackgroundCounted,
     CountersSampled,
     DeviceFrozen,
     DeviceThawed,
@@ -58,6 +61,7 @@ from testbed.messages.requests import (
     ImpairmentRequest,
     KillDevice,
     LoadRoles,
+    ReadHome,
     ReadIngress,
     ReadProcessors,
     Request,
@@ -84,10 +88,13 @@ COUNTER_PERIOD = 0.25
 class Agent:
     """Serves the orchestrator's requests in one run; see ``serve``."""
 
-    def __init__(self, control: Channel, nodes: Nodes, paces: Any = None) -> None:
+    def __init__(
+        self, control: Channel, nodes: Nodes, paces: Any = None, folders: Any = None
+    ) -> None:
         self._control = control
         self._nodes = nodes
         self._paces = paces
+        self._folders = folders
         self._observation: Any = None
         self._guard: Any = None
         self._link_counters: Any = None
@@ -113,6 +120,7 @@ class Agent:
             ReadIngress: lambda _: self._read_counter(),
             ReadProcessors: lambda _: self._read_processors(),
             StopTraffic: lambda _: self._stop_traffic(),
+            ReadHome: lambda request: self._report(self._folders.part_of_home(request.device)),
         }
 
     def serve(self) -> None:
@@ -141,6 +149,7 @@ class Agent:
                 if self._observation.counts_ingress:
                     self._read_counter()
                 self._socket_counts.take()
+                self._report_output()
                 if self._host and self._host.is_due:
                     self._report(self._host.read())
                 next_reading = time.monotonic() + COUNTER_PERIOD
@@ -233,13 +242,25 @@ class Agent:
             self._background.end()
         if self._observation.counts_ingress:
             self._report(self._observation.stop(self._egress(), self._device_faults.isolate))
+        elif self._background:
+            self._observation.wait_until_quiet()
+            self._report(BackgroundCounted(self._background.received(), self._background.sent))
         for counted in self._socket_counts.read():
             self._report(counted)
         for rows in self._link_counters.read():
             self._report(LinkBytesRead(rows))
         self._sample_counters()
         self._read_processors()
+        while self._report_output():
+            pass
         self._report(LastSampleTaken())
+
+    def _report_output(self) -> int:
+        """Report what programs have said on a host that is not the orchestrator's; count the parts."""
+        parts = list(self._folders.written()) if self._folders else []
+        for part in parts:
+            self._report(part)
+        return len(parts)
 
     def _build_network(self, plan: dict[str, Any]) -> None:
         # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
@@ -429,7 +450,8 @@ def _make_nodes(first: Request, control: Channel) -> Nodes:
     if first.nodes["runtime"] == "namespaces":
         nodes = first.nodes
         return NamespaceNodes(
-            first.load, control, nodes["addresses"], nodes["read"], nodes.get("written")
+            *(first.load, control, nodes["addresses"], nodes["read"], nodes.get("written")),
+            folder=nodes.get("folder"),
         )
     # Imported only here: the other runtime must work without the Docker library.
     from testbed.containers.nodes import container_nodes
@@ -446,6 +468,20 @@ def _paces(first: Request) -> Any:
     arguments = first.load["arguments"]
     descriptor = arguments.get(PACES)
     return None if descriptor is None else Paces(descriptor, arguments[SETTINGS]["workers"])
+
+
+def _folders(first: Request) -> Any:
+    """Make the folders of devices with programs on a host that is not the orchestrator's; else None."""
+    assert isinstance(first, LoadRoles)
+    nodes = first.nodes
+    if nodes.get("folder") is None:
+        return None
+    from testbed.orchestrator.agent.device_folders import FoldersElsewhere
+
+    try:
+        return FoldersElsewhere(Path(nodes["folder"]), nodes["homes"], nodes["files"])
+    except (OSError, shutil.Error) as error:
+        raise HostError(f"the homes of devices cannot be made: {error}") from error
 
 
 def run(control: Channel) -> int:
@@ -470,7 +506,8 @@ def run(control: Channel) -> int:
         first = REQUESTS.receive(control)
         if first is None:
             return 1
-        agent = Agent(control, _make_nodes(first, control), _paces(first))
+        folders = _folders(first)
+        agent = Agent(control, _make_nodes(first, control), _paces(first), folders)
     except TestbedError as error:
         send(control, RunFailed(str(error), host=True))
         return 1

@@ -1,5 +1,7 @@
 """The agent's side of background traffic: its sockets, the process that sends, and what has arrived.
 
+On each host of a run these are those of the flows whose sender is there, or whose receiver is.
+
 A device that is not there (frozen, killed, not arrived yet, with its link down) sends nothing. What is
 sent to it crosses its link and is counted there, as the kernel receives whatever processes do.
 """
@@ -15,7 +17,7 @@ from testbed.channel import readable
 from testbed.errors import HostError
 from testbed.json_dataclasses import of_plain
 from testbed.network import background
-from testbed.network.background import PORT, BackgroundFlow
+from testbed.network.background import FIRST_SOURCE_PORT, PORT, BackgroundFlow
 from testbed.network.topology import Network
 from testbed.nodes.forked_process import ForkedCommand
 from testbed.nodes.linux import inside_network
@@ -40,49 +42,68 @@ class Background:
 
         Args:
             plan: ``seed``, and the ``flows`` as JSON.
-            namespaces: descriptor of each node's network namespace, by name.
+            namespaces: descriptor of the network namespace of each node of this host, by name.
 
         Raises:
             HostError: the sockets cannot be made, or the process does not start.
         """
         self._flows = [of_plain(BackgroundFlow, one) for one in plan["flows"]]
-        self._sinks: list[Sink] = []
+        self._is_sent_here = [flow.sender in namespaces for flow in self._flows]
+        self._sinks: list[Sink | None] = []
         self._there: set[str] = set()
         self._frozen: set[str] = set()
         self._unlinked: set[str] = set()
         self._begun = self._ended = False
-        self._sent: list[int] | None = None
+        self._sent: list[int | None] | None = None
         self._complaint: str | None = None
         with contextlib.ExitStack() as opened:
-            sockets = [
-                opened.enter_context(self._connect(flow, network, namespaces))
-                for flow in self._flows
-            ]
-            descriptors = [one.fileno() for one in sockets]
-            self._process = ForkedCommand(BACKGROUND, background.main, descriptors)
+            descriptors: list[int | None] = []
+            for number, flow in enumerate(self._flows):
+                source, target = (network.link(one).address for one in (flow.sender, flow.receiver))
+                ends = (source, FIRST_SOURCE_PORT + number), (target, PORT)
+                own = self._connect(flow, *ends, namespaces)
+                descriptors.append(None if own is None else opened.enter_context(own).fileno())
+                self._sinks.append(self._sink(flow, *ends, namespaces))
+            handed = [one for one in descriptors if one is not None]
+            self._process = ForkedCommand(BACKGROUND, background.main, handed)
             self._write({**plan, "sockets": descriptors})
 
     def _connect(
-        self, flow: BackgroundFlow, network: Network, namespaces: Mapping[str, int]
-    ) -> socket.socket:
-        """Return the socket that a flow is sent over, and add the sink that counts what arrives."""
-        here, there = (network.link(one).address for one in (flow.sender, flow.receiver))
+        self,
+        flow: BackgroundFlow,
+        source: tuple[str, int],
+        target: tuple[str, int],
+        namespaces: Mapping[str, int],
+    ) -> socket.socket | None:
+        """Return the socket that a flow is sent over; None if its sender is on another host."""
+        if flow.sender not in namespaces:
+            return None
         with inside_network(namespaces[flow.sender]):
             own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         own.setblocking(False)
         # Otherwise the kernel says of a datagram for which a queue has no room that it was sent.
         own.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
-        own.bind((here, 0))
-        own.connect((there, PORT))
+        own.bind(source)
+        own.connect(target)
+        return own
+
+    def _sink(
+        self,
+        flow: BackgroundFlow,
+        source: tuple[str, int],
+        target: tuple[str, int],
+        namespaces: Mapping[str, int],
+    ) -> Sink | None:
+        """Return the sink that counts what arrives of a flow; None if that is on another host."""
+        if flow.receiver not in namespaces:
+            return None
         try:
             with inside_network(namespaces[flow.receiver]):
-                self._sinks.append(Sink((there, PORT), own.getsockname()))
+                return Sink(target, source)
         except OSError as error:
-            own.close()
             raise HostError(
                 f"background traffic cannot arrive at {flow.receiver}: {error.strerror}"
             ) from error
-        return own
 
     def await_start(self) -> None:
         """Wait until the process can send.
@@ -140,25 +161,29 @@ class Background:
 
     # -- what is counted
 
-    def received(self) -> list[int]:
-        """Return the bytes of each flow that have arrived, as frames."""
+    def received(self) -> list[int | None]:
+        """Return the bytes of each flow that have arrived, as frames; None of another host's."""
         return [
-            flow.frame * sink.count for flow, sink in zip(self._flows, self._sinks, strict=True)
+            None if sink is None else flow.frame * sink.count
+            for flow, sink in zip(self._flows, self._sinks, strict=True)
         ]
 
-    def into(self, received: Sequence[int], device: str) -> tuple[int, int]:
+    def into(self, received: Sequence[int | None], device: str) -> tuple[int, int]:
         """Return the bytes and frames that have arrived at a device.
 
         Args:
             received: by ``received``.
         """
         flows = zip(self._flows, received, strict=True)
-        own = [(flow, size) for flow, size in flows if flow.receiver == device]
+        own = [(flow, size or 0) for flow, size in flows if flow.receiver == device]
         return sum(size for _, size in own), sum(size // flow.frame for flow, size in own)
 
     @property
-    def sent(self) -> list[int] | None:
-        """The bytes of each flow that were sent, as frames; None if they are not known (yet)."""
+    def sent(self) -> list[int | None] | None:
+        """The bytes of each flow that were sent, as frames; None of another host's.
+
+        None for all if they are not known (yet).
+        """
         return self._sent
 
     def complaint(self) -> str | None:
@@ -180,9 +205,8 @@ class Background:
         except (ValueError, IndexError):
             self._complaint = "the process that sends background traffic did not end well"
             return
-        self._sent = [
-            flow.frame * count for flow, count in zip(self._flows, told["sent"], strict=True)
-        ]
+        flows = zip(self._flows, told["sent"], self._is_sent_here, strict=True)
+        self._sent = [flow.frame * count if is_own else None for flow, count, is_own in flows]
         if told["late"] > MOST_LATE * told["tried"]:
             share = told["late"] / told["tried"]
             self._complaint = (

@@ -170,7 +170,7 @@ class Observation:
             each = {device: readings[device].class_bytes for device in self._captured}
         return IngressRead(self._sum(readings), egress, each, background)
 
-    def _read_both(self) -> tuple[dict[str, Counts], list[int] | None]:
+    def _read_both(self) -> tuple[dict[str, Counts], list[int | None] | None]:
         """Read the counters of ingress, and the background traffic that has arrived at that moment."""
         if self._background is None:
             return {device: meter.read() for device, meter in self._ingress.items()}, None
@@ -184,7 +184,7 @@ class Observation:
         return readings, background
 
     def _without(
-        self, background: Sequence[int] | None, readings: Mapping[str, Counts]
+        self, background: Sequence[int | None] | None, readings: Mapping[str, Counts]
     ) -> Mapping[str, Counts]:
         """Return readings of the counters of ingress without background traffic."""
         if self._background is None or background is None:
@@ -207,12 +207,13 @@ class Observation:
         found = (capture.complaint() for capture in self._captures.values())
         return next((one for one in found if one), None)
 
-    def _passed(self) -> tuple[float, list[int] | None]:
+    def _passed(self) -> tuple[float, list[int | None] | None]:
         """Return how many frames have entered the counted devices, and what has arrived elsewhere."""
         background = self._background.received() if self._background else None
-        return self.read_ingress()["frames"], background
+        return self.read_ingress()["frames"] if self._ingress else 0.0, background
 
-    def _wait_until_quiet(self) -> None:
+    def wait_until_quiet(self) -> None:
+        """Wait until nothing more arrives that is counted."""
         before = self._passed()
         deadline = time.monotonic() + QUIET_TIMEOUT
         while time.monotonic() < deadline:
@@ -231,11 +232,11 @@ class Observation:
             egress: the servers', to go with it.
             isolate: lets nothing reach devices any more.
         """
-        self._wait_until_quiet()
+        self.wait_until_quiet()
         # Kernels still send for the sockets of killed processes, at ever longer intervals: what came
         # between the capture's end and the reading of the counters would be in one of them only.
         isolate(self._captured)
-        self._wait_until_quiet()
+        self.wait_until_quiet()
         captures = {device: capture.stop() for device, capture in self._captures.items()}
         first, *others = self._captured
         readings, background = self._read_both()

@@ -23,6 +23,7 @@ from testbed.errors import HostError, SpecError
 from testbed.messages.codec import encode
 from testbed.messages.requests import REQUESTS, LoadRoles
 from testbed.nodes import forked_process, linux, run_names
+from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import removed, start
 from testbed.orchestrator.hosts.host_paths import answer
 from testbed.orchestrator.hosts.member import own_processors
@@ -146,6 +147,24 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
     except ConnectionLostError:
         return  # it only wanted to know that this host is there
     wanted = json.loads(frames.pop(0).content)
+    first = _first_request(frames.pop(0))
+    with device_folders.elsewhere(first.nodes.get("written")) as folder:
+        nodes = {**first.nodes, "folder": folder}
+        _serve_agent(secured, wanted, LoadRoles(first.load, nodes), frames)
+
+
+def _serve_agent(
+    secured: SecuredConnection, wanted: Mapping[str, Any], first: LoadRoles, frames: list[Frame]
+) -> None:
+    """Start an agent with its first request, and carry its channels until it has ended.
+
+    Args:
+        wanted: what it is to have for devices to share.
+        frames: those that have come already.
+
+    Raises:
+        ConnectionLostError: the connection has ended before.
+    """
     pairs = {
         number: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for number in wanted["orders"]
@@ -167,7 +186,9 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
             of_all[PACES] = paces = memory_of_paces(wanted["paces"])
             shared.callback(os.close, paces)
             handed.append(paces)
-        _with_shared(ends[CONTROL], frames.pop(0), of_all)
+        arguments = {**first.load["arguments"], **of_all}
+        fields, raw = encode(LoadRoles({**first.load, "arguments": arguments}, first.nodes))
+        Channel(ends[CONTROL].dup()).send(fields, raw)
         with output:
             agent = start(Channel(control), output.fileno(), handed)
     try:
@@ -178,14 +199,12 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
         _ended(agent)
 
 
-def _with_shared(control: socket.socket, frame: Frame, shared: Mapping[str, Any]) -> None:
-    """Give the agent its first request, with the descriptors of what this host's devices share."""
+def _first_request(frame: Frame) -> LoadRoles:
+    """Return the agent's first request."""
     request = REQUESTS.decode(ReceivedMessage(*parsed(frame.content)))
     if not isinstance(request, LoadRoles):
         raise ConnectionLostError("it has asked for something before what roles need")
-    arguments = {**request.load["arguments"], **shared}
-    fields, raw = encode(LoadRoles({**request.load, "arguments": arguments}, request.nodes))
-    Channel(control.dup()).send(fields, raw)
+    return request
 
 
 def _ended(agent: psutil.Process) -> None:

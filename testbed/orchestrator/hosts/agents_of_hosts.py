@@ -35,8 +35,10 @@ from testbed.messages.requests import (
     GiveUpDevices,
     KillDevice,
     LimitProcessors,
+    ReadHome,
     ReadProcessors,
     Request,
+    SendBackground,
     SetCorruption,
     SetLink,
     SetPace,
@@ -53,10 +55,11 @@ HOME = ""
 """The name of the orchestrator's own host."""
 _OF_DEVICE = (
     *(StartRole, FreezeDevice, ThawDevice, KillDevice, LimitProcessors, SetCorruption, SetPace),
+    ReadHome,
 )
 _OF_LINK = (SetLink, SetRates)
 """Requests about both ends of a device's link, of which the router's is at home."""
-_OF_ALL = (StopTraffic, ReadProcessors, GiveUpDevices)
+_OF_ALL = (StopTraffic, ReadProcessors, GiveUpDevices, SendBackground)
 _WHEN_ALL_HAVE = (LibrariesLoaded, NodesMade, NetworkBuilt, LastSampleTaken)
 """Events that count only when each host's agent has reported them."""
 _COUNTED = (NodesCounted, LinksCounted)
@@ -105,6 +108,10 @@ class AgentsOfHosts(Generic[R]):
     def devices(self, host: str) -> list[str]:
         """Return the devices on another host."""
         return [device for device, at in self._place.items() if at == host]
+
+    def is_lost(self, device: str) -> bool:
+        """Return True if the host of a device is lost."""
+        return self._place.get(device, HOME) in self._lost
 
     def ask(self, request: Request) -> None:
         """Send a request to the agents that it concerns."""

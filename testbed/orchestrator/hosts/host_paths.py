@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
 from testbed.doctor.attempts import make_tunnel, try_in_child
@@ -24,6 +25,7 @@ from testbed.orchestrator.hosts.inquiries import (
     ClockRead,
     ExamineHost,
     FillPath,
+    FindPaths,
     HostClock,
     HostExamined,
     InquiryRefused,
@@ -32,6 +34,7 @@ from testbed.orchestrator.hosts.inquiries import (
     PathFilled,
     PathMeasured,
     PathOpened,
+    PathsMissing,
     ReadClock,
     ask,
     send_inquiry,
@@ -109,6 +112,8 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
             case ExamineHost():
                 findings = [asdict(finding) for finding in examined_here()]
                 send_inquiry(connection, HostExamined(findings))
+            case FindPaths(paths):
+                send_inquiry(connection, PathsMissing([p for p in paths if not Path(p).exists()]))
             case OpenPath(address):
                 with socket.create_server((address, 0)) as listener:
                     send_inquiry(connection, PathOpened(listener.getsockname()[1]))

@@ -110,15 +110,35 @@ class PathFilled:
 
 
 @dataclass(frozen=True, slots=True)
+class FindPaths:
+    """Say which of these paths the host does not have."""
+
+    paths: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PathsMissing:
+    """Those that it does not have."""
+
+    paths: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class InquiryRefused:
     """The host cannot answer; ``reason`` says why."""
 
     reason: str
 
 
-Inquiry: TypeAlias = ReadClock | ExamineHost | OpenPath | MeasurePath | FillPath
+Inquiry: TypeAlias = ReadClock | ExamineHost | OpenPath | MeasurePath | FillPath | FindPaths
 Answer: TypeAlias = (
-    ClockRead | HostExamined | PathOpened | PathFilled | PathMeasured | InquiryRefused
+    ClockRead
+    | HostExamined
+    | PathOpened
+    | PathFilled
+    | PathMeasured
+    | PathsMissing
+    | InquiryRefused
 )
 INQUIRIES: MessageCodec[Inquiry] = MessageCodec(get_args(Inquiry), checked=True)
 _ANSWERS: MessageCodec[Answer] = MessageCodec(get_args(Answer), checked=True)

@@ -5,7 +5,7 @@ import functools
 import json
 import os
 import socket
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,14 @@ from testbed.orchestrator.hosts.host_paths import measured
 from testbed.orchestrator.hosts.hosts_file import OtherHost
 from testbed.orchestrator.hosts.inquiries import (
     ExamineHost,
+    FindPaths,
     HostClock,
     HostExamined,
     MeasurePath,
     OpenPath,
     PathMeasured,
     PathOpened,
+    PathsMissing,
     ask,
 )
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, Kind, Relay
@@ -107,6 +109,15 @@ class Member:
                 of_plain(Finding, one)
                 for one in ask(self.connection, ExamineHost(), HostExamined).findings
             ]
+
+    def missing(self, paths: Sequence[str]) -> Sequence[str]:
+        """Return which of some paths it does not have.
+
+        Raises:
+            HostError: it does not answer.
+        """
+        with self._answering():
+            return ask(self.connection, FindPaths(paths), PathsMissing).paths
 
     def way_from(self, source: str, secret: bytes, seconds: float = 0.0) -> PathMeasured:
         """Measure the way to it from this host; see ``host_paths.measured``.

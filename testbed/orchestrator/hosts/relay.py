@@ -241,7 +241,9 @@ class Relay:
         elif frame.kind == Kind.START and not self._calls:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._add(frame.channel, ours)
-            self._drop_orders(int(parsed(frame.content)[0]["role"]["number"]))
+            role = parsed(frame.content)[0]["role"]
+            if "number" in role:  # a keeper of programs has none, and gets no orders
+                self._drop_orders(int(role["number"]))
             self._queue(self._ends[CONTROL], _Waiting(frame.content, report=theirs))
         elif (end := self._ends.get(frame.channel)) is not None:
             if frame.kind == Kind.END:

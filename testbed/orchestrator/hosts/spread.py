@@ -19,9 +19,16 @@ from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 from testbed.orchestrator.hosts.inquiries import HostClock
 from testbed.orchestrator.hosts.member import Member, own_processors
-from testbed.orchestrator.hosts.underlay_delay import CrossingDirection, less_underlay, recorded
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.orchestrator.hosts.underlay_delay import (
+    CrossingDirection,
+    less_underlay,
+    recorded,
+    remarks,
+)
+from testbed.orchestrator.run_notes import P, RunNotes
+from testbed.planning import program_plan
 from testbed.planning.plan import Plan
+from testbed.planning.plans import AnyPlan
 
 _PATIENCE_AT_END = 2.0
 """Seconds in which a host must answer after the run: it may be what has ended it."""
@@ -36,10 +43,8 @@ def secret_of(file: HostsFile) -> bytes:
     return file.made_secret or secret_in(file.secret_file)
 
 
-def problem_of(plan: LinkedPlan) -> str | None:
+def problem_of(plan: AnyPlan) -> str | None:
     """Return why a run cannot be spread over hosts; None if it can."""
-    if not isinstance(plan, Plan):
-        return "programs run on one host so far"
     found = {
         "a simulation has no devices to spread: `testbed sweep --ray` spreads simulations": (
             plan.spec.engine != "emulation"
@@ -47,22 +52,21 @@ def problem_of(plan: LinkedPlan) -> str | None:
         "only nodes of namespaces are spread so far, no containers": (
             plan.spec.devices.runtime != "namespaces"
         ),
-        "background traffic is of one host so far": bool(plan.background),
     }
     return next((problem for problem, is_so in found.items() if is_so), None)
 
 
-def _check_kind(plan: LinkedPlan) -> None:
+def _check_kind(plan: AnyPlan) -> None:
     if (problem := problem_of(plan)) is not None:
         raise SpecError(f"--hosts: {problem}")
 
 
-def check(file: HostsFile, plans: Sequence[LinkedPlan]) -> None:
+def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
     """Check, before anything is started, that runs can be spread and that all hosts answer.
 
     Raises:
         SpecError: a run cannot be.
-        HostError: a host does not answer, or cannot take part.
+        HostError: a host does not answer, cannot take part, or lacks what programs need.
     """
     for plan in plans:
         _check_kind(plan)
@@ -73,10 +77,11 @@ def check(file: HostsFile, plans: Sequence[LinkedPlan]) -> None:
     try:
         delays: Mapping[str, float] | None = None
         for plan in plans:
-            assert isinstance(plan, Plan)  # else it has a problem
             if delays is None and plan.spec.clock == "wall":
                 delays = _delays(file, members, secret)
-            Spread.over(file, plan, members, delays or {})
+            spread = Spread.over(file, plan, members, delays or {})
+            if (lack := next(spread.lacks(), None)) is not None:
+                raise HostError(lack)
     finally:
         for member in members.values():
             member.connection.socket.close()
@@ -92,7 +97,7 @@ def _delays(file: HostsFile, members: Mapping[str, Member], secret: bytes) -> di
     return {name: way.round_trip / 2 for name, way in ways.items()}
 
 
-def placed(file: HostsFile, plan: Plan, processors: Mapping[str, int]) -> dict[str, str]:
+def placed(file: HostsFile, plan: AnyPlan, processors: Mapping[str, int]) -> dict[str, str]:
     """Return the host of each device that is not at home; one on a server's machine is.
 
     Args:
@@ -125,14 +130,14 @@ class Spread:
     """
 
     file: HostsFile
-    plan: Plan
+    plan: AnyPlan
     members: Mapping[str, Member]
     place: Mapping[str, str]
     first: int
     delays: Mapping[str, float]
 
     @classmethod
-    def called(cls, file: HostsFile, plan: Plan) -> "Spread":
+    def called(cls, file: HostsFile, plan: AnyPlan) -> "Spread":
         """Call the hosts of a run, and place its devices.
 
         Raises:
@@ -148,7 +153,7 @@ class Spread:
     def over(
         cls,
         file: HostsFile,
-        plan: Plan,
+        plan: AnyPlan,
         members: Mapping[str, Member],
         delays: Mapping[str, float],
     ) -> "Spread":
@@ -174,6 +179,22 @@ class Spread:
     def has_orders(self) -> bool:
         """True if devices get orders: from the virtual clock, or from a coordinator."""
         return self.plan.spec.clock == "virtual" or not self.plan.served
+
+    def lacks(self) -> Iterator[str]:
+        """Yield a sentence on each file or program that another host lacks and its programs need.
+
+        Raises:
+            HostError: a host does not answer.
+        """
+        if isinstance(self.plan, Plan):
+            return
+        for name, member in self.members.items():
+            keys = program_plan.files_read(self.plan, self.placed_on(name))
+            for path in member.missing([*keys]):
+                yield (
+                    f"{member.host.described} has no {path}, which the programs there need "
+                    f"({keys[path]}): it has to be in the same place on every host"
+                )
 
     @cached_property
     def _host_of_node(self) -> Mapping[str, str]:
@@ -204,7 +225,8 @@ class Spread:
         """Return which links are like one, in words."""
         plan = self.plan
         if plan.spec.devices.classes and link.node in plan.workers:
-            number = plan.settings.class_of[plan.workers[link.node]]
+            class_of = plan.settings.class_of if isinstance(plan, Plan) else plan.class_of
+            number = class_of[plan.workers[link.node]]
             return f"the devices of class {plan.spec.devices.classes[number].name}"
         return "the workers" if plan.served else "the peers"
 
@@ -222,6 +244,7 @@ class Spread:
             "devices": [
                 one for one in content["devices"] if self.place.get(one["name"], HOME) == host
             ],
+            "sockets": content.get("sockets", ()) if host == HOME else (),
             "measured": [one for one in content["measured"] if self.place.get(one, HOME) == host],
             "probe": [
                 one for one in content["probe"] if host == HOME and one["node"] not in self.place
@@ -268,6 +291,10 @@ class Spread:
         """By how many seconds the CLOCK_MONOTONIC of each other host is behind this host's."""
         return {name: one.clock.behind for name, one in self.members.items()}
 
+    def behind_of(self, device: str) -> float:
+        """Return the same of the host of a device."""
+        return self.behind.get(self.place.get(device, HOME), 0.0)
+
     def clocks_now(self) -> dict[str, HostClock]:
         """Ask each other host for its clocks anew; one that does not answer is left out."""
         secret = secret_of(self.file)
@@ -300,28 +327,40 @@ class Spread:
         }
         return {"hosts": hosts, "underlay": recorded(self.crossing_directions)}
 
-    def remarks(self, at_end: Mapping[str, HostClock]) -> Iterator[str]:
-        """Yield warnings on the clocks of hosts, which matter under the wall clock."""
+    def note_begin(self, notes: RunNotes[P]) -> None:
+        """Note in a run's manifest who is where, and warn of delays that links cannot have."""
+        notes.log.note(**self.record())
+        for text in remarks(self.crossing_directions):
+            notes.event("warning", text, None)
+
+    def note_end(self, notes: RunNotes[P]) -> None:
+        """Note the other hosts' clocks at the end of a run; warn of them under the wall clock."""
+        at_end = self.clocks_now()
+        notes.log.note(**self.record(at_end))
         for name, one in self.members.items() if self.delays else ():
-            yield from one.clock.remarks(name, at_end.get(name))
+            for text in one.clock.remarks(name, at_end.get(name)):
+                notes.event("warning", text, None)
 
 
-def described(file: HostsFile, plan: LinkedPlan) -> Iterator[str]:
+def described(file: HostsFile, plan: AnyPlan) -> Iterator[str]:
     """Yield lines that say who is where, what crosses, and which delays cannot be had.
 
     Raises:
         HostError, SpecError: the run cannot be spread, or as for ``Spread.called``.
     """
     _check_kind(plan)
-    assert isinstance(plan, Plan)
     spread = Spread.called(replace(file, accept_underlay=True), plan)
+    lacks = [*spread.lacks()]
     for member in spread.members.values():
         member.connection.socket.close()
     part = "worker" if plan.served else "peer"
     hosts = {HOME: "this host", **{name: f"host {name}" for name in spread.members}}
     for host, text in hosts.items():
         own = spread.placed_on(host)
-        what = "routers, servers, evaluator, " if host == HOME else ""
+        at_home = "routers, servers, evaluator, "
+        if not isinstance(plan, Plan):
+            at_home = ", ".join(["routers", "server", *(one.name for one in plan.spec.nodes), ""])
+        what = at_home if host == HOME else ""
         names = f" ({', '.join(patterns(own))})" if own else ""
         yield f"{text}: {what}{as_number(len(own), part)}{names}"
     crossing = [link for link in plan.asked_network.links if spread.crosses(link)]
@@ -337,6 +376,7 @@ def described(file: HostsFile, plan: LinkedPlan) -> Iterator[str]:
     if not file.accept_underlay:
         problems = dict.fromkeys(one.problem for one in spread.crossing_directions)
         yield from (f"these hosts cannot run it: {one}" for one in problems if one)
+    yield from (f"these hosts cannot run it: {one}" for one in lacks)
 
 
 def channels_of_orders(numbers: Sequence[int]) -> dict[int, tuple[socket.socket, socket.socket]]:

@@ -17,6 +17,7 @@ from testbed.metrics.live_programs import LivePrograms
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.sysctls import OF_ALL
 from testbed.network.topology import Direction
+from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning.program_plan import ProgramPlan
@@ -43,6 +44,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
     Attributes:
         began: when the programs began, in seconds of CLOCK_MONOTONIC; None before.
+        background: the bytes of background traffic.
     """
 
     def __init__(
@@ -52,11 +54,15 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         watcher: Watcher,
         command_began: float,
         metrics: LivePrograms | None = None,
+        *,
+        sampled: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Make the run directory.
 
         Args:
             command_began: when the command began, in seconds of CLOCK_MONOTONIC.
+            sampled: by host, the places in the plan of the links whose counters its agent samples, in
+                their order; None if there is one host.
 
         Raises:
             OSError: it cannot be made or written to.
@@ -77,12 +83,12 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         self.over: float | None = None
         self.host = HostShares()
         self.programs: dict[str, dict[str, Any]] = {}
-        self._background = BackgroundBytes(plan.background)
+        self.background = BackgroundBytes(plan.background)
         self.ledgers = Ledgers(
             plan.address(SERVER_NAME),
             {link.address: link.node for link in plan.links},
             plan.spec.traffic.capture,
-            background=self._background.into(SERVER_NAME),
+            background=self.background.into(SERVER_NAME),
         )
         self.over_links: dict[Direction, LinkCounts] = {}
         self.ingress = ServerIngress()
@@ -94,7 +100,8 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         self._interfaces = [
             link.interface if link.node in beyond else DEVICE_INTERFACE for link in plan.links
         ]
-        self._sampled = 0
+        self._samples_of = {HOME: range(len(self._links))} if sampled is None else sampled
+        self._sampled: dict[str, int] = {}
 
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
@@ -200,16 +207,18 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
     def counted(self, event: IngressRead | TrafficStopped) -> None:
         """Take a reading of the counter of ingress."""
-        self._background.take(event.background)
+        self.background.take(event.background)
         self.ingress.counted(event.ingress["time"], int(event.ingress["bytes"]))
         self.progress.wire_bytes = self.ingress.newest
 
-    def counters(self, raw: bytes) -> None:
-        """Log one part of a sample of all links' counters."""
+    def counters(self, raw: bytes, host: str) -> None:
+        """Log one part of a sample of the counters of a host's links."""
         rows = np.frombuffer(raw, COUNTS)
-        part = slice(self._sampled, self._sampled + len(rows))
-        self._sampled = part.stop % len(self._links)
-        self.log.counters(self._links[part], self._interfaces[part], rows)
+        all_of_host, begun = self._samples_of[host], self._sampled.get(host, 0)
+        places = all_of_host[begun : begun + len(rows)]
+        self._sampled[host] = (begun + len(rows)) % max(1, len(all_of_host))
+        names = [self._links[one] for one in places]
+        self.log.counters(names, [self._interfaces[one] for one in places], rows)
 
     def link_bytes(self, raw: bytes) -> None:
         """Take in one part of what passed the links."""
@@ -219,9 +228,9 @@ class ProgramRecords(RunNotes[ProgramProgress]):
     def traffic_stopped(self, event: TrafficStopped) -> None:
         """Take in the last counts of the capture and of the class."""
         self.counted(event)
-        self._background.take(event.background, event.background_sent)
+        self.background.take(event.background, event.background_sent)
         self.ledgers.capture, self.ledgers.counter = event.capture, event.counter
-        self.ledgers.background = self._background.into(SERVER_NAME)
+        self.ledgers.background = self.background.into(SERVER_NAME)
 
     def sockets_counted(self, event: SocketsCounted) -> None:
         """Take in one part of the kernel's counts of the server's TCP connections."""
@@ -265,7 +274,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             "programs": self.programs,
             "versions": versions(),
             "traffic": settle([self.ledgers], log.traffic),
-            **self._background.summary(),
+            **self.background.summary(),
             **({"fidelity": of_programs(plan, self.host, self.over_links)} if seconds else {}),
         }
         if self.over_links:

@@ -5,17 +5,21 @@ of the testbed's own algorithms. Every end takes the same path: programs are ask
 of them is killed, the traffic comes to rest, and the run directory says how the run ended.
 """
 
-import shutil
+import functools
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from testbed.channel import InvalidMessageError
 from testbed.errors import RunError
 from testbed.messages.agent_reports import (
+    BackgroundCounted,
     CountersSampled,
     Event,
+    HomePartRead,
+    HostLost,
     HostRead,
     IngressRead,
     LastSampleTaken,
@@ -26,6 +30,7 @@ from testbed.messages.agent_reports import (
     NetworkBuilt,
     NodesCounted,
     NodesMade,
+    OutputWritten,
     ProcessExited,
     RunFailed,
     SocketsCounted,
@@ -45,6 +50,7 @@ from testbed.messages.keeper_messages import (
 )
 from testbed.messages.requests import (
     BuildNetwork,
+    GiveUpDevices,
     KillDevice,
     LoadRoles,
     SendBackground,
@@ -53,8 +59,14 @@ from testbed.messages.requests import (
 )
 from testbed.metrics.live_programs import LivePrograms
 from testbed.nodes.confinement import HOME
+from testbed.number_text import as_number
+from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import AgentProcess
+from testbed.orchestrator.hosts.agents_of_hosts import HOME as HOME_HOST
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
+from testbed.orchestrator.hosts.hosts_file import HostsFile
+from testbed.orchestrator.hosts.spread import Spread
+from testbed.orchestrator.programs.homes_elsewhere import HomesElsewhere
 from testbed.orchestrator.programs.keepers import Keepers
 from testbed.orchestrator.programs.program_faults import Gone, ProgramFaults
 from testbed.orchestrator.programs.program_records import ProgramRecords
@@ -85,6 +97,8 @@ class ProgramRun:
         watcher: Watcher,
         host_seconds: float,
         metrics: LivePrograms | None = None,
+        *,
+        hosts: HostsFile | None = None,
     ) -> None:
         """Prepare; nothing is started.
 
@@ -93,8 +107,16 @@ class ProgramRun:
             watcher: is called with progress and events.
             host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
             metrics: receives the run's state, if metrics are exported.
+            hosts: those that the run is spread over; None for this one.
         """
         self._metrics = metrics
+        self._hosts = hosts
+        self._spread: Spread | None = None
+        self._host = HOME_HOST  # of the event that is handled
+        self._homes = HomesElsewhere(
+            (directory / NODES).absolute(),
+            lambda request: self._agent.ask(request),  # noqa: PLW0108 - made later
+        )
         self._plan, self._directory = plan, directory
         self._watcher, self._command_began = watcher, host_seconds
         self._loaded = self._built = False
@@ -114,7 +136,13 @@ class ProgramRun:
             LinksCounted: self._links_counted,
             LinksProbed: lambda event: self._records.probed(event.result),
             NetworkBuilt: lambda _: self._set_up(built=True),
-            CountersSampled: lambda event: self._records.counters(event.raw),
+            CountersSampled: lambda event: self._records.counters(event.raw, self._host),
+            HostLost: self._host_lost,
+            OutputWritten: self._output_written,
+            HomePartRead: self._homes.take,
+            BackgroundCounted: lambda event: self._records.background.take(
+                event.received, event.sent
+            ),
             IngressRead: lambda event: self._records.counted(event),  # noqa: PLW0108 - made later
             TrafficStopped: lambda event: self._records.traffic_stopped(event),  # noqa: PLW0108 - made later
             LinkBytesRead: lambda event: self._records.link_bytes(event.raw),
@@ -133,7 +161,10 @@ class ProgramRun:
 
         Raises:
             RunError: the run directory could not be made, or the end not be written to it.
+            HostError, SpecError: another host does not answer, or cannot have what it is to have.
         """
+        if self._hosts is not None:
+            self._spread = Spread.called(self._hosts, self._plan)
         try:
             self._records = ProgramRecords(
                 self._plan,
@@ -141,9 +172,12 @@ class ProgramRun:
                 self._watcher,
                 self._command_began,
                 self._metrics,
+                sampled=self._spread.sampled if self._spread else None,
             )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
+        if self._spread:
+            self._spread.note_begin(self._records)
         home = (self._directory / NODES).absolute()
         run = "/".join(self._directory.absolute().parts[-3:])
         instances = self._plan.instances(home / HOME, run)
@@ -156,6 +190,8 @@ class ProgramRun:
             round_of=lambda: self._records.round,
         )
         self._carry_out(home, wake_up)
+        if self._spread:
+            self._spread.note_end(self._records)
         try:
             return self._records.close(self._life.running)
         except OSError as error:
@@ -165,14 +201,10 @@ class ProgramRun:
         """Carry the run out; every error is noted in the outcome, and none is raised."""
         records, outcome = self._records, self._records.outcome
         try:
-            self._make_homes(home)
-            plan, runtime = self._plan, self._plan.spec.devices.runtime
-            process = AgentProcess(records.processes_log, (), Keepers())
-            agent = self._agent = AgentsOfHosts(process)
-            with removed_at_end(agent, runtime, records):
-                chosen = program_nodes.chosen(plan, str(home))
-                agent.ask(LoadRoles(program_nodes.load(plan), chosen))
-                agent.ask(BuildNetwork(program_nodes.network(plan, records.log.traffic)))
+            device_folders.make(home, self._plan.devices, self._plan.spec.files)
+            agent = self._agent = self._agents()
+            with removed_at_end(agent, self._plan.spec.devices.runtime, records):
+                self._ask_for_set_up(home)
                 self._loop(wake_up)
         except EndError as end:
             outcome.ended, outcome.reason = end.ended, end.reason
@@ -182,20 +214,34 @@ class ProgramRun:
         except Exception as error:
             records.fail(error)
 
-    def _make_homes(self, home: Path) -> None:
-        """Make each device's folder, with copies of the files that programs find there.
+    def _agents(self) -> AgentsOfHosts[Keepers]:
+        """Start the agents, one on each host."""
+        log, keepers = self._records.processes_log, Keepers()
+        if self._spread is None:
+            return AgentsOfHosts(AgentProcess(log, (), keepers))
+        others = {
+            name: AgentProcess(
+                *(log, (), keepers),
+                functools.partial(member.begin, {}, {"paces": 0, "models": []}),
+            )
+            for name, member in self._spread.members.items()
+        }
+        home = AgentProcess(log, (), keepers)
+        return AgentsOfHosts(home, others, self._spread.place, self._spread.behind)
 
-        Raises:
-            OSError: they cannot be made.
-        """
-        for device in self._plan.devices:
-            own = home / device / HOME
-            own.mkdir(parents=True)
-            for file in map(Path, self._plan.spec.files):
-                if file.is_dir():
-                    shutil.copytree(file, own / file.name, symlinks=True)
-                else:
-                    shutil.copy2(file, own / file.name)
+    def _ask_for_set_up(self, home: Path) -> None:
+        """Ask the agents to make the nodes and the network."""
+        plan, agents, spread = self._plan, self._agent, self._spread
+        load, chosen = program_nodes.load(plan), program_nodes.chosen(plan, str(home))
+        network = program_nodes.network(plan, self._records.log.traffic)
+        agents.ask(LoadRoles(load, chosen))
+        agents.ask(BuildNetwork(spread.part(network, HOME_HOST) if spread else network))
+        if spread is None:
+            return
+        for host in spread.members:
+            homes = {"homes": agents.devices(host), "files": list(plan.spec.files)}
+            agents.ask_host(host, LoadRoles(load, chosen | homes))
+            agents.ask_host(host, BuildNetwork(spread.part(network, host)))
 
     # -- the loop
 
@@ -249,7 +295,7 @@ class ProgramRun:
                 if isinstance(change, Gone):
                     self._killed.add(change.device)
                     self._follow(self._life.device_gone(change.device, for_good=change.for_good))
-                else:
+                elif not self._agent.is_lost(change.device):
                     self._due_back.add(change.device)
             self._bring_back()
             self._follow(self._life.turn(now))
@@ -309,7 +355,8 @@ class ProgramRun:
 
     # -- the agent's events
 
-    def _handle(self, event: Event | None, _: str) -> None:
+    def _handle(self, event: Event | None, host: str) -> None:
+        self._host = host
         if event is None:
             log = self._records.processes_log
             raise EndError("failed", f"the agent of the run died; see {log}")
@@ -327,8 +374,43 @@ class ProgramRun:
     def _links_counted(self, event: LinksCounted) -> None:
         self._records.progress.linked = event.count
 
+    def _host_lost(self, event: HostLost) -> None:
+        """Go on without a host, with which all its devices have died.
+
+        Raises:
+            EndError: the programs have not begun yet.
+        """
+        host, records, lost = self._host, self._records, self._agent.devices(self._host)
+        text = f"host {host} is lost: {event.reason}"
+        if records.began is None:
+            raise EndError("failed", text)
+        text = f"{text}; {as_number(len(lost), 'device')} died with it"
+        records.event("warning", text, None, EventKind.HOST_LOST)
+        self._hear()
+        self._agent.ask(GiveUpDevices(lost))
+        for device in lost:
+            if device in self._keeping and not self._is_ending:
+                text = f"{device} died: its host {host} is lost"
+                records.event("info", text, device, EventKind.DIED)
+            self._keeping.discard(device)
+            self._due_back.discard(device)
+            self._faults.lose(device)
+            if not self._is_ending:
+                self._follow(self._life.device_gone(device, for_good=True))
+        self._homes.lose(lost)
+
+    def _output_written(self, event: OutputWritten) -> None:
+        """Keep what a program on another host has said where that of all programs is."""
+        known = event.device in self._agent.devices(self._host)
+        if known and event.program in self._plan.spec.programs:
+            folder = self._directory / NODES / event.device
+            with (folder / f"{event.program}.log").open("ab") as log:
+                log.write(event.raw)
+
     def _last_sample_taken(self, _: LastSampleTaken) -> None:
         self._traffic_complete = True
+        elsewhere = self._spread.place if self._spread else ()
+        self._homes.bring(one for one in elsewhere if not self._agent.is_lost(one))
 
     def _exited(self, event: ProcessExited) -> None:
         device = event.device
@@ -375,7 +457,8 @@ class ProgramRun:
             case ProgramMeasured(program):
                 measure = self._plan.spec.measure
                 if measure and program == measure.from_ and device == self._plan.places(program)[0]:
-                    records.measured(report)
+                    behind = self._spread.behind_of(device) if self._spread else 0.0
+                    records.measured(replace(report, when=report.when + behind))
             case ProgramWarned(program, text):
                 records.event("warning", f"{program} on {device} {text}", device)
             case PortsOpened(program, tcp, udp):
@@ -450,5 +533,5 @@ class ProgramRun:
         if not self._keeping and not self._traffic_asked:
             self._traffic_asked = True
             self._agent.ask(StopTraffic())
-        if self._traffic_complete:
+        if self._traffic_complete and self._homes.are_here:
             raise EndError(self._records.outcome.ended, self._records.outcome.reason)

@@ -16,7 +16,9 @@ from testbed.messages.requests import (
     GiveUpDevices,
     KillDevice,
     LimitProcessors,
+    ReadHome,
     Request,
+    SendBackground,
     SetLink,
     SetPartition,
     SetTracedRates,
@@ -81,6 +83,8 @@ def test_a_request_reaches_the_hosts_that_have_what_it_changes(
         (SetPartition(["worker-2", "worker-4"], True), {HOME}),
         (SetTracedRates({"worker-0": [1, 2], "worker-3": [3, 4]}), {HOME, "b"}),
         (StopTraffic(), {HOME, "b", "c"}),
+        (SendBackground(True), {HOME, "b", "c"}),
+        (ReadHome("worker-4"), {"c"}),
     ]
     for request, hosts in expected:
         agents.ask(request)

@@ -17,7 +17,7 @@ from testbed.orchestrator.hosts.secured_connection import SecuredConnection
 from testbed.orchestrator.hosts.spread import Spread
 from testbed.orchestrator.hosts.underlay_delay import CrossingDirection, less_underlay, remarks
 from testbed.planning import node_plan
-from testbed.planning.plan import plan
+from testbed.planning.plan import Plan, plan
 from tests.orchestrator.hosts.test_secured_connection import SECRET, proven
 
 SPEC = """
@@ -47,6 +47,7 @@ def spread(delay: float, *, accept: bool = False) -> Spread:
 
 
 def links(found: Spread, host: str, tmp_path: Path) -> dict[str, dict[str, Any]]:
+    assert isinstance(found.plan, Plan)
     part = found.part(node_plan.network(found.plan, tmp_path), host)
     return {link["node"]: link for link in part["links"]}
 
@@ -62,6 +63,7 @@ def test_both_ends_give_a_link_the_delay_that_it_lacks(tmp_path: Path) -> None:
         assert link["downlink"]["delay"] == pytest.approx(0.006 if far else 0.0)
         assert link["uplink"]["jitter"] == asked[name].uplink.jitter
         assert link["uplink"]["rate"] == asked[name].uplink.rate
+    assert isinstance(found.plan, Plan)
     routes = found.part(node_plan.network(found.plan, tmp_path), "b")["delays"]
     assert routes == [(link.uplink.delay, link.downlink.delay) for link in found.plan.links]
     # Only those that ask for no delay are later, and below 2 ms that is not worth a remark.
