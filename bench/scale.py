@@ -63,9 +63,7 @@ evaluation: {{every: {updates}, images: 1000}}
 """
 
 
-def measure(
-    folder: Path, workers: int, model: str, runtime: str, hosts: int = 1
-) -> dict[str, Any]:
+def measure(folder: Path, workers: int, model: str, runtime: str, hosts: int = 1) -> dict[str, Any]:
     """Carry out one run; return a row of the record, in seconds and bytes.
 
     Processor seconds are those of the host on which the run is started; the other hosts' memory is
@@ -216,7 +214,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.scale", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--rows", default=ROWS, help="cnn:100,mlp:200,cnn:50:docker")
+    parser.add_argument(
+        "--rows", default=ROWS, help="cnn:100,mlp:200,cnn:50:docker,mlp:200:namespaces:2"
+    )
     parser.add_argument("--record", type=Path, help="JSON to write, e.g. docs/scale.json")
     parser.add_argument("--page", type=Path, help="page to write the table into, docs/scale.md")
     parser.add_argument("--from-record", type=Path, help="measure nothing: the page from a record")
@@ -234,12 +234,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(" | ".join(_HEADING), flush=True)
         for row in asked.rows.split(","):
             model, workers, *rest = row.split(":")
-            runtime, hosts = [*rest, *("namespaces", "1")[len(rest) :]]
+            runtime = rest[0] if rest else "namespaces"
+            hosts = int(rest[1]) if len(rest) > 1 else 1
             with tempfile.TemporaryDirectory(prefix="testbed-scale-") as name:
                 folder = Path(name)
                 (folder / "idx").mkdir()
                 write_idx(folder / "idx", IMAGES)
-                record["rows"].append(measure(folder, int(workers), model, runtime, int(hosts)))
+                record["rows"].append(measure(folder, int(workers), model, runtime, hosts))
             if asked.record:  # keeps the rows so far if a later one fails
                 asked.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if asked.page:

@@ -9,6 +9,7 @@ archive of all that is newer than the copies of the experiment's files.
 import contextlib
 import os
 import shutil
+import stat
 import tarfile
 import tempfile
 import time
@@ -114,14 +115,15 @@ class FoldersElsewhere:
         return HomePartRead(device, part)
 
     def _packed(self, device: str) -> IO[bytes]:
-        """Return an archive of the files of a home that are new or have changed."""
+        """Return an archive of the files of a home that are new or have changed; no links."""
         home = self._folder / device / HOME
         file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed after its last part
         with tarfile.open(fileobj=file, mode="w") as archive:
             for parent, _, names in os.walk(home):
                 for one in (Path(parent, name) for name in names):
                     with contextlib.suppress(FileNotFoundError):
-                        if one.lstat().st_ctime_ns > self._made and one.is_file():
+                        found = one.lstat()
+                        if stat.S_ISREG(found.st_mode) and found.st_ctime_ns > self._made:
                             archive.add(one, one.relative_to(home), recursive=False)
         file.seek(0)
         return file
@@ -131,8 +133,11 @@ def unpack(archive: IO[bytes], home: Path) -> None:
     """Write what ``part_of_home`` has sent to the home of the device in the run directory.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or has something that may not be.
     """
     archive.seek(0)
-    with tarfile.open(fileobj=archive) as opened:
-        opened.extractall(home, filter="data")
+    try:
+        with tarfile.open(fileobj=archive) as opened:
+            opened.extractall(home, filter="data")
+    except tarfile.TarError as error:
+        raise OSError(f"what another host has sent for {home} is not written: {error}") from error

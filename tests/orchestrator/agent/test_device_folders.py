@@ -1,8 +1,11 @@
 """The folders of devices with programs on a host that is not the orchestrator's."""
 
+import tarfile
 import tempfile
 import time
 from pathlib import Path
+
+import pytest
 
 from testbed.orchestrator.agent.device_folders import FoldersElsewhere, elsewhere, make, unpack
 
@@ -41,6 +44,7 @@ def test_what_programs_have_written_comes_home(tmp_path: Path) -> None:
     (own / "home" / "code" / "changed.py").write_text("after")
     (own / "home" / "models").mkdir()
     (own / "home" / "models" / "last").write_bytes(bytes(3 << 20))
+    (own / "home" / "link").symlink_to("/etc/passwd")
     parts = []
     while raw := folders.part_of_home("worker-0").raw:
         parts.append(raw)
@@ -52,3 +56,18 @@ def test_what_programs_have_written_comes_home(tmp_path: Path) -> None:
     assert (own / "code" / "changed.py").read_text() == "after"
     assert (own / "models" / "last").stat().st_size == 3 << 20
     assert b"kept.py" not in b"".join(parts)
+    assert not (own / "link").is_symlink()
+
+
+def test_an_archive_writes_nothing_outside_of_the_home(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("../outside", "link"):
+        with tempfile.TemporaryFile() as archive:
+            with tarfile.open(fileobj=archive, mode="w") as written:
+                member = tarfile.TarInfo(name)
+                member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+                written.addfile(member)
+            with pytest.raises(OSError, match="is not written"):
+                unpack(archive, home)
+    assert [*tmp_path.rglob("*")] == [home]
