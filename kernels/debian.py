@@ -22,7 +22,7 @@ MIRROR = "http://deb.debian.org/debian"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _WANTED = re.compile(
     r"kernel/(net|crypto|lib|arch/x86/(crypto|lib)|fs/(9p|netfs|fscache|overlayfs|fuse)"
-    r"|drivers/(virtio|net/(veth|dummy|bridge|tun)|char/(hw_random|virtio_console)))\b"
+    r"|drivers/(virtio|net/(veth|dummy|bridge|tun|vxlan|virtio_net|net_failover)|char/(hw_random|virtio_console)))\b"
 )
 """Modules that may be needed: the network, 9p, virtio, overlay, and their dependencies."""
 
@@ -104,8 +104,8 @@ class Unpacked:
                 add(files[name])
             elif not re.search(rf"/{name.replace('_', '[-_]')}\.ko$", builtin, re.MULTILINE):
                 raise HostError(
-                    f"the kernel {self.version} has no module {name}, which gives a guest this host's "
-                    "files: choose another kernel"
+                    f"the kernel {self.version} has no module {name}, which a guest needs: delete "
+                    f"{self.folder} to fetch it anew, or choose another kernel"
                 )
         return [folder / file for file in order]
 
