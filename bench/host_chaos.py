@@ -282,12 +282,14 @@ def _of_run(hosts: Hosts, spec: dict[str, Any], path: Path, what: Disturbance) -
         command.wait()
         return [f"the command hung: {log.read_text()[-600:]}"]
     said, summary = log.read_text(), _summary(hosts.folder, "disturbed")
-    allowed = what.statuses(begun=(hosts.folder / "disturbed").exists()) if struck else {0}
+    begun = (hosts.folder / "disturbed").exists()
+    allowed = what.statuses(begun=begun) if struck else {0}
     if status not in allowed:
         found.append(f"status {status}, not one of {sorted(allowed)}: {said[-600:]}")
     if "Traceback" in said:
         found.append(f"a traceback: {said[-1500:]}")
-    if status > 0 and not _SENTENCE.search(said):
+    # Before a run begins a signal needs no word.
+    if status > 0 and (begun or status < 128) and not _SENTENCE.search(said):
         found.append(f"no sentence: {said[-600:]}")
     if status == 0 and (summary is None or summary["traffic"]["reconciled"] is not True):
         found.append(f"not reconciled: {summary and summary['traffic']['differences']}")
