@@ -30,10 +30,11 @@ from testbed.network.underlay import INNER_MTU, Underlay
 from testbed.nodes.linux import inside_network, own_network, set_sysctl
 
 DEVICE_INTERFACE = "eth0"
-DEVICE_INDEX = 2
-"""The kernel index of a device's only interface (1 is lo); link i's interface in a router has this
+DEVICE_INDEX = 1 << 30
+"""The kernel index of a device's only interface (besides lo); link i's interface in a router has this
 index + i. Indices are chosen here: looking each one up by name would list all the others, and building
-the network would take time quadratic in its size."""
+the network would take time quadratic in its size. A host counts its own interfaces from 1 and never
+gets this far: older kernels (6.1) refuse a tunnel the index of an interface of the host's own."""
 
 _LEAST_SUPER_FRAME = 3_028
 """Two frames: the kernel makes no smaller super-frames than of one segment."""

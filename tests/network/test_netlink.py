@@ -146,20 +146,22 @@ def test_the_kernel_has_the_star_as_requested() -> None:
     seen = json.loads(told)
     assert seen["counts"] == [0]
     core, worker = seen["core"], seen["worker-0"]
+    first = building.DEVICE_INDEX
     assert core["interfaces"] == {
-        str(2 + i): [f"link{i}", f"02:7b:00:00:00:{2 * i:02x}", "UP"] for i in range(3)
+        str(first + i): [f"link{i}", f"02:7b:00:00:00:{2 * i:02x}", "UP"] for i in range(3)
     }
-    assert core["addresses"] == [[2 + i, f"10.77.0.{2 * i}", 31] for i in range(3)]
+    assert core["addresses"] == [[first + i, f"10.77.0.{2 * i}", 31] for i in range(3)]
     assert core["neighbours"] == [
-        [2 + i, f"10.77.0.{2 * i + 1}", f"02:7b:00:00:00:{2 * i + 1:02x}", 0x80] for i in range(3)
+        [first + i, f"10.77.0.{2 * i + 1}", f"02:7b:00:00:00:{2 * i + 1:02x}", 0x80]
+        for i in range(3)
     ]
-    assert core["rates"]["4"] == [16_000_000]
-    assert len(core["rates"]["2"]) == 2  # the counted and the uncounted class
-    assert core["rates"]["3"] == []
-    assert worker["interfaces"] == {"2": ["eth0", "02:7b:00:00:00:05", "UP"]}
-    assert worker["addresses"] == [[2, "10.77.0.5", 31]]
-    assert worker["neighbours"] == [[2, "10.77.0.4", "02:7b:00:00:00:04", 0x80]]
+    assert core["rates"][str(first + 2)] == [16_000_000]
+    assert len(core["rates"][str(first)]) == 2  # the counted and the uncounted class
+    assert core["rates"][str(first + 1)] == []
+    assert worker["interfaces"] == {str(first): ["eth0", "02:7b:00:00:00:05", "UP"]}
+    assert worker["addresses"] == [[first, "10.77.0.5", 31]]
+    assert worker["neighbours"] == [[first, "10.77.0.4", "02:7b:00:00:00:04", 0x80]]
     assert worker["gateways"] == ["10.77.0.4"]
-    assert worker["rates"] == {"2": [8_000_000]}
-    assert seen["evaluator"]["rates"] == {"2": []}
+    assert worker["rates"] == {str(first): [8_000_000]}
+    assert seen["evaluator"]["rates"] == {str(first): []}
     assert seen["failed"].startswith("[Errno 17] the address 10.77.0.0 cannot be set up")
