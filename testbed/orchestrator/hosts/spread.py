@@ -306,8 +306,50 @@ class Spread:
             yield from one.clock.remarks(name, at_end.get(name))
 
 
-def described(file: HostsFile, plan: LinkedPlan) -> Iterator[str]:
-    """Yield lines that say who is where, what crosses, and which delays cannot be had.
+@dataclass(frozen=True)
+class SpreadOutline:
+    """Who would be where, what would cross, and which delays could not be had.
+
+    Attributes:
+        devices: the workers or peers on each host, this one's first.
+        part: what these are, in a word.
+        crossing: how many links cross.
+        to_home, from_home: the sums of their rates in bit/s; None if one of them has no limit.
+        delays: of the way to each other host, in seconds; empty under the virtual clock.
+        problems: why these hosts cannot run it, a sentence each.
+    """
+
+    devices: Mapping[str, Sequence[str]]
+    part: str
+    crossing: int
+    to_home: float | None
+    from_home: float | None
+    delays: Mapping[str, float]
+    problems: Sequence[str]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the same in words."""
+        for host, own in self.devices.items():
+            at_home = host == "this host"
+            text = f"{host}: routers, servers, evaluator," if at_home else f"host {host}:"
+            names = f" ({', '.join(patterns(own))})" if own else ""
+            yield f"{text} {as_number(len(own), self.part)}{names}"
+        for way, rate in (("to", self.to_home), ("from", self.from_home)):
+            total = "no limit" if rate is None else format_rate(rate)
+            links = as_number(self.crossing, "link")
+            yield f"{links} between hosts, {way} this host together: {total}"
+        for host, delay in self.delays.items():
+            yield f"the way to host {host}: {as_delay(delay)}"
+        yield from (f"these hosts cannot run it: {one}" for one in self.problems)
+
+
+def _sum_of_rates(rates: Sequence[float | None]) -> float | None:
+    limited = [rate for rate in rates if rate]
+    return sum(limited) if len(limited) == len(rates) else None
+
+
+def outline(file: HostsFile, plan: LinkedPlan) -> SpreadOutline:
+    """Return who would be where, after calling the hosts.
 
     Raises:
         HostError, SpecError: the run cannot be spread, or as for ``Spread.called``.
@@ -317,26 +359,17 @@ def described(file: HostsFile, plan: LinkedPlan) -> Iterator[str]:
     spread = Spread.called(replace(file, accept_underlay=True), plan)
     for member in spread.members.values():
         member.connection.socket.close()
-    part = "worker" if plan.served else "peer"
-    hosts = {HOME: "this host", **{name: f"host {name}" for name in spread.members}}
-    for host, text in hosts.items():
-        own = spread.placed_on(host)
-        what = "routers, servers, evaluator, " if host == HOME else ""
-        names = f" ({', '.join(patterns(own))})" if own else ""
-        yield f"{text}: {what}{as_number(len(own), part)}{names}"
     crossing = [link for link in plan.asked_network.links if spread.crosses(link)]
-    for way, shapes in (
-        ("to this host", [link.uplink for link in crossing]),
-        ("from this host", [link.downlink for link in crossing]),
-    ):
-        rates = [shape.rate for shape in shapes]
-        total = format_rate(sum(filter(None, rates))) if all(rates) else "no limit"
-        yield f"{as_number(len(crossing), 'link')} between hosts, {way} together: {total}"
-    for host, delay in spread.delays.items():
-        yield f"the way to host {host}: {as_delay(delay)}"
-    if not file.accept_underlay:
-        problems = dict.fromkeys(one.problem for one in spread.crossing_directions)
-        yield from (f"these hosts cannot run it: {one}" for one in problems if one)
+    found = [] if file.accept_underlay else [one.problem for one in spread.crossing_directions]
+    return SpreadOutline(
+        devices={one or "this host": spread.placed_on(one) for one in (HOME, *spread.members)},
+        part="worker" if plan.served else "peer",
+        crossing=len(crossing),
+        to_home=_sum_of_rates([link.uplink.rate for link in crossing]),
+        from_home=_sum_of_rates([link.downlink.rate for link in crossing]),
+        delays=spread.delays,
+        problems=list(dict.fromkeys(filter(None, found))),
+    )
 
 
 def channels_of_orders(numbers: Sequence[int]) -> dict[int, tuple[socket.socket, socket.socket]]:
