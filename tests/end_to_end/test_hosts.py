@@ -160,6 +160,24 @@ def test_faults_on_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts:
 
 
 @real
+@pytest.mark.timeout(100)
+def test_the_plan_says_the_same_in_words_and_as_json(hosts: Spread) -> None:
+    spec = hosts.folder / "planned.yaml"
+    spec.write_text(yaml.safe_dump(SPEC))
+    plan = [*TESTBED, "plan", str(spec), "--hosts", "hosts.yaml"]
+    said, log = hosts.folder / "plan.txt", hosts.folder / "plan.json"
+    assert hosts.hosts.home.popen(*plan, log=said).wait(60) == 0, said.read_text()
+    assert hosts.hosts.home.popen(*plan, "--json", log=log).wait(60) == 0, log.read_text()
+    found = json.loads(log.read_bytes())[0]["spread"]
+    assert [*found["devices"]] == ["b", "c"]
+    names = [name for own in (found["here"], *found["devices"].values()) for name in own]
+    assert sorted(names) == [f"worker-{number}" for number in range(6)]
+    assert found["crossing"] == len(found["devices"]["b"]) + len(found["devices"]["c"]) > 0
+    assert f"{found['crossing']} links between hosts, to this host together" in said.read_text()
+    assert found["problems"] == []
+
+
+@real
 @pytest.mark.timeout(300)
 def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     long = {"training": {"batch_size": 10, "updates": 1_000_000}, "algorithms": ["asgd"]}
