@@ -175,6 +175,9 @@ def test_the_plan_says_the_same_in_words_and_as_json(hosts: Spread) -> None:
     assert found["crossing"] == len(found["devices"]["b"]) + len(found["devices"]["c"]) > 0
     assert f"{found['crossing']} links between hosts, to this host together" in said.read_text()
     assert found["problems"] == []
+    short = "carries packets of 1,500 bytes: a full packet of a link that crosses has 1,550"
+    assert [short in one for one in found["remarks"]] == [True, True]
+    assert said.read_text().count(short) == 2
 
 
 @real

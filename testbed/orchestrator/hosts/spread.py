@@ -11,7 +11,7 @@ from typing import Any
 
 from testbed.errors import HostError, SpecError
 from testbed.network.links import Link
-from testbed.network.underlay import MOST_NETWORKS
+from testbed.network.underlay import INNER_MTU, MOST_NETWORKS, TUNNEL_BYTES, longest_packet
 from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
@@ -330,10 +330,22 @@ class Spread:
         }
         return {"hosts": hosts, "underlay": recorded(self.crossing_directions)}
 
+    def remarks_on_packets(self) -> Iterator[str]:
+        """Yield a sentence on each way that has no room for a link's longest packet."""
+        outer = INNER_MTU + TUNNEL_BYTES
+        for host in sorted({*self.place.values()} - {HOME}):
+            longest = longest_packet(self.file.underlay, self._address(host))
+            if longest < outer:
+                yield (
+                    f"the way to host {host} carries packets of {longest:,} bytes: a full packet of a "
+                    f"link that crosses has {outer:,}, and travels as two; TCP then acknowledges more "
+                    "often, so that there are more wire bytes than on one host (docs/hosts.md)"
+                )
+
     def note_begin(self, notes: RunNotes[P]) -> None:
-        """Note in a run's manifest who is where, and warn of delays that links cannot have."""
+        """Note in a run's manifest who is where, and warn of what links cannot have."""
         notes.log.note(**self.record())
-        for text in remarks(self.crossing_directions):
+        for text in (*remarks(self.crossing_directions), *self.remarks_on_packets()):
             notes.event("warning", text, None)
 
     def note_end(self, notes: RunNotes[P]) -> None:

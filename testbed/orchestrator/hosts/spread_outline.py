@@ -25,6 +25,7 @@ class SpreadOutline:
         to_home, from_home: the sums of their rates in bit/s; None if one of them has no limit.
         delays: of the way to each other host, in seconds; empty under the virtual clock.
         problems: why these hosts cannot run it, a sentence each.
+        remarks: what it would be warned of, a sentence each.
     """
 
     at_home: Sequence[str]
@@ -36,6 +37,7 @@ class SpreadOutline:
     from_home: int | None
     delays: Mapping[str, float]
     problems: Sequence[str]
+    remarks: Sequence[str]
 
     def lines(self) -> Iterator[str]:
         """Yield the same in words."""
@@ -51,6 +53,7 @@ class SpreadOutline:
         for host, delay in self.delays.items():
             yield f"the way to host {host}: {as_delay(delay)}"
         yield from (f"these hosts cannot run it: {one}" for one in self.problems)
+        yield from (f"warning: {one}" for one in self.remarks)
 
 
 def _sum_of_rates(rates: Sequence[int | None]) -> int | None:
@@ -84,4 +87,5 @@ def outline(file: HostsFile, plan: AnyPlan) -> SpreadOutline:
         from_home=_sum_of_rates([link.downlink.rate for link in crossing]),
         delays=spread.delays,
         problems=[*dict.fromkeys(filter(None, slow)), *lacks],
+        remarks=[*spread.remarks_on_packets()],
     )
