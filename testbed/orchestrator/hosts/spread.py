@@ -269,7 +269,9 @@ class Spread:
             own["delays"] = content["delays"] or [
                 (link.uplink.delay, link.downlink.delay) for link in self.plan.links
             ]
-        traffic = content["traffic"] | {"capture": content["traffic"]["capture"] and host == HOME}
+        at_home = ("capture", "metrics")
+        asked = content["traffic"]
+        traffic = asked | {one: asked.get(one) and host == HOME for one in at_home}
         return {**content, **own, "traffic": traffic}
 
     def _less_underlay(self, link: Link, content: Mapping[str, Any]) -> Mapping[str, Any]:
