@@ -43,6 +43,12 @@ HOSTS ?= 3
 hosts: install ## run the experiments of `make agree` over several hosts (namespaces), and compare with the simulator: HOSTS=2
 	$(BIN)/python -m bench.hosts --hosts $(HOSTS)
 
+CHAOS_HOSTS ?= 1-10
+
+.PHONY: chaos-hosts
+chaos-hosts: install ## disturb runs over three hosts (kills, cuts, signals) at random moments; check ends, leftovers and the next run: CHAOS_HOSTS=1-30
+	$(BIN)/python -m bench.host_chaos --seeds $(CHAOS_HOSTS)
+
 PAPER ?= adacomp
 PART ?= all
 SCALE ?=

@@ -254,11 +254,11 @@ def try_out(spec: dict[str, Any], folder: Path, seconds: float = TIMEOUT) -> lis
     spec = write_graph(spec, folder)
     path = folder / f"{spec['name']}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
-    before = _left()
+    before = remains()
     directory, emulated = _carry_out("run", path, folder / "emulated", seconds)
     found = violations(spec, directory, emulated)
-    if _left() - before:
-        found.append(f"left behind: {', '.join(sorted(_left() - before))}")
+    if remains() - before:
+        found.append(f"left behind: {', '.join(sorted(remains() - before))}")
     if spec["clock"] == "virtual" and is_complete(emulated["ended"]):
         other, simulated = _carry_out("simulate", path, folder / "simulated", seconds)
         # Modelled wire bytes leave out what TCP sends again after an outage.
@@ -271,7 +271,7 @@ def try_out(spec: dict[str, Any], folder: Path, seconds: float = TIMEOUT) -> lis
     return found
 
 
-def _left() -> set[str]:
+def remains() -> set[str]:
     """Return the control groups and folders on this host of runs that are over.
 
     A run of another process that is killed meanwhile leaves some, too.

@@ -45,6 +45,11 @@ class Host:
     process: psutil.Popen
     address: str
 
+    def do(self, command: str) -> str:
+        """Run a command on this host, without its files and processes; return what it prints."""
+        enter = ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", *command.split()]
+        return subprocess.run(enter, check=True, stdout=subprocess.PIPE, text=True).stdout
+
     def popen(self, *command: str, log: Path) -> psutil.Popen:
         """Start a command on this host, in the folder of ``log``, which has what it says."""
         enter = ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", "--", *command]
@@ -62,11 +67,22 @@ class Hosts:
     Attributes:
         folder: with ``hosts.yaml``, the secret and what the agents say; in it is the folder ``OWN``,
             which is empty on the other hosts.
+        hub: the switch between them, whose port to a host is in ``ports``.
     """
 
     folder: Path
+    hub: Host
+    ports: dict[str, str]
     home: Host
+    elsewhere: dict[str, Host]
     agents: dict[str, psutil.Popen]
+
+    def start_agent(self, name: str) -> None:
+        """Start the agent of a host, and wait until it answers."""
+        log, host = self.folder / f"agent-{name}.log", self.elsewhere[name]
+        arguments = ["agent", "--listen", host.address, "--secret-file", "secret"]
+        self.agents[name] = host.popen(*_COVERED, *TESTBED, *arguments, log=log)
+        await_until(lambda: "waiting on" in log.read_text(), "an agent")
 
     def run(self, spec: Path, out: str, *options: str) -> psutil.Popen:
         """Start a run that is spread over all of them; its results and its log are named ``out``."""
@@ -88,36 +104,35 @@ def joined_hosts(folder: Path, names: Sequence[str], mtu: int = 1500) -> Iterato
     started = [
         psutil.Popen(["unshare", "--net", "sleep", "infinity"]) for _ in range(len(names) + 2)
     ]
-    hub, *others = started
-    agents: dict[str, psutil.Popen] = {}
+    hub, *others = (Host(one, f"{UNDERLAY}{number}") for number, one in enumerate(started))
+    home, *rest = others
+    elsewhere = dict(zip(names, rest, strict=True))
+    ports = {name: f"h{number}" for number, name in enumerate(names, 2)}
+    hosts = Hosts(folder, hub, ports, home, elsewhere, {})
     try:
-        for one in started:
-            await_until(lambda of=one: of.name() == "sleep", "a namespace")  # type: ignore[misc]
-            _inside(one, "ip link set lo up")
-        _inside(hub, f"ip link add name joint mtu {mtu} type bridge")
-        _inside(hub, "ip link set joint up")
+        for one in (hub, *others):
+            await_until(lambda of=one: of.process.name() == "sleep", "a namespace")  # type: ignore[misc]
+            one.do("ip link set lo up")
+        hub.do(f"ip link add name joint mtu {mtu} type bridge")
+        hub.do("ip link set joint up")
         for number, one in enumerate(others, 1):
-            far = f"peer name under mtu {mtu} netns {one.pid}"
-            _inside(hub, f"ip link add name h{number} mtu {mtu} type veth {far}")
-            _inside(hub, f"ip link set dev h{number} master joint up")
-            _inside(one, f"ip address add {UNDERLAY}{number}/24 dev under")
-            _inside(one, "ip link set dev under up")
-        home, *elsewhere = (Host(one, f"{UNDERLAY}{n}") for n, one in enumerate(others, 1))
+            far = f"peer name under mtu {mtu} netns {one.process.pid}"
+            hub.do(f"ip link add name h{number} mtu {mtu} type veth {far}")
+            hub.do(f"ip link set dev h{number} master joint up")
+            one.do(f"ip address add {one.address}/24 dev under")
+            one.do("ip link set dev under up")
         (folder / "secret").write_text(f"{SECRET}\n")
         (folder / OWN).mkdir()
-        for name, host in zip(names, elsewhere, strict=True):
-            log = folder / f"agent-{name}.log"
-            arguments = ["agent", "--listen", host.address, "--secret-file", "secret"]
-            agents[name] = host.popen(*_COVERED, *TESTBED, *arguments, log=log)
-            await_until(lambda of=log: "waiting on" in of.read_text(), "an agent")  # type: ignore[misc]
-        named = {name: {"agent": one.address} for name, one in zip(names, elsewhere, strict=True)}
+        for name in names:
+            hosts.start_agent(name)
+        named = {name: {"agent": one.address} for name, one in elsewhere.items()}
         content = {"underlay": home.address, "secret_file": "secret", "hosts": named}
         (folder / "hosts.yaml").write_text(yaml.safe_dump(content))
-        yield Hosts(folder, home, agents)
+        yield hosts
     finally:
-        for one in (*agents.values(), *started):
-            one.kill()
-            one.wait()
+        for process in (*hosts.agents.values(), *started):
+            process.kill()
+            process.wait()
 
 
 def await_until(happened: Callable[[], object], what: str) -> None:
@@ -127,10 +142,6 @@ def await_until(happened: Callable[[], object], what: str) -> None:
         if time.monotonic() > deadline:
             raise SystemExit(f"hosts: not within {_PATIENCE:g} s: {what}")
         time.sleep(0.05)
-
-
-def _inside(process: psutil.Popen, command: str) -> None:
-    subprocess.run(["nsenter", f"--net=/proc/{process.pid}/ns/net", *command.split()], check=True)
 
 
 def spread(hosts: Hosts, spec: Path) -> list[dict[str, Any]]:
