@@ -2,7 +2,7 @@
 
 import time
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from testbed.experiment.load import AnySpec
     from testbed.metrics.exporter import Exporter
     from testbed.orchestrator.hosts.hosts_file import HostsFile
+    from testbed.orchestrator.hosts.spread_outline import SpreadOutline
     from testbed.planning.plans import AnyPlan
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment file (YAML).")]
@@ -83,8 +84,8 @@ def run(
     loaded = load_any(spec, set_ or (), seed)
     plans = plans_of(loaded)
     check(plans, out)
-    if hosts is not None and serving.port is not None:
-        raise SpecError("--hosts: metrics are exported of runs on one host so far")
+    if hosts is not None and serving.port is not None and not all(one.served for one in plans):
+        raise SpecError("--hosts: metrics of peers are exported of runs on one host so far")
     with (
         _spread(hosts, plans, accept_underlay=accept_underlay) as spread,
         serving.exporter() as exporter,
@@ -218,7 +219,9 @@ def plan(
         content = [plan_text.as_json(plan) for plan in plans]
         lines = plan_text.describe(plans)
     if hosts is not None:
-        lines = [*lines, *_placed(hosts, loaded)]
+        spread = _outline(hosts, loaded)
+        content[0] |= {"spread": asdict(spread)}
+        lines = [*lines, "", *spread.lines()]
     if as_json:
         typer.echo(json_text([one | {"host_lacks": lacks} for one in content], indent=2))
         return
@@ -230,15 +233,15 @@ def plan(
         typer.echo(f"drawing: {drawing}")
 
 
-def _placed(named: str, loaded: "AnySpec") -> list[str]:
-    """Return lines that say on which of the hosts each device of the first run would be."""
-    from testbed.orchestrator.hosts import spread
+def _outline(named: str, loaded: "AnySpec") -> "SpreadOutline":
+    """Return on which of the hosts each device of the first run would be."""
+    from testbed.orchestrator.hosts.spread_outline import outline
     from testbed.planning.plans import plans_of
     from testbed.ray_cluster.ray_hosts import named_hosts
 
     first = plans_of(loaded)[0]
     with named_hosts(named, [first]) as hosts:
-        return ["", *spread.described(hosts, first)]
+        return outline(hosts, first)
 
 
 def schema() -> None:

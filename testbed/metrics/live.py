@@ -6,7 +6,7 @@ devices' states, the server's counters, the rate) are looked up when the state i
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import psutil
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
 from testbed.messages.agent_reports import (
-    CountersSampled,
     DeviceFrozen,
     DeviceThawed,
     Event,
@@ -61,6 +60,7 @@ class LiveRun:
         Args:
             execution: the name of the execution's directory.
         """
+        self._elsewhere: list[int] = []
         self.lock = threading.Lock()
         self._state = of_plan(plan, execution)
         self._plan = plan
@@ -73,7 +73,7 @@ class LiveRun:
         self._over = self._ended = False
         self._uplinks = self._uplink_meter() if emulated else None
         self._links = [link.node for link in plan.links]
-        self._next_link = 0
+        self._next_peer = 0
         self._itself = psutil.Process()
         self._cpu_before = _processor_seconds(self._itself)
         self._helpers: dict[str, float] = {}
@@ -91,6 +91,11 @@ class LiveRun:
 
     # -- calls by the orchestrator
 
+    def spread(self, elsewhere: Sequence[int]) -> None:
+        """Take in the numbers of the workers on other hosts, which cannot write to the board."""
+        with self.lock:
+            self._elsewhere = [*elsewhere]
+
     def progress(self, progress: Progress) -> None:
         """Take the run's progress; called a few times per second."""
         with self.lock:
@@ -107,10 +112,8 @@ class LiveRun:
                 case TrafficStopped():
                     self._take_counters(event.ingress, event.egress)
                     self._take_capture(event.capture)
-                case CountersSampled(raw):
-                    self._take_link_samples(np.frombuffer(raw, COUNTS))
                 case UplinksSampled(raw):
-                    self._take_uplink_samples(np.frombuffer(raw, COUNTS))
+                    self._take_peers_samples(np.frombuffer(raw, COUNTS))
                 case ProcessesSampled():
                     self._take_capture(event.capture)
                     memory = dict(event.memory)
@@ -118,13 +121,23 @@ class LiveRun:
                     self._state.memory |= memory
                     self._helpers |= event.processor
                 case ProcessorTimesRead():
-                    self._state.device_processor = dict(event.seconds)
+                    self._state.device_processor |= event.seconds  # of one host's devices
                 case ProcessExited(device) if device in self._numbers:
                     self._state.workers.exited[self._numbers[device]] = True
                 case DeviceFrozen(device) if device in self._numbers:
                     self._state.workers.frozen[self._numbers[device]] = True
                 case DeviceThawed(device) if device in self._numbers:
                     self._state.workers.frozen[self._numbers[device]] = False
+
+    def sampled(self, places: Sequence[int], rows: npt.NDArray[np.void]) -> None:
+        """Take samples of links by their places in the plan; links of peers are no uplinks."""
+        if not self._plan.served:
+            return
+        names = [self._links[place] for place in places]
+        own = [name in self._numbers for name in names]
+        numbers = [self._numbers[name] for name, is_own in zip(names, own, strict=True) if is_own]
+        with self.lock:
+            self._take_uplink_samples(numbers, rows[own])
 
     def from_role(self, report: RoleReport) -> None:
         """Take a report of a role that is no entry of the log."""
@@ -192,17 +205,15 @@ class LiveRun:
             self._state.capture = (capture["records"], capture["dropped"])
             self._state.acknowledgements = capture.get("acknowledgements")
 
-    def _take_link_samples(self, rows: npt.NDArray[np.void]) -> None:
-        """Take a part of a sample of all links, in order; links of peers are no uplinks."""
-        first = self._next_link
-        self._next_link = (first + len(rows)) % len(self._links)
-        if self._plan.served:
-            names = self._links[first : first + len(rows)]
-            self._take_uplink_samples(rows[[name in self._numbers for name in names]])
+    def _take_peers_samples(self, rows: npt.NDArray[np.void]) -> None:
+        """Take a part of a sample of all peers, in order."""
+        first = self._next_peer
+        self._next_peer = (first + len(rows)) % len(self._numbers)
+        self._take_uplink_samples(range(first, first + len(rows)), rows)
 
-    def _take_uplink_samples(self, rows: npt.NDArray[np.void]) -> None:
+    def _take_uplink_samples(self, devices: Sequence[int], rows: npt.NDArray[np.void]) -> None:
         assert self._uplinks is not None
-        uplinks = self._uplinks.add(rows)
+        uplinks = self._uplinks.add(devices, rows)
         if uplinks is not None:
             self._state.uplinks = uplinks
 
@@ -235,10 +246,13 @@ class LiveRun:
     def _activities(self) -> npt.NDArray[np.int64]:
         """Return the activity of each worker, as it says itself or, if it cannot, as the run does."""
         workers = self._plan.settings.workers
-        if self.board is not None and self.board.shared:
-            return self.board.states()[:workers].astype(np.int64)
         begun = self._training is not None
-        return np.full(workers, DeviceState.TRAINING if begun else DeviceState.STARTING, np.int64)
+        states = np.full(workers, DeviceState.TRAINING if begun else DeviceState.STARTING, np.int64)
+        if self.board is not None and self.board.shared:
+            written = self.board.states()[:workers].astype(np.int64)
+            written[self._elsewhere] = states[self._elsewhere]
+            return written
+        return states
 
     def _mirror_ingress(self) -> None:
         """Set the egress of peers, which is their ingress: each byte that one gets, another sent."""

@@ -141,7 +141,8 @@ class ReplayedRun:
         state.devices = state.workers.counts()
         while self._sample < len(self._samples) and self._samples["time"][self._sample, 0] <= now:
             assert self._uplinks is not None
-            state.uplinks = self._uplinks.add(self._samples[self._sample])
+            sample = self._samples[self._sample]
+            state.uplinks = self._uplinks.add(range(len(sample)), sample)
             self._sample += 1
         if not self._finished:
             state.phase = "training"

@@ -27,19 +27,28 @@ class UplinkMeter:
         self._capacity = classes.add_up(np.array([rate or 0 for rate in rates]) / 8)
         self._before: Counts | None = None
         self._rows = np.zeros(len(rates), COUNTS)
-        self._filled = 0
+        self._is_new = np.zeros(len(rates), bool)
 
-    def add(self, rows: Counts) -> Uplinks | None:
-        """Take a part of a sample, in the devices' order; return the values once it is complete."""
-        self._rows[self._filled : self._filled + len(rows)] = rows
-        self._filled += len(rows)
-        if self._filled < len(self._rows):
-            return None
-        self._filled = 0
-        now = self._rows.copy()
-        result = self._by_class(now)
-        self._before = now
-        return result
+    def add(self, devices: Sequence[int], rows: Counts) -> Uplinks | None:
+        """Take a part of a sample; return the values, or None before all devices have been sampled.
+
+        A sample ends when all have been, or one for the second time: the host of the others is lost.
+
+        Args:
+            devices: the numbers of those that the rows are of.
+        """
+        if self._before is not None and self._is_new[devices].any():
+            self._end_sample()
+        self._rows[devices], self._is_new[devices] = rows, True
+        is_whole = self._is_new.all()
+        told = self._by_class(self._rows) if is_whole or self._before is not None else None
+        if is_whole:
+            self._end_sample()
+        return told
+
+    def _end_sample(self) -> None:
+        self._before = self._rows.copy()
+        self._is_new[:] = False
 
     def _by_class(self, now: Counts) -> Uplinks:
         by_class, add_up = now["class_bytes"] >= 0, self._classes.add_up

@@ -32,8 +32,9 @@ from testbed.random_streams import stream
 PORT = 9
 """The port that datagrams are sent to: that of the discard service."""
 FIRST_SOURCE_PORT = 61_000
-"""The port that the datagrams of flow 0 come from; those of flow i come from the i-th after it:
-the receiver's host, which may be another one, tells flows apart by it. The kernel chooses lower ones.
+"""The port that the datagrams of a flow come from; those of further flows between the same two devices
+come from the next ones. The receiver's host, which may be another one, tells flows apart by it. The
+kernel chooses lower ones.
 """
 LATE = 0.1
 """Seconds after which a datagram counts as late."""

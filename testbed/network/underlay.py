@@ -9,6 +9,7 @@ Packets within are as long as on one host, 1,500 bytes, so that the ledgers agre
 are 50 bytes longer; an underlay with less room than that has each in two fragments.
 """
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,20 @@ MOST_NETWORKS = 1 << 24
 INNER_MTU = 1_500
 TUNNEL_BYTES = 50
 """By how many bytes the outer packet is longer: Ethernet, VXLAN, UDP and IPv4."""
+_IP_MTU = 14
+"""The socket option that has the longest packet that the kernel sends to the other end (ip(7))."""
+
+
+def longest_packet(source: str, address: str) -> int:
+    """Return the bytes of the longest packet that the kernel sends to an address; send none.
+
+    Raises:
+        OSError: ``source`` is no address of this host, or there is no route.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.bind((source, 0))
+        way.connect((address, PORT))
+        return way.getsockopt(socket.IPPROTO_IP, _IP_MTU)
 
 
 @dataclass(frozen=True, slots=True)

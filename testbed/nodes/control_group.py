@@ -80,14 +80,20 @@ class ControlGroup:
         return processor_seconds(self.path)
 
     def remove(self) -> None:
-        """Remove the group and those below it; their processes must have ended."""
+        """Remove the group and those below it; their processes must have ended, or have been killed."""
         for path in sorted(self.path.glob("*/"), reverse=True):
             _remove_empty(path)
         _remove_empty(self.path)
 
 
+def _is_frozen(path: Path) -> bool:
+    """Return True if a group of v1 is frozen: what is killed in it dies only when it thaws."""
+    state = path / "freezer.state"
+    return state.exists() and state.read_text().strip() != "THAWED"
+
+
 def _remove_empty(path: Path) -> None:
-    """Remove an empty group, waiting up to 2 s for processes that are still exiting."""
+    """Remove a group, waiting up to 2 s for processes that are exiting, or die once it is thawed."""
     deadline = time.monotonic() + 2
     while True:
         try:
@@ -97,6 +103,8 @@ def _remove_empty(path: Path) -> None:
         except OSError as error:
             if error.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
+            if _is_frozen(path):
+                ControlGroup(path, 1).thaw()
             time.sleep(0.005)
         else:
             return
@@ -215,13 +223,16 @@ def made_by(process: int) -> list[ControlGroup]:
 
 
 def left_over() -> list[ControlGroup]:
-    """Return the groups of ended runs: they are empty and the process that made them has ended."""
+    """Return the groups of ended runs: their maker has ended, and none of their processes is left.
+
+    What is frozen has been killed with that process, and dies when the group is removed.
+    """
     found = []
     for place in _places():
         for path in sorted(place.path.glob(f"{run_names.PREFIX}*/")):
             members = [*path.glob("cgroup.procs"), *path.glob("*/cgroup.procs")]
             if run_names.is_over(path.name) and not any(
-                file.read_text().strip() for file in members
+                file.read_text().strip() and not _is_frozen(file.parent) for file in members
             ):
                 found.append(ControlGroup(path, place.version))
     return found

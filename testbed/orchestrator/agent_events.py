@@ -292,6 +292,8 @@ class AgentEvents:
         for name, row in zip(names, rows, strict=True):
             self._sample(name, row)
         records = self._records
+        if self._metrics:
+            self._metrics.sampled(places, rows)
         if records.fidelity and records.fidelity.links:
             records.fidelity.links.take(places, rows, training=records.training_now)
 

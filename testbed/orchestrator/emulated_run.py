@@ -116,6 +116,8 @@ class EmulatedRun:
             raise RunError(explain(error, self._directory)) from error
         if self._spread:
             self._spread.note_begin(self._records)
+            if self._metrics:
+                self._metrics.spread([self._plan.workers[one] for one in self._spread.place])
         self._make_parts()
         with contextlib.ExitStack() as opened:
             board = self._board(opened)

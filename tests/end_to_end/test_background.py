@@ -31,6 +31,7 @@ FLOWS: list[dict[str, Any]] = [
         "on": "100ms",
         "off": "100ms",
     },
+    {"from": "worker-0", "to": "worker-1", "rate": "1mbit"},
 ]
 NAP: dict[str, Any] = {
     "name": "nap",

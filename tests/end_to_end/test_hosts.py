@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -157,6 +158,59 @@ def test_faults_on_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts:
     assert names == {"b": ["worker-2..3"], "c": ["worker-4..5"]}
     assert all(one["clock"] and one["clock_at_end"] for one in manifest["hosts"].values())
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
+
+
+@real
+@pytest.mark.timeout(100)
+def test_the_plan_says_the_same_in_words_and_as_json(hosts: Spread) -> None:
+    spec = hosts.folder / "planned.yaml"
+    spec.write_text(yaml.safe_dump(SPEC))
+    plan = [*TESTBED, "plan", str(spec), "--hosts", "hosts.yaml"]
+    said, log = hosts.folder / "plan.txt", hosts.folder / "plan.json"
+    assert hosts.hosts.home.popen(*plan, log=said).wait(60) == 0, said.read_text()
+    assert hosts.hosts.home.popen(*plan, "--json", log=log).wait(60) == 0, log.read_text()
+    found = json.loads(log.read_bytes())[0]["spread"]
+    assert [*found["devices"]] == ["b", "c"]
+    names = [name for own in (found["here"], *found["devices"].values()) for name in own]
+    assert sorted(names) == [f"worker-{number}" for number in range(6)]
+    assert found["crossing"] == len(found["devices"]["b"]) + len(found["devices"]["c"]) > 0
+    assert f"{found['crossing']} links between hosts, to this host together" in said.read_text()
+    assert found["problems"] == []
+    short = "carries packets of 1,500 bytes: a full packet of a link that crosses has 1,550"
+    assert [short in one for one in found["remarks"]] == [True, True]
+    assert said.read_text().count(short) == 2
+
+
+@real
+@pytest.mark.timeout(150)
+def test_metrics_of_a_spread_run_have_the_workers_of_all_hosts(hosts: Spread) -> None:
+    spec = hosts.folder / "watched.yaml"
+    spec.write_text(yaml.safe_dump(SPEC | {"algorithms": ["asgd"], "faults": []}))
+    options = ("--metrics-port", "0", "--metrics-linger", "1min", "--metrics-workers")
+    process = hosts.hosts.run(spec, "watched", *options)
+    until(lambda: "final values" in hosts.said("watched"), "the final values", 100)
+    (url,) = {word for word in hosts.said("watched").split() if word.startswith("http://127")}
+    page = hosts.folder / "page"
+    code = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())"
+    assert hosts.hosts.home.popen(sys.executable, "-c", code, url, log=page).wait(20) == 0
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0, hosts.said("watched")
+    values = dict(
+        line.rsplit(" ", 1) for line in page.read_text().splitlines() if line and line[0] != "#"
+    )
+    (summary,) = (
+        json.loads(f.read_bytes()) for f in hosts.folder.glob("watched/*/*/*/summary.json")
+    )
+    sent = sum(
+        float(value)
+        for name, value in values.items()
+        if name.startswith("testbed_uplink_transmitted_bytes_total")
+    )
+    # Under the virtual clock no link has a rate: frames are counted before they are cut into packets.
+    drained = summary["ingress_after_drain"]
+    assert drained["message_bytes"] < sent < drained["wire_bytes"]
+    used = [name for name in values if name.startswith("testbed_device_cpu_seconds_total")]
+    assert all(any(f'"worker-{number}"' in name for name in used) for number in range(6))
 
 
 @real

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from testbed.messages.agent_reports import (
-    CountersSampled,
     DeviceFrozen,
     DeviceThawed,
     IngressRead,
@@ -170,8 +169,8 @@ def test_samples_of_links_may_come_in_parts_and_uplinks_are_the_workers() -> Non
     # The server's link and the evaluator's come first.
     rows = np.zeros(6, COUNTS)
     rows["class_bytes"] = [10**9, 10**9, 1, 20, 300, 4000]
-    for part in (rows[:3], rows[3:]):
-        run.from_agent(CountersSampled(part.tobytes()))
+    for places in ([0, 1, 2], [3, 4, 5]):
+        run.sampled(places, rows[places])
     told = exported(run)
     everyone = (*RUN, ("device_class", "all"))
     assert told["testbed_uplink_transmitted_bytes_total"][everyone] == 4321

@@ -10,8 +10,9 @@ libraries, and takes everything down when the orchestrator asks for it or is gon
   process left and goes too;
 - the fork server dies: the nodes end with it, or the agent ends them; it reports that and ends.
 
-Only a SIGKILL of both leaves something to remove by hand: empty control groups and an empty folder;
-``testbed clean`` removes them.
+Only a SIGKILL of both leaves something to remove by hand: control groups, which are empty but for the
+processes of devices that were frozen (in v1 they do not die before), and an empty folder; ``testbed
+clean`` removes them.
 """
 
 import contextlib

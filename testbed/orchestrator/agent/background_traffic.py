@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,9 +59,12 @@ class Background:
         self._complaint: str | None = None
         with contextlib.ExitStack() as opened:
             descriptors: list[int | None] = []
-            for number, flow in enumerate(self._flows):
-                source, target = (network.link(one).address for one in (flow.sender, flow.receiver))
-                ends = (source, FIRST_SOURCE_PORT + number), (target, PORT)
+            earlier: Counter[tuple[str, str]] = Counter()
+            for flow in self._flows:
+                pair = flow.sender, flow.receiver
+                source, target = (network.link(one).address for one in pair)
+                ends = (source, FIRST_SOURCE_PORT + earlier[pair]), (target, PORT)
+                earlier[pair] += 1
                 own = self._connect(flow, *ends, namespaces)
                 descriptors.append(None if own is None else opened.enter_context(own).fileno())
                 self._sinks.append(self._sink(flow, *ends, namespaces))
@@ -81,6 +85,9 @@ class Background:
         with inside_network(namespaces[flow.sender]):
             own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         own.setblocking(False)
+        own.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # flows to others have the same port
         # Otherwise the kernel says of a datagram for which a queue has no room that it was sent.
         own.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
         own.bind(source)

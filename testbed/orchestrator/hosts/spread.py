@@ -5,15 +5,13 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from testbed.errors import HostError, SpecError
-from testbed.experiment.units import format_rate
 from testbed.network.links import Link
-from testbed.network.underlay import MOST_NETWORKS
-from testbed.number_text import as_delay, as_number
+from testbed.network.underlay import INNER_MTU, MOST_NETWORKS, TUNNEL_BYTES, longest_packet
 from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
@@ -56,7 +54,12 @@ def problem_of(plan: AnyPlan) -> str | None:
     return next((problem for problem, is_so in found.items() if is_so), None)
 
 
-def _check_kind(plan: AnyPlan) -> None:
+def check_kind(plan: AnyPlan) -> None:
+    """Check that a run can be spread over hosts.
+
+    Raises:
+        SpecError: it cannot.
+    """
     if (problem := problem_of(plan)) is not None:
         raise SpecError(f"--hosts: {problem}")
 
@@ -69,7 +72,7 @@ def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
         HostError: a host does not answer, cannot take part, or lacks what programs need.
     """
     for plan in plans:
-        _check_kind(plan)
+        check_kind(plan)
     if os.geteuid() != 0:
         raise HostError("--hosts: links between hosts need root, on this host as on the others")
     secret = secret_of(file)
@@ -266,7 +269,9 @@ class Spread:
             own["delays"] = content["delays"] or [
                 (link.uplink.delay, link.downlink.delay) for link in self.plan.links
             ]
-        traffic = content["traffic"] | {"capture": content["traffic"]["capture"] and host == HOME}
+        at_home = ("capture", "metrics")
+        asked = content["traffic"]
+        traffic = asked | {one: asked.get(one) and host == HOME for one in at_home}
         return {**content, **own, "traffic": traffic}
 
     def _less_underlay(self, link: Link, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -327,10 +332,22 @@ class Spread:
         }
         return {"hosts": hosts, "underlay": recorded(self.crossing_directions)}
 
+    def remarks_on_packets(self) -> Iterator[str]:
+        """Yield a sentence on each way that has no room for a link's longest packet."""
+        outer = INNER_MTU + TUNNEL_BYTES
+        for host in sorted({*self.place.values()} - {HOME}):
+            longest = longest_packet(self.file.underlay, self._address(host))
+            if longest < outer:
+                yield (
+                    f"the way to host {host} carries packets of {longest:,} bytes: a full packet of a "
+                    f"link that crosses has {outer:,}, and travels as two; TCP then acknowledges more "
+                    "often, so that there are more wire bytes than on one host (docs/hosts.md)"
+                )
+
     def note_begin(self, notes: RunNotes[P]) -> None:
-        """Note in a run's manifest who is where, and warn of delays that links cannot have."""
+        """Note in a run's manifest who is where, and warn of what links cannot have."""
         notes.log.note(**self.record())
-        for text in remarks(self.crossing_directions):
+        for text in (*remarks(self.crossing_directions), *self.remarks_on_packets()):
             notes.event("warning", text, None)
 
     def note_end(self, notes: RunNotes[P]) -> None:
@@ -340,43 +357,6 @@ class Spread:
         for name, one in self.members.items() if self.delays else ():
             for text in one.clock.remarks(name, at_end.get(name)):
                 notes.event("warning", text, None)
-
-
-def described(file: HostsFile, plan: AnyPlan) -> Iterator[str]:
-    """Yield lines that say who is where, what crosses, and which delays cannot be had.
-
-    Raises:
-        HostError, SpecError: the run cannot be spread, or as for ``Spread.called``.
-    """
-    _check_kind(plan)
-    spread = Spread.called(replace(file, accept_underlay=True), plan)
-    lacks = [*spread.lacks()]
-    for member in spread.members.values():
-        member.connection.socket.close()
-    part = "worker" if plan.served else "peer"
-    hosts = {HOME: "this host", **{name: f"host {name}" for name in spread.members}}
-    for host, text in hosts.items():
-        own = spread.placed_on(host)
-        at_home = "routers, servers, evaluator, "
-        if not isinstance(plan, Plan):
-            at_home = ", ".join(["routers", "server", *(one.name for one in plan.spec.nodes), ""])
-        what = at_home if host == HOME else ""
-        names = f" ({', '.join(patterns(own))})" if own else ""
-        yield f"{text}: {what}{as_number(len(own), part)}{names}"
-    crossing = [link for link in plan.asked_network.links if spread.crosses(link)]
-    for way, shapes in (
-        ("to this host", [link.uplink for link in crossing]),
-        ("from this host", [link.downlink for link in crossing]),
-    ):
-        rates = [shape.rate for shape in shapes]
-        total = format_rate(sum(filter(None, rates))) if all(rates) else "no limit"
-        yield f"{as_number(len(crossing), 'link')} between hosts, {way} together: {total}"
-    for host, delay in spread.delays.items():
-        yield f"the way to host {host}: {as_delay(delay)}"
-    if not file.accept_underlay:
-        problems = dict.fromkeys(one.problem for one in spread.crossing_directions)
-        yield from (f"these hosts cannot run it: {one}" for one in problems if one)
-    yield from (f"these hosts cannot run it: {one}" for one in lacks)
 
 
 def channels_of_orders(numbers: Sequence[int]) -> dict[int, tuple[socket.socket, socket.socket]]:
