@@ -22,6 +22,8 @@ MOST_NETWORKS = 1 << 24
 INNER_MTU = 1_500
 TUNNEL_BYTES = 50
 """By how many bytes the outer packet is longer: Ethernet, VXLAN, UDP and IPv4."""
+OUTER_MTU = INNER_MTU + TUNNEL_BYTES
+"""Bytes of the outer packet of a full one."""
 _IP_MTU = 14
 """The socket option that has the longest packet that the kernel sends to the other end (ip(7))."""
 

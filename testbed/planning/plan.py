@@ -80,6 +80,11 @@ class Plan:
         """All links of the network."""
         return self.network.links
 
+    @property
+    def class_of(self) -> Sequence[int]:
+        """The class of each worker, by its number; empty without classes."""
+        return self.settings.class_of
+
     def with_share(self, processors: int) -> Self:
         """Return the same for a simulation that chooses at most so many processors."""
         data = replace(self.settings.data, share=processors)
@@ -88,7 +93,7 @@ class Plan:
     @property
     def asked_network(self) -> Network:
         """The network with its links as in the experiment file, under either clock."""
-        return network_of(self.spec, served=self.served, class_of=self.settings.class_of)
+        return network_of(self.spec, served=self.served, class_of=self.class_of)
 
     @property
     def conversations(self) -> list[tuple[str, str]]:

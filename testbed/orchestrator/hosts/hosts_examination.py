@@ -12,7 +12,7 @@ from typing import Any
 from testbed import number_text as q
 from testbed.doctor.findings import Finding
 from testbed.errors import HostError
-from testbed.network.underlay import INNER_MTU, TUNNEL_BYTES
+from testbed.network.underlay import OUTER_MTU
 from testbed.orchestrator.hosts.host_paths import examined_here
 from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.inquiries import LARGEST_OFFSET, PathMeasured
@@ -52,7 +52,7 @@ class ExaminedWay:
         )
         if way.retransmitted:
             text += f", {q.as_number(way.retransmitted, 'packet')} sent again"
-        if way.mtu < INNER_MTU + TUNNEL_BYTES:
+        if way.mtu < OUTER_MTU:
             text += "; a full packet of a link that crosses is two here"
         if abs(way.clock_behind) - way.clock_error > LARGEST_OFFSET:
             return Finding(what, "limited", text, "set both clocks by NTP or PTP")

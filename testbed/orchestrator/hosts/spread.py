@@ -11,7 +11,7 @@ from typing import Any
 
 from testbed.errors import HostError, SpecError
 from testbed.network.links import Link
-from testbed.network.underlay import INNER_MTU, MOST_NETWORKS, TUNNEL_BYTES, longest_packet
+from testbed.network.underlay import MOST_NETWORKS, OUTER_MTU, longest_packet
 from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
@@ -187,12 +187,15 @@ class Spread:
         """Yield a sentence on each file or program that another host lacks and its programs need.
 
         Raises:
-            HostError: a host does not answer.
+            HostError: a host does not answer, or there is no way to it for links.
         """
-        if isinstance(self.plan, Plan):
-            return
-        for name, member in self.members.items():
-            keys = program_plan.files_read(self.plan, self.placed_on(name))
+        for name in self.longest_packets:
+            if isinstance(self.plan, Plan):
+                continue
+            member, keys = (
+                self.members[name],
+                program_plan.files_read(self.plan, self.placed_on(name)),
+            )
             for path in member.missing([*keys]):
                 yield (
                     f"{member.host.described} has no {path}, which the programs there need "
@@ -228,8 +231,7 @@ class Spread:
         """Return which links are like one, in words."""
         plan = self.plan
         if plan.spec.devices.classes and link.node in plan.workers:
-            class_of = plan.settings.class_of if isinstance(plan, Plan) else plan.class_of
-            number = class_of[plan.workers[link.node]]
+            number = plan.class_of[plan.workers[link.node]]
             return f"the devices of class {plan.spec.devices.classes[number].name}"
         return "the workers" if plan.served else "the peers"
 
@@ -332,16 +334,32 @@ class Spread:
         }
         return {"hosts": hosts, "underlay": recorded(self.crossing_directions)}
 
+    @cached_property
+    def longest_packets(self) -> Mapping[str, int]:
+        """Bytes of the longest packet that the kernel sends to each other host that has devices.
+
+        Raises:
+            HostError: this host has no way there from its address in the underlay.
+        """
+        found = {}
+        for host in sorted({*self.place.values()} - {HOME}):
+            here, there = self.file.underlay, self._address(host)
+            try:
+                found[host] = longest_packet(here, there)
+            except OSError as error:
+                raise HostError(
+                    f"underlay: there is no way from {here} to {there}, host {host}: {error.strerror}"
+                ) from error
+        return found
+
     def remarks_on_packets(self) -> Iterator[str]:
         """Yield a sentence on each way that has no room for a link's longest packet."""
-        outer = INNER_MTU + TUNNEL_BYTES
-        for host in sorted({*self.place.values()} - {HOME}):
-            longest = longest_packet(self.file.underlay, self._address(host))
-            if longest < outer:
+        for host, longest in self.longest_packets.items():
+            if longest < OUTER_MTU:
                 yield (
                     f"the way to host {host} carries packets of {longest:,} bytes: a full packet of a "
-                    f"link that crosses has {outer:,}, and travels as two; TCP then acknowledges more "
-                    "often, so that there are more wire bytes than on one host (docs/hosts.md)"
+                    f"link that crosses has {OUTER_MTU:,}, and travels as two; TCP then acknowledges "
+                    "more often, so that there are more wire bytes than on one host (docs/hosts.md)"
                 )
 
     def note_begin(self, notes: RunNotes[P]) -> None:

@@ -1,4 +1,4 @@
-"""Who would be where if a run were spread over hosts: what ``testbed plan --hosts`` says."""
+"""The outline of a spread run, which ``testbed plan --hosts`` prints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from testbed.planning.plans import AnyPlan
 
 @dataclass(frozen=True, slots=True)
 class SpreadOutline:
-    """Who would be where, what would cross, and why these hosts could not run it.
+    """The devices of each host, the links between hosts, and what these hosts lack for a run.
 
     Attributes:
         at_home: what is on this host besides workers or peers.
@@ -62,7 +62,7 @@ def _sum_of_rates(rates: Sequence[int | None]) -> int | None:
 
 
 def outline(file: HostsFile, plan: AnyPlan) -> SpreadOutline:
-    """Return who would be where, after calling the hosts.
+    """Call the hosts of a run, and return its outline.
 
     Raises:
         HostError, SpecError: the run cannot be spread, or as for ``Spread.called``.

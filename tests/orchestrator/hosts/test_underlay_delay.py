@@ -109,3 +109,10 @@ def test_clocks_that_differ_or_drift_are_remarked() -> None:
     assert "within ± 6.1 ms only" in drifted
     (off,) = begin.remarks("b", HostClock(1000.0, -0.3, 0.001))
     assert "the system clock of host b is 300 ms ahead of this host's" in off
+
+
+def test_an_address_that_is_not_this_host_s_is_a_sentence() -> None:
+    found = spread(0.004)
+    file = dataclasses.replace(found.file, underlay="192.0.2.1")
+    with pytest.raises(HostError, match=r"underlay: there is no way from 192.0.2.1 to 10.0.0.2"):
+        _ = dataclasses.replace(found, file=file).longest_packets
