@@ -60,7 +60,6 @@ class LiveRun:
         Args:
             execution: the name of the execution's directory.
         """
-        self._elsewhere: list[int] = []
         self.lock = threading.Lock()
         self._state = of_plan(plan, execution)
         self._plan = plan
@@ -72,7 +71,9 @@ class LiveRun:
         self._host_seconds = 0.0
         self._over = self._ended = False
         self._uplinks = self._uplink_meter() if emulated else None
-        self._links = [link.node for link in plan.links]
+        self._is_here = np.ones(workers, bool)
+        # Of each link the number of the device that it is the uplink of; -1 of others.
+        self._uplink_of = np.array([self._numbers.get(link.node, -1) for link in plan.links])
         self._next_peer = 0
         self._itself = psutil.Process()
         self._cpu_before = _processor_seconds(self._itself)
@@ -94,7 +95,7 @@ class LiveRun:
     def spread(self, elsewhere: Sequence[int]) -> None:
         """Take in the numbers of the workers on other hosts, which cannot write to the board."""
         with self.lock:
-            self._elsewhere = [*elsewhere]
+            self._is_here[[*elsewhere]] = False
 
     def progress(self, progress: Progress) -> None:
         """Take the run's progress; called a few times per second."""
@@ -133,11 +134,10 @@ class LiveRun:
         """Take samples of links by their places in the plan; links of peers are no uplinks."""
         if not self._plan.served:
             return
-        names = [self._links[place] for place in places]
-        own = [name in self._numbers for name in names]
-        numbers = [self._numbers[name] for name, is_own in zip(names, own, strict=True) if is_own]
+        devices = self._uplink_of[[*places]]
+        is_uplink = devices >= 0
         with self.lock:
-            self._take_uplink_samples(numbers, rows[own])
+            self._take_uplink_samples(devices[is_uplink].tolist(), rows[is_uplink])
 
     def from_role(self, report: RoleReport) -> None:
         """Take a report of a role that is no entry of the log."""
@@ -249,9 +249,7 @@ class LiveRun:
         begun = self._training is not None
         states = np.full(workers, DeviceState.TRAINING if begun else DeviceState.STARTING, np.int64)
         if self.board is not None and self.board.shared:
-            written = self.board.states()[:workers].astype(np.int64)
-            written[self._elsewhere] = states[self._elsewhere]
-            return written
+            states[self._is_here] = self.board.states()[:workers][self._is_here]
         return states
 
     def _mirror_ingress(self) -> None:

@@ -39,13 +39,13 @@ from testbed.messages.agent_reports import (
 )
 from testbed.messages.requests import GiveUpDevices, KillDevice
 from testbed.metrics.live import LiveRun
-from testbed.network.building import DEVICE_INTERFACE
 from testbed.number_text import as_number
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.restoration import Restoration
+from testbed.orchestrator.sampled_links import SampledLinks
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
@@ -103,8 +103,7 @@ class AgentEvents:
 
         Args:
             read_reports: takes in every report of a role that has arrived.
-            sampled: by host, the places in the plan of the links whose counters its agent samples, in
-                their order; None if there is one host.
+            sampled: as ``SampledLinks`` takes it.
         """
         self.traffic_complete = False
         self._plan = plan
@@ -116,16 +115,9 @@ class AgentEvents:
         self._setup = setup
         self._metrics = metrics
         self._read_reports = read_reports
-        # The links, in the order in which the agent samples their counters.
-        self._links = [link.node for link in plan.links]
-        in_routers = {*plan.counted, *plan.network.routers}
-        self._interfaces = [
-            link.interface if link.node in in_routers else DEVICE_INTERFACE for link in plan.links
-        ]
         self._counted_at_router = {*plan.counted, *plan.aggregators}
         self._host = HOME  # of the event that is handled
-        self._sampled: dict[str, int] = {}
-        self._samples_of = {HOME: range(len(self._links))} if sampled is None else sampled
+        self._sampled = SampledLinks(plan, records.log, sampled)
         event = records.event
         self._handlers: dict[type, Callable[[Any], None]] = {
             RunFailed: self._failed,
@@ -282,15 +274,10 @@ class AgentEvents:
 
     def _counters_sampled(self, event: CountersSampled) -> None:
         """Log one part of a sample of the counters of a host's links."""
-        host = self._host
         rows = np.frombuffer(event.raw, COUNTS)
-        all_of_host, begun = self._samples_of[host], self._sampled.get(host, 0)
-        places = all_of_host[begun : begun + len(rows)]
-        self._sampled[host] = (begun + len(rows)) % max(1, len(all_of_host))
-        names = [self._links[one] for one in places]
-        self._records.log.counters(names, [self._interfaces[one] for one in places], rows)
-        for name, row in zip(names, rows, strict=True):
-            self._sample(name, row)
+        places = self._sampled.take(self._host, rows)
+        for place, row in zip(places, rows, strict=True):
+            self._sample(self._plan.links[place].node, row)
         records = self._records
         if self._metrics:
             self._metrics.sampled(places, rows)

@@ -216,3 +216,11 @@ def test_a_simulation_has_no_board() -> None:
         assert f"testbed_server_{unknown}" not in told
     run.ended(summary(ended="interrupted", ingress_after_drain=None))
     assert devices(run) == {"done": 4}
+
+
+def test_workers_on_other_hosts_do_what_the_run_does() -> None:
+    run = LiveRun(planned(4), "time-1")
+    run.spread([1, 2, 3])
+    assert devices(run) == {"starting": 4}
+    run.from_role(TrainingBegun(1.0))
+    assert devices(run) == {"starting": 1, "training": 3}  # the one that is here has not said so

@@ -14,11 +14,10 @@ from testbed.experiment.load import dump
 from testbed.messages.agent_reports import IngressRead, SocketsCounted, TrafficStopped
 from testbed.messages.keeper_messages import ProgramMeasured
 from testbed.metrics.live_programs import LivePrograms
-from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.sysctls import OF_ALL
 from testbed.network.topology import Direction
-from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.run_notes import RunNotes
+from testbed.orchestrator.sampled_links import SampledLinks
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
@@ -61,8 +60,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
         Args:
             command_began: when the command began, in seconds of CLOCK_MONOTONIC.
-            sampled: by host, the places in the plan of the links whose counters its agent samples, in
-                their order; None if there is one host.
+            sampled: as ``SampledLinks`` takes it.
 
         Raises:
             OSError: it cannot be made or written to.
@@ -95,13 +93,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         self._measured: list[dict[str, Any]] = []
         self._written = 0
         self._odd = False
-        self._links = [link.node for link in plan.links]
-        beyond = {SERVER_NAME, *plan.network.routers}
-        self._interfaces = [
-            link.interface if link.node in beyond else DEVICE_INTERFACE for link in plan.links
-        ]
-        self._samples_of = {HOME: range(len(self._links))} if sampled is None else sampled
-        self._sampled: dict[str, int] = {}
+        self._sampled = SampledLinks(plan, self.log, sampled)
 
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
@@ -213,12 +205,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
     def counters(self, raw: bytes, host: str) -> None:
         """Log one part of a sample of the counters of a host's links."""
-        rows = np.frombuffer(raw, COUNTS)
-        all_of_host, begun = self._samples_of[host], self._sampled.get(host, 0)
-        places = all_of_host[begun : begun + len(rows)]
-        self._sampled[host] = (begun + len(rows)) % max(1, len(all_of_host))
-        names = [self._links[one] for one in places]
-        self.log.counters(names, [self._interfaces[one] for one in places], rows)
+        self._sampled.take(host, np.frombuffer(raw, COUNTS))
 
     def link_bytes(self, raw: bytes) -> None:
         """Take in one part of what passed the links."""
