@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 
 from bench.agree import Pair
-from bench.command import execute
+from bench.command import concluded, execute
 from bench.networks import KINDS, network_kinds, round_seconds, with_network, write_graph
 from bench.peer_chaos import PEER_ALGORITHMS, experiment_of_peers, violations_among_peers
 from bench.presence import with_presence
@@ -337,10 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if found:
             failed.append(seed)
-    print(f"{len(options.seeds) - len(failed)} of {len(options.seeds)} seeds hold")
-    if failed:
-        print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
-    return 1 if failed else 0
+    return concluded(len(options.seeds), failed, "seeds hold")
 
 
 if __name__ == "__main__":

@@ -82,3 +82,11 @@ def execute_here(spec: Spec, out: Path) -> execution.ExecutionResult:
     """
     execution.check(plans_of(spec), out)
     return execution.execute(spec, out, unwatched, report=False)
+
+
+def concluded(count: int, failed: Sequence[int], what: str) -> int:
+    """Print of how many of ``count`` seeds ``what`` is true, and which failed; return the status."""
+    print(f"{count - len(failed)} of {count} {what}")
+    if failed:
+        print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
+    return 1 if failed else 0

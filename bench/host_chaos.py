@@ -30,7 +30,7 @@ from pyroute2.nftables.main import NFTables
 
 from bench.agree import Pair
 from bench.chaos import remains, seeds_of
-from bench.command import execute
+from bench.command import concluded, execute
 from bench.hosts import Hosts, joined_hosts
 from testbed.nodes import run_names
 from testbed.nodes.linux import become_subreaper, inside_network
@@ -47,12 +47,12 @@ _IPV4 = 2
 _UNTOUCHED = {"lo", "under"}
 """The links of a host on which nothing runs."""
 _SENTENCE = re.compile(r"( (failed|interrupted)|^testbed[a-z ]*): .*\w{3}", re.MULTILINE)
-"""What a command says that does not complete."""
+"""Matches the sentence of a command that fails or is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What happens to a run.
+    """A disturbance of a run, and when it begins.
 
     Attributes:
         what: ``kill``, ``freeze``, ``signal``, ``cut`` or ``slow``.
@@ -369,10 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"seed {seed}: {run}; {what}: {state} ({time.monotonic() - began:.0f} s)", flush=True)
         if found:
             failed.append(seed)
-    print(f"{len(options.seeds) - len(failed)} of {len(options.seeds)} seeds hold")
-    if failed:
-        print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
-    return 1 if failed else 0
+    return concluded(len(options.seeds), failed, "seeds hold")
 
 
 if __name__ == "__main__":

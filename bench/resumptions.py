@@ -24,7 +24,7 @@ import psutil
 import yaml
 
 from bench.chaos import seeds_of
-from bench.command import execute
+from bench.command import concluded, execute
 from bench.mixtures import Ended, differences, mixture, outcome
 from bench.networks import KINDS, network_kinds, write_graph
 from bench.peer_mixtures import of_peers
@@ -184,11 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if found:
             failed.append(seed)
-    count = len(options.seeds)
-    print(f"{count - len(failed)} of {count} runs hold, after {resumed} resumptions")
-    if failed:
-        print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
-    return 1 if failed else 0
+    return concluded(len(options.seeds), failed, f"runs hold, after {resumed} resumptions")
 
 
 if __name__ == "__main__":

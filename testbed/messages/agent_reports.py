@@ -262,7 +262,7 @@ class BackgroundCounted:
 
 @dataclass(frozen=True, slots=True)
 class OutputWritten:
-    """What a program on another host has said since the last such event, with its time stamps."""
+    """Output of a program on another host that is new since the last event, with time stamps."""
 
     device: str
     program: str
