@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ ROWS = "cnn:100,cnn:200,cnn:500,cnn:1000,mlp:1000,mlp:2000"
 (network namespaces of this machine, as for ``make hosts``). Two thousand workers of the CNN need more
 memory than most workstations have."""
 UPDATES = 3
-"""Updates per worker: few, because the first ones already copy all pages that later ones write to."""
+"""Updates per worker, unless asked otherwise: few, because the first ones already copy all pages that
+later ones write to."""
 IMAGES = 60_000
 MTU = 1600
 """Bytes of a packet between hosts: no packet of a link is fragmented."""
@@ -54,6 +56,7 @@ SPEC = """
 name: scale
 dataset: {dataset}
 model: {model}
+clock: {clock}
 training: {{updates: {updates}}}
 algorithms: [{{name: adacomp, ratio: 0.01}}]
 devices: {{workers: {workers}, runtime: {runtime}}}
@@ -63,7 +66,19 @@ evaluation: {{every: {updates}, images: 1000}}
 """
 
 
-def measure(folder: Path, workers: int, model: str, runtime: str, hosts: int = 1) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A run that is measured; ``updates`` are those of each worker, on average."""
+
+    workers: int
+    model: str
+    runtime: str
+    hosts: int
+    clock: str
+    updates: int
+
+
+def measure(folder: Path, load: Load) -> dict[str, Any]:
     """Carry out one run; return a row of the record, in seconds and bytes.
 
     Processor seconds are those of the host on which the run is started; the other hosts' memory is
@@ -72,9 +87,10 @@ def measure(folder: Path, workers: int, model: str, runtime: str, hosts: int = 1
     Raises:
         SystemExit: the run did not complete, or its ledgers differ.
     """
+    workers, hosts = load.workers, load.hosts
     spec = folder / f"{workers}.yaml"
-    of = {"dataset": folder / "idx", "model": model, "runtime": runtime}
-    spec.write_text(SPEC.format(workers=workers, updates=UPDATES * workers, **of))
+    of = asdict(load) | {"updates": load.updates * workers}
+    spec.write_text(SPEC.format(dataset=folder / "idx", **of))
     command = [*TESTBED, "run", str(spec), "--out", str(folder), "--json", "--no-report"]
     before = least = psutil.virtual_memory().available
     began = time.monotonic()
@@ -114,10 +130,7 @@ def measure(folder: Path, workers: int, model: str, runtime: str, hosts: int = 1
     events = {event["kind"]: event for event in map(json.loads, lines)}
     at = {kind: float(event["time"]) for kind, event in events.items()}
     row = {
-        "workers": workers,
-        "model": model,
-        "runtime": runtime,
-        "hosts": hosts,
+        **asdict(load),
         "nodes_seconds": at[EventKind.NODES_MADE],
         "network_seconds": at[EventKind.NETWORK_BUILT] - at[EventKind.NODES_MADE],
         "devices_seconds": at[EventKind.TRAINING_BEGAN] - at[EventKind.NETWORK_BUILT],
@@ -217,6 +230,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--rows", default=ROWS, help="cnn:100,mlp:200,cnn:50:docker,mlp:200:namespaces:2"
     )
+    parser.add_argument("--clock", choices=("wall", "virtual"), default="wall")
+    parser.add_argument("--updates", type=int, default=UPDATES, help="of each worker, on average")
     parser.add_argument("--record", type=Path, help="JSON to write, e.g. docs/scale.json")
     parser.add_argument("--page", type=Path, help="page to write the table into, docs/scale.md")
     parser.add_argument("--from-record", type=Path, help="measure nothing: the page from a record")
@@ -240,7 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 folder = Path(name)
                 (folder / "idx").mkdir()
                 write_idx(folder / "idx", IMAGES)
-                record["rows"].append(measure(folder, int(workers), model, runtime, hosts))
+                load = Load(int(workers), model, runtime, hosts, asked.clock, asked.updates)
+                record["rows"].append(measure(folder, load))
             if asked.record:  # keeps the rows so far if a later one fails
                 asked.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if asked.page:
