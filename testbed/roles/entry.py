@@ -4,6 +4,7 @@ The fork server loads once for all nodes (``load``); a container that starts its
 itself (``load_alone``).
 """
 
+import contextlib
 import functools
 import socket
 import traceback
@@ -152,7 +153,8 @@ class _Role:
             if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()
             text = (str(error) if isinstance(error, TestbedError) else said(error))[:1000]
-            send(self.report, EventReported("error", text, number))
+            with contextlib.suppress(OSError):  # the run has been ended: nobody asks why
+                send(self.report, EventReported("error", text, number))
             return FAILED
         return 0
 

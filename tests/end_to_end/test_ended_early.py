@@ -22,6 +22,7 @@ def assert_ended(started: Started, ended: str, reason: str) -> None:
     assert started.wait() == status, started.said
     assert f"testbed: asgd {ended}: {reason}" in started.said
     assert "Traceback" not in started.said
+    assert "Traceback" not in (started.run_directory / "processes.log").read_text()
     for name in ("manifest", "summary"):
         record = started.record(name)
         assert record["ended"] == ended
