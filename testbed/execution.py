@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.doctor import requirements
 from testbed.errors import (
-    DataError,
-    HostError,
     InterruptedRunError,
     RunError,
     SpecError,
@@ -25,9 +23,6 @@ from testbed.metrics.live_programs import LivePrograms
 from testbed.number_text import as_number
 from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.orchestrator.programs.program_run import ProgramRun
-from testbed.planning.data_check import check_data
-from testbed.planning.encoding_check import check_encoding
-from testbed.planning.halves import check_halves
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
@@ -57,40 +52,17 @@ class ExecutionResult:
     report: Path | None
 
 
-def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError | DataError]:
-    """Yield the reasons why this host cannot carry out the runs of an experiment.
+def check(plans: Sequence[AnyPlan], directory: Path) -> None:
+    """Check, before anything is started, that this host can carry out the runs of an experiment.
 
     Args:
         plans: those of one spec.
         directory: the folder below which they will write.
 
     Raises:
-        SpecError: the experiment does not fit its data, or a plug-in's algorithm fails, on any host.
-    """
-    yield from requirements.problems(list(plans), directory)
-    # For this check, runs differ only in the number of devices that compute.
-    learning = [one for one in plans if isinstance(one, Plan)]
-    for one in {one.computing: one for one in reversed(learning)}.values():
-        try:
-            check_data(one)
-        except DataError as error:
-            yield error
-            return  # all runs have the same data
-    for one in learning:
-        check_halves(one)
-        check_encoding(one)
-
-
-def check(plans: Sequence[AnyPlan], directory: Path) -> None:
-    """Check, before anything is started, that this host can carry out the runs of an experiment.
-
-    Args:
-        plans, directory: as for ``problems``.
-
-    Raises:
         HostError, DataError, SpecError: it cannot.
     """
-    for problem in problems(plans, directory):
+    for problem in requirements.problems(plans, directory):
         raise problem
 
 

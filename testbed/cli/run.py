@@ -198,7 +198,7 @@ def plan(
     """
     from testbed.cli import plan_network, plan_text
     from testbed.cli import plan_programs as plan_programs_text
-    from testbed.execution import problems
+    from testbed.doctor.requirements import problems
     from testbed.experiment.load import load_any
     from testbed.experiment.programs_spec import ProgramsSpec
     from testbed.planning.plan import plan as plan_algorithms

@@ -17,8 +17,11 @@ from testbed.doctor.attempts import (
     refused_sysctl,
     try_in_child,
 )
-from testbed.errors import HostError
+from testbed.errors import DataError, HostError
 from testbed.planning import capacity
+from testbed.planning.data_check import check_data
+from testbed.planning.encoding_check import check_encoding
+from testbed.planning.halves import check_halves
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
 from testbed.planning.program_plan import ProgramPlan, missing_programs
@@ -31,11 +34,15 @@ CAPTURE_PER_UPDATE = 8_000
 _DISCIPLINES = {"netem": "the network emulator", "tbf": "the token bucket filter"}
 
 
-def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError]:
+def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError | DataError]:
     """Yield the reasons why this host cannot carry out the runs, each when it has been looked for.
 
     Args:
+        plans: those of one spec.
         directory: the folder below which they will write.
+
+    Raises:
+        SpecError: the experiment does not fit its data, or a plug-in's algorithm fails, on any host.
     """
     first = plans[0]
     if isinstance(first, ProgramPlan):
@@ -46,6 +53,17 @@ def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError]:
         yield from _raised_by(_check_accelerator)
     yield from _raised_by(check_memory, plans)
     yield from _raised_by(_check_disk, plans, directory)
+    # For this check, runs differ only in the number of devices that compute.
+    learning = [one for one in plans if isinstance(one, Plan)]
+    for one in {one.computing: one for one in reversed(learning)}.values():
+        try:
+            check_data(one)
+        except DataError as error:
+            yield error
+            return  # all runs have the same data
+    for one in learning:
+        check_halves(one)
+        check_encoding(one)
 
 
 def _raised_by(check: Callable[..., None], *arguments: Any) -> Iterator[HostError]:

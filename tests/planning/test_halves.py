@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.doctor.requirements import problems
 from testbed.errors import SpecError
-from testbed.execution import problems
 from testbed.experiment.load import load
 from testbed.planning.plan import plan
 
