@@ -48,7 +48,12 @@ ENGINES: dict[str, dict[str, str]] = {
     "simulated": {"clock": "virtual", "engine": "simulation"},
 }
 """The ways to carry an experiment out, with their keys of the experiment file."""
-ENDLESS: dict[str, Any] = SMALL | {"training": {"updates": 100_000}}
+ENDLESS: dict[str, Any] = SMALL | {
+    "training": {"updates": 100_000},
+    "waiting": {"distribution": "constant", "mean": "100ms"},
+    "evaluation": {"every": 10},
+}
+"""A run that a test ends: 50 updates a second, so that it leaves the processors to the others."""
 
 
 def until(happened: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
