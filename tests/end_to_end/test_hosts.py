@@ -111,9 +111,9 @@ def _title(process: psutil.Process) -> str:
     return ""
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Spread]:
-    with joined_hosts(tmp_path, "bc") as hosts:
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spread]:
+    with joined_hosts(tmp_path_factory.mktemp("hosts"), "bc") as hosts:
         yield Spread(hosts)
 
 
@@ -243,9 +243,12 @@ def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
     began = time.monotonic()
 
-    (hosts.folder / "secret").write_text("another secret..")
+    secret = hosts.folder / "secret"
+    theirs = secret.read_text()
+    secret.write_text("another secret..")
     process = hosts.run("refused", **long)
     assert process.wait(60) == 1
+    secret.write_text(theirs)
     assert "host b (10.98.0.2:14790): " in hosts.said("refused")
     assert "the secrets may differ" in hosts.said("refused")
     assert time.monotonic() - began < 60
