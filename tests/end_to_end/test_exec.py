@@ -16,7 +16,6 @@ import pytest
 
 from tests.end_to_end.conftest import (
     ENDLESS,
-    SMALL,
     CommandLine,
     Started,
     assert_one_sentence,
