@@ -264,8 +264,8 @@ class HomeCommands:
         """Start a run that is spread over all hosts; its results and its log are named ``out``."""
         spec = self._folder / f"{out}.yaml"
         spec.write_text(yaml.safe_dump(content))
-        arguments = ("run", spec, "--hosts", "hosts.yaml", "--out", out, "--no-report", *options)
-        return self.start(*arguments, log=self._folder / f"{out}.log")
+        given = ("--hosts", "hosts.yaml", "--out", out, "--no-report", *options)
+        return self.start("run", spec, *given, log=self._folder / f"{out}.log")
 
 
 def _environment() -> dict[str, str]:

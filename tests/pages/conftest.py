@@ -23,17 +23,19 @@ network: {{uplink: 10mbit}}
 evaluation: {{every: 20, images: 1000}}
 """
 PACED = """\
-name: {name}
+name: paced
 dataset: digits
 model: mlp
 clock: wall
-training: {{updates: 1000000}}
+training: {updates: 1000000}
 algorithms: [asgd]
-devices: {{workers: 4}}
-waiting: {{distribution: constant, mean: 200ms}}
-evaluation: {{every: 20, images: 1000}}
+devices: {workers: 4}
+waiting: {distribution: constant, mean: 200ms}
+evaluation: {every: 20, images: 1000}
 """
-"""A run in namespaces that a test ends: 20 updates per second on any host."""
+"""A run in namespaces: 20 updates per second on any host."""
+LONG = 1_000_000
+"""Updates of a run that a test ends."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    (folder / "tiny.yaml").write_text(EXPERIMENT.format(name="tiny", updates=40))
-    for name in ("paced", "long", "other"):
-        (folder / f"{name}.yaml").write_text(PACED.format(name=name))
+    for name, updates in (("tiny", 40), ("long", LONG), ("other", LONG)):
+        (folder / f"{name}.yaml").write_text(EXPERIMENT.format(name=name, updates=updates))
+    (folder / "paced.yaml").write_text(PACED)
     (folder / "<b>bold.yaml").write_text(EXPERIMENT.format(name="bold", updates=2))
     (folder / "sweep.yaml").write_text("algorithms: [asgd]\nsweep: {seeds: 2}\n")
     (folder / "notes.yaml").write_text("milk: 1\n")

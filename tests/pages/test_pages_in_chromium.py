@@ -105,8 +105,6 @@ def test_a_run_is_started_watched_and_stopped(page: Page, site: Site) -> None:
     assert live == (page.inner_text("[data-live=Results]"), page.inner_text("#runs ~ article"))
 
 
-@pytest.mark.real
-@pytest.mark.exercises("namespaces")
 def test_two_runs_are_watched_compared_stopped_and_killed(page: Page, site: Site) -> None:
     for file in ("long.yaml", "other.yaml"):
         start(page, file)
