@@ -153,7 +153,9 @@ $(MLFLOW): $(VENV)/.installed
 	@touch $@
 
 # Some tests measure times, on a host that others may share: what fails beside other tests runs once more, alone.
-test: install lint $(MLFLOW) ## run the linters and the whole test suite
+# mypy keeps one processor busy, and pip the network.
+test: install ## run the linters and the whole test suite
+	$(MAKE) -j 2 lint $(MLFLOW)
 	$(BIN)/pytest -n 3 --dist loadscope || { [ $$? = 1 ] && echo "these tests failed; each runs once more, alone:" && \
 		$(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none; }
 

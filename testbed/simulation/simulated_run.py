@@ -332,9 +332,13 @@ class SimulatedRun:
 def _libraries_are_not_garbage() -> Iterator[None]:
     """In the body, keep the garbage collector from searching the objects that exist already.
 
-    They are the libraries', and so many that searching them took a fortieth of a simulation.
+    They are the libraries', and so many that searching them took a fortieth of a simulation. Where
+    some are kept from it already, as in forked processes, the libraries are among them.
     """
     gc.collect()
+    if gc.get_freeze_count() > 1_000:  # Python 3.12 has kept a few hundred of its own
+        yield
+        return
     gc.freeze()
     try:
         yield

@@ -94,10 +94,9 @@ def registered(registry: str) -> str:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     folder = tmp_path_factory.mktemp("copy")
-    for package in ("testbed", "traffic", "fastgrad"):
-        shutil.copytree(
-            REPOSITORY / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+    for package in ("testbed", "traffic", "fastgrad"):  # with what Python has compiled of them
+        being_written = shutil.ignore_patterns("*.pyc.*")
+        shutil.copytree(REPOSITORY / package, folder / package, ignore=being_written)
     for block in [*MODULES, *TESTS, *blocks("yaml")]:
         if block.path:
             path = folder / block.path

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -25,6 +25,9 @@ import yaml
 
 from testbed.nodes import control_group, run_names
 from tests.end_to_end.warm import Warm, WarmCommand
+
+if TYPE_CHECKING:  # it imports what a run needs, for which a guest of tests/kernels takes a minute
+    from bench.hosts import Hosts
 
 REPOSITORY = Path(__file__).parents[2]
 NOBODY = 65534
@@ -48,7 +51,12 @@ ENGINES: dict[str, dict[str, str]] = {
     "simulated": {"clock": "virtual", "engine": "simulation"},
 }
 """The ways to carry an experiment out, with their keys of the experiment file."""
-ENDLESS: dict[str, Any] = SMALL | {"training": {"updates": 100_000}}
+ENDLESS: dict[str, Any] = SMALL | {
+    "training": {"updates": 100_000},
+    "waiting": {"distribution": "constant", "mean": "100ms"},
+    "evaluation": {"every": 10},
+}
+"""A run that a test ends: 50 updates a second, so that it leaves the processors to the others."""
 
 
 def until(happened: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
@@ -235,6 +243,29 @@ class Started:
 def warm() -> Warm:
     """Return this process's one that has done the imports."""
     return Warm(_environment())
+
+
+class HomeCommands:
+    """The command line on the first of several hosts, forked there from a process as ``warm`` is."""
+
+    def __init__(self, hosts: "Hosts") -> None:
+        network = f"/proc/{hosts.home.process.pid}/ns/net"
+        self._folder = hosts.folder
+        self._warm = Warm(_environment(), ("nsenter", f"--net={network}", "--"))
+
+    def start(self, *arguments: str | Path, log: Path) -> WarmCommand:
+        """Start a command in the folder of the hosts; ``log`` has what it says."""
+        texts = [*map(str, arguments)]
+        with log.open("wb") as output:
+            both = (output.fileno(), output.fileno())
+            return self._warm.start(texts, self._folder, _environment(), *both)
+
+    def run(self, out: str, content: dict[str, Any], *options: str) -> WarmCommand:
+        """Start a run that is spread over all hosts; its results and its log are named ``out``."""
+        spec = self._folder / f"{out}.yaml"
+        spec.write_text(yaml.safe_dump(content))
+        given = ("--hosts", "hosts.yaml", "--out", out, "--no-report", *options)
+        return self.start("run", spec, *given, log=self._folder / f"{out}.log")
 
 
 def _environment() -> dict[str, str]:

@@ -47,7 +47,7 @@ def test_ctrl_c_ends_the_run_as_interrupted(command: CommandLine, phase: str) ->
         # Evaluated updates were applied, and applied updates are recorded.
         updates = pq.read_table(started.run_directory / "updates.parquet")
         evaluated = int(started.curve().splitlines()[-1].split(",")[0])
-        assert started.record("summary")["updates"] == updates.num_rows >= evaluated >= 50
+        assert started.record("summary")["updates"] == updates.num_rows >= evaluated >= 10
         assert (started.run_directory.parent / "report.html").exists()
         used = pq.read_table(started.run_directory / "utilisation.parquet").to_pylist()
         # The command may have ended before the first sample of its training.
@@ -99,7 +99,7 @@ def test_a_run_whose_orchestrator_was_killed_shows_as_interrupted(command: Comma
     assert shown.returncode == 0, shown.stderr
     (run,) = json.loads(shown.stdout)
     assert (run["ended"], run["reason"]) == ("interrupted", "the orchestrator was killed")
-    assert run["updates"] >= 50
+    assert run["updates"] >= 10
     assert run["ingress"]["payload_bytes"] > 0
 
 
@@ -129,7 +129,7 @@ def test_a_run_fails_when_all_workers_are_killed(command: CommandLine) -> None:
     traces.assert_gone()
     summary = started.record("summary")
     assert summary["workers_lost"] == 5
-    assert summary["updates"] >= 50
+    assert summary["updates"] >= 10
     assert (started.run_directory.parent / "report.html").exists()
 
 

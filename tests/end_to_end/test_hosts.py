@@ -17,9 +17,10 @@ import pytest
 import yaml
 
 import testbed
-from bench.hosts import TESTBED, Hosts, joined_hosts
+from bench.hosts import Hosts, joined_hosts
 from testbed.nodes import run_names
-from tests.end_to_end.conftest import until
+from tests.end_to_end.conftest import HomeCommands, until
+from tests.end_to_end.warm import WarmCommand
 from tests.traffic.isolation import real
 
 pytestmark = [
@@ -81,16 +82,15 @@ class Spread:
     """Three hosts, on the second and third of which agents wait, and runs on them."""
 
     hosts: Hosts
+    home: HomeCommands
 
     @property
     def folder(self) -> Path:
         return self.hosts.folder
 
-    def run(self, out: str, **settings: Any) -> psutil.Popen:
+    def run(self, out: str, **settings: Any) -> WarmCommand:
         """Start a run that is spread over all of them."""
-        spec = self.folder / f"{out}.yaml"
-        spec.write_text(yaml.safe_dump(SPEC | settings))
-        return self.hosts.run(spec, out)
+        return self.home.run(out, SPEC | settings)
 
     def said(self, out: str) -> str:
         return (self.folder / f"{out}.log").read_text()
@@ -111,18 +111,18 @@ def _title(process: psutil.Process) -> str:
     return ""
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Spread]:
-    with joined_hosts(tmp_path, "bc") as hosts:
-        yield Spread(hosts)
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spread]:
+    with joined_hosts(tmp_path_factory.mktemp("hosts"), "bc") as hosts:
+        yield Spread(hosts, HomeCommands(hosts))
 
 
 @real
 @pytest.mark.timeout(300)
 def test_faults_on_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts: Spread) -> None:
-    doctor = [*TESTBED, "doctor", "--hosts", "hosts.yaml", "--json"]
     log = hosts.folder / "doctor.json"
-    assert hosts.hosts.home.popen(*doctor, log=log).wait(100) == 0, log.read_text()
+    doctor = hosts.home.start("doctor", "--hosts", "hosts.yaml", "--json", log=log)
+    assert doctor.wait(100) == 0, log.read_text()
     found = json.loads(log.read_bytes())
     assert [*found["hosts"]] == ["this host", "host b", "host c"]
     for findings in found["hosts"].values():
@@ -165,10 +165,10 @@ def test_faults_on_three_hosts_end_with_the_bits_of_one_and_leave_nothing(hosts:
 def test_the_plan_says_the_same_in_words_and_as_json(hosts: Spread) -> None:
     spec = hosts.folder / "planned.yaml"
     spec.write_text(yaml.safe_dump(SPEC))
-    plan = [*TESTBED, "plan", str(spec), "--hosts", "hosts.yaml"]
+    plan = ("plan", spec, "--hosts", "hosts.yaml")
     said, log = hosts.folder / "plan.txt", hosts.folder / "plan.json"
-    assert hosts.hosts.home.popen(*plan, log=said).wait(60) == 0, said.read_text()
-    assert hosts.hosts.home.popen(*plan, "--json", log=log).wait(60) == 0, log.read_text()
+    assert hosts.home.start(*plan, log=said).wait(60) == 0, said.read_text()
+    assert hosts.home.start(*plan, "--json", log=log).wait(60) == 0, log.read_text()
     found = json.loads(log.read_bytes())[0]["spread"]
     assert [*found["devices"]] == ["b", "c"]
     names = [name for own in (found["here"], *found["devices"].values()) for name in own]
@@ -184,10 +184,8 @@ def test_the_plan_says_the_same_in_words_and_as_json(hosts: Spread) -> None:
 @real
 @pytest.mark.timeout(150)
 def test_metrics_of_a_spread_run_have_the_workers_of_all_hosts(hosts: Spread) -> None:
-    spec = hosts.folder / "watched.yaml"
-    spec.write_text(yaml.safe_dump(SPEC | {"algorithms": ["asgd"], "faults": []}))
     options = ("--metrics-port", "0", "--metrics-linger", "1min", "--metrics-workers")
-    process = hosts.hosts.run(spec, "watched", *options)
+    process = hosts.home.run("watched", SPEC | {"algorithms": ["asgd"], "faults": []}, *options)
     until(lambda: "final values" in hosts.said("watched"), "the final values", 100)
     (url,) = {word for word in hosts.said("watched").split() if word.startswith("http://127")}
     page = hosts.folder / "page"
@@ -218,7 +216,7 @@ def test_metrics_of_a_spread_run_have_the_workers_of_all_hosts(hosts: Spread) ->
 def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     long = {"training": {"batch_size": 10, "updates": 1_000_000}, "algorithms": ["asgd"]}
 
-    def trains(out: str) -> psutil.Popen:
+    def trains(out: str) -> WarmCommand:
         process = hosts.run(out, **long)
         until(lambda: "asgd: training, " in hosts.said(out), "training", 100)
         assert len(hosts.left()) > 4
@@ -243,9 +241,12 @@ def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
     began = time.monotonic()
 
-    (hosts.folder / "secret").write_text("another secret..")
+    secret = hosts.folder / "secret"
+    theirs = secret.read_text()
+    secret.write_text("another secret..")
     process = hosts.run("refused", **long)
     assert process.wait(60) == 1
+    secret.write_text(theirs)
     assert "host b (10.98.0.2:14790): " in hosts.said("refused")
     assert "the secrets may differ" in hosts.said("refused")
     assert time.monotonic() - began < 60

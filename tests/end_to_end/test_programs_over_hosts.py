@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from bench.hosts import OWN, TESTBED, Hosts, joined_hosts
+from bench.hosts import OWN, Hosts, joined_hosts
 from testbed.nodes import run_names
-from tests.end_to_end.conftest import SMALL, until
+from tests.end_to_end.conftest import SMALL, HomeCommands, until
 from tests.traffic.isolation import real
 
 pytestmark = [
@@ -98,10 +96,9 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         yield hosts
 
 
-def started(hosts: Hosts, out: str, content: dict[str, Any], *options: str) -> psutil.Popen:
-    spec = hosts.folder / f"{out}.yaml"
-    spec.write_text(yaml.safe_dump(content))
-    return hosts.run(spec, out, *options)
+@pytest.fixture(scope="module")
+def home(hosts: Hosts) -> HomeCommands:
+    return HomeCommands(hosts)
 
 
 def said(hosts: Hosts, out: str) -> str:
@@ -147,13 +144,13 @@ def has_left_nothing(hosts: Hosts, before: set[Path]) -> bool:
 
 
 @real
-def test_programs_on_three_hosts_do_what_they_do_on_one(hosts: Hosts) -> None:
+def test_programs_on_three_hosts_do_what_they_do_on_one(hosts: Hosts, home: HomeCommands) -> None:
     before = set(Path("/var/tmp").glob("testbed-*"))
     # The run directory is in a folder that the other hosts do not have.
-    process = started(hosts, "spread", AVERAGING, "--out", f"{OWN}/spread")
+    process = home.run("spread", AVERAGING, "--out", f"{OWN}/spread")
     assert process.wait(60) == 0, said(hosts, "spread")
     alone = ("run", "spread.yaml", "--out", f"{OWN}/alone", "--no-report")
-    on_one = hosts.home.popen(*TESTBED, *alone, log=hosts.folder / "alone.log")
+    on_one = home.start(*alone, log=hosts.folder / "alone.log")
     assert on_one.wait(60) == 0, said(hosts, "alone")
     spread, one = (directory_of(hosts, f"{OWN}/{out}") for out in ("spread", "alone"))
     assert record(spread)["programs"] == record(one)["programs"]
@@ -170,7 +167,7 @@ def test_programs_on_three_hosts_do_what_they_do_on_one(hosts: Hosts) -> None:
 
     lacking = hosts.folder / OWN / "lacking"
     lacking.mkdir()
-    process = started(hosts, "refused", AVERAGING | {"reads": [str(lacking)]})
+    process = home.run("refused", AVERAGING | {"reads": [str(lacking)]})
     assert process.wait(30) == 1
     text = f"host b (10.98.0.2:14790) has no {lacking}, which the programs there need (reads): it "
     assert text in said(hosts, "refused")
@@ -179,9 +176,11 @@ def test_programs_on_three_hosts_do_what_they_do_on_one(hosts: Hosts) -> None:
 
 
 @real
-def test_faults_and_the_death_of_a_host_end_its_programs_only(hosts: Hosts) -> None:
+def test_faults_and_the_death_of_a_host_end_its_programs_only(
+    hosts: Hosts, home: HomeCommands
+) -> None:
     before = set(Path("/var/tmp").glob("testbed-*"))
-    process = started(hosts, "outlived", SLEEPING)
+    process = home.run("outlived", SLEEPING)
     until(lambda: "sleeping: running" in said(hosts, "outlived"), "the programs", 60)
     log = directory_of(hosts, "outlived") / "nodes" / "worker-2" / "nap.log"
     until(lambda: log.exists() and log.read_text().count("begun") == 2, "its second start", 20)
@@ -200,7 +199,7 @@ def test_faults_and_the_death_of_a_host_end_its_programs_only(hosts: Hosts) -> N
     assert min(into_server["received_bytes"], to_here["received_bytes"]) > 150_000
     until(lambda: has_left_nothing(hosts, before), "the removal of what the agents made", 20)
 
-    process = started(hosts, "interrupted", SLEEPING)
+    process = home.run("interrupted", SLEEPING)
     until(lambda: "sleeping: running" in said(hosts, "interrupted"), "the programs", 60)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130, said(hosts, "interrupted")
@@ -208,14 +207,16 @@ def test_faults_and_the_death_of_a_host_end_its_programs_only(hosts: Hosts) -> N
 
 
 @real
-def test_background_traffic_between_hosts_is_apart_from_what_is_trained(hosts: Hosts) -> None:
+def test_background_traffic_between_hosts_is_apart_from_what_is_trained(
+    hosts: Hosts, home: HomeCommands
+) -> None:
     content = SMALL | {
         "algorithms": ["sync-sgd"],
         "training": {"updates": 15},
         "network": {"uplink": "20mbit", "downlink": "20mbit", "probe": False},
         "traffic_between": FLOWS,
     }
-    process = started(hosts, "trained", content)
+    process = home.run("trained", content)
     assert process.wait(60) == 0, said(hosts, "trained")
     directory = directory_of(hosts, "trained")
     summary = record(directory)

@@ -299,7 +299,7 @@ def test_the_capture_can_be_switched_off(command: CommandLine) -> None:
 
 
 def test_a_capture_that_dies_is_reported_and_the_run_goes_on(command: CommandLine) -> None:
-    started = command.start_run(ENDLESS | {"training": {"updates": 1500}})
+    started = command.start_run(SMALL | {"training": {"updates": 600}})
     started.until_training()
     started.capture.kill()
     assert started.wait() == 0, started.said
@@ -341,7 +341,7 @@ def test_a_run_that_was_killed_has_its_capture(command: CommandLine) -> None:
 
 
 def test_workers_that_die_do_not_break_the_ledgers(command: CommandLine) -> None:
-    started = command.start_run(ENDLESS | {"training": {"updates": 1500}})
+    started = command.start_run(SMALL | {"training": {"updates": 600}})
     started.until_training()
     for name in ("worker-1", "worker-3"):
         started.nodes()[name].kill()

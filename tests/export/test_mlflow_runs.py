@@ -3,21 +3,22 @@
 import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("mlflow", reason="MLflow is not installed")
-
-from mlflow import MlflowClient
-
 from testbed.errors import TestbedError
-from testbed.export import mlflow_runs
 from testbed.export.exporting import destination
 from testbed.results.reading.recorded_run import RecordedRun
 from tests.chromium import chromium, chromium_needed, watched
 from tests.export.conftest import columns, grown, server, what
 
+if TYPE_CHECKING:  # not for the processes that carry out other tests: it takes seconds
+    from mlflow import MlflowClient
+
+pytestmark = pytest.mark.skipif(find_spec("mlflow") is None, reason="MLflow is not installed")
 SERVER = Path(__file__).parents[2] / "build" / "mlflow"
 """Where `make test` puts what the server needs besides the client."""
 
@@ -38,7 +39,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running
 
 
-def check(client: MlflowClient, run: RecordedRun, folder: Path) -> None:
+def check(client: "MlflowClient", run: RecordedRun, folder: Path) -> None:
     """Check that a server or a database has a run once, with all that was exported."""
     experiment = client.get_experiment_by_name("small")
     assert experiment is not None
@@ -61,7 +62,9 @@ def check(client: MlflowClient, run: RecordedRun, folder: Path) -> None:
 def test_a_folder_has_each_run_once(
     runs: list[RecordedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow_runs, "POINTS", 4)
+    from mlflow import MlflowClient
+
+    monkeypatch.setattr("testbed.export.mlflow_runs.POINTS", 4)
     folder = tmp_path / "out"
     out = destination("mlflow", str(folder))
     assert what([grown(runs[1], tmp_path)], out) == ["written"]
@@ -89,6 +92,8 @@ def test_a_server_has_and_shows_each_run_once(
     assert what([grown(run, tmp_path)], out) == ["written"]
     assert what([run], out, figures=True) == ["replaced"]
     assert what([run], out, figures=True) == ["unchanged"]
+    from mlflow import MlflowClient
+
     client = MlflowClient(address)
     check(client, run, tmp_path)
     [found] = client.search_runs(["1"], f"tags.`testbed.run` = '{run.id}'")

@@ -2,26 +2,30 @@
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
-pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
-
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
 from testbed.errors import TestbedError
-from testbed.export.tensorboard_files import TensorBoardFiles
+from testbed.export.exporting import destination
 from testbed.results.reading.recorded_run import RecordedRun
 from tests.chromium import chromium, chromium_needed, watched
 from tests.export.conftest import columns, grown, server, until, what
+
+# What reads and writes the files is imported in the tests: it takes seconds in every process.
+pytestmark = pytest.mark.skipif(
+    find_spec("tensorboard") is None, reason="TensorBoard is not installed"
+)
 
 
 def test_curves_are_read_back_by_update_and_by_byte(
     runs: list[RecordedRun], tmp_path: Path
 ) -> None:
-    out = TensorBoardFiles(tmp_path / "out")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    out = destination("tensorboard", str(tmp_path / "out"))
     assert what([grown(runs[1], tmp_path)], out) == ["written"]
     assert what(runs, out) == ["written", "replaced"]
     assert what(runs, out) == ["unchanged"] * 2
@@ -48,7 +52,7 @@ def test_other_files_are_not_replaced(runs: list[RecordedRun], tmp_path: Path) -
     own.parent.mkdir(parents=True)
     own.write_text("mine")
     with pytest.raises(TestbedError, match="holds files that no export has written"):
-        what(runs, TensorBoardFiles(tmp_path))
+        what(runs, destination("tensorboard", str(tmp_path)))
     assert own.read_text() == "mine"
 
 
@@ -58,7 +62,7 @@ def test_other_files_are_not_replaced(runs: list[RecordedRun], tmp_path: Path) -
 def test_tensorboard_shows_curves_options_and_figures(
     runs: list[RecordedRun], tmp_path: Path
 ) -> None:
-    what(runs, TensorBoardFiles(tmp_path), figures=True)
+    what(runs, destination("tensorboard", str(tmp_path)), figures=True)
     command: list[str | Path] = [sys.executable, "-m", "tensorboard.main", "--logdir", tmp_path]
     with server(command, "/data/runs") as address, chromium() as browser:
         # The page shows what the server has loaded when it is opened: of each run, images come last.

@@ -4,24 +4,24 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("wandb", reason="wandb is not installed")
-
-from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
-
 from testbed.export.exporting import destination
 from testbed.results.reading.recorded_run import RecordedRun
 from tests.export.conftest import columns, grown, what
 
+pytestmark = pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed")
 BLOCK, HEADER = 32768, 7
 
 
 def records(path: Path) -> Iterator[Any]:
     """Yield the records of a ``.wandb`` file, which has the format of LevelDB's log."""
+    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+
     data, at, whole = path.read_bytes(), HEADER, b""
     while at < len(data):
         left = BLOCK - at % BLOCK
