@@ -84,8 +84,6 @@ def run(
     loaded = load_any(spec, set_ or (), seed)
     plans = plans_of(loaded)
     check(plans, out)
-    if hosts is not None and serving.port is not None and not all(one.served for one in plans):
-        raise SpecError("--hosts: metrics of peers are exported of runs on one host so far")
     with (
         _spread(hosts, plans, accept_underlay=accept_underlay) as spread,
         serving.exporter() as exporter,

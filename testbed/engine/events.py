@@ -177,6 +177,13 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Callers never come back: they were killed for good, or their host is lost."""
+
+    callers: Collection[int]
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """Training is over, whatever is still missing."""
 
@@ -196,7 +203,7 @@ class Taken:
 
 
 ToCaller: TypeAlias = Opened | Coming | Received | Stopped | Computed | Lost
-ToServed: TypeAlias = Opened | Heard | Closed | Settled | Due | Began | Restored | End
+ToServed: TypeAlias = Opened | Heard | Closed | Settled | Due | Began | Restored | GivenUp | End
 Event: TypeAlias = ToCaller | ToServed
 ToPeer: TypeAlias = Began | Opened | UpdateArrived | Taken | Computed | Closed | Due | End
 

@@ -20,6 +20,7 @@ TRAINING   Due(SILENT), and it is            TRAINING   Record(Suspected, ...)
 TRAINING   Due(EXPIRED)                      TRAINING   Record of the update that this makes
 TRAINING   Closed, too few are left          OVER       Record(Remark); Over
 TRAINING   Closed, and may come back         TRAINING   At(RETURNED), and then as above
+TRAINING   GivenUp, too few may come back    as Closed  as above, if too few are there
 any        End                               OVER       Over
 OVER       Opened                            OVER       Record(Connected); Send(Stop)
 OVER       Heard                             OVER       none; it is counted
@@ -44,6 +45,7 @@ from testbed.engine.events import (
     Due,
     End,
     Event,
+    GivenUp,
     Heard,
     Opened,
     Over,
@@ -79,7 +81,7 @@ class Phase(Enum):
 class Server(Stateful):
     """One server of a run."""
 
-    not_saved = frozenset({"service", "_callers", "_others", "_returning"})
+    not_saved = frozenset({"service", "_callers", "_others", "_returning", "_given_up"})
 
     def __init__(
         self,
@@ -100,6 +102,7 @@ class Server(Stateful):
         self.service = service
         self._callers, self._others = callers, others
         self._returning = absence + RETURN_TIMEOUT if absence else 0.0
+        self._given_up: set[int] = set()
         # Of a restored server that has not gone on yet: those that are still to come back.
         self._awaited: set[int] | None = None
         # How many have greeted, have come back and have gone: of their timers the last one counts.
@@ -136,6 +139,8 @@ class Server(Stateful):
             yield from self._begin(now)
         elif isinstance(event, Restored):
             yield from self._restored(event.there, now)
+        elif isinstance(event, GivenUp):
+            yield from self._give_up(event.callers)
         elif isinstance(event, End):
             yield from self._end()
         if self.phase is Phase.TRAINING:
@@ -313,10 +318,21 @@ class Server(Stateful):
     def _gone(self, now: float) -> Iterator[Action]:
         """Find whether those that are left are enough, once those that are gone may have come back."""
         self._departures += 1
-        if self._returning:
+        if self._returning and not self._are_too_few_left:
             yield At(now + self._returning, Token(What.RETURNED, number=self._departures))
         else:
             yield from self._check()
+
+    def _give_up(self, callers: Collection[int]) -> Iterator[Action]:
+        self._given_up.update(callers)
+        if self._are_too_few_left and self.phase is Phase.TRAINING:
+            yield from self._check()
+
+    @property
+    def _are_too_few_left(self) -> bool:
+        """True if there cannot be enough again, even if all that are not given up come back."""
+        callers = self._callers
+        return callers is not None and callers - len(self._given_up) < self.service.half.needed
 
     def _check(self) -> Iterator[Action]:
         remark = None if self._callers is None else too_few(self.service)

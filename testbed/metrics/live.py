@@ -6,6 +6,7 @@ devices' states, the server's counters, the rate) are looked up when the state i
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,7 +75,9 @@ class LiveRun:
         self._is_here = np.ones(workers, bool)
         # Of each link the number of the device that it is the uplink of; -1 of others.
         self._uplink_of = np.array([self._numbers.get(link.node, -1) for link in plan.links])
-        self._next_peer = 0
+        # The peers by host, in the order in which its agent samples them, and whose turn it is there.
+        self._peers = {"": [*self._numbers.values()]}
+        self._next_peer = Counter[str]()
         self._itself = psutil.Process()
         self._cpu_before = _processor_seconds(self._itself)
         self._helpers: dict[str, float] = {}
@@ -92,10 +95,13 @@ class LiveRun:
 
     # -- calls by the orchestrator
 
-    def spread(self, elsewhere: Sequence[int]) -> None:
-        """Take in the numbers of the workers on other hosts, which cannot write to the board."""
+    def spread(self, place: Mapping[str, str]) -> None:
+        """Take in the hosts of workers or peers on others, which cannot write to the board."""
         with self.lock:
-            self._is_here[[*elsewhere]] = False
+            self._is_here[[self._numbers[name] for name in place]] = False
+            self._peers = {host: [] for host in ("", *place.values())}
+            for name, number in self._numbers.items():
+                self._peers[place.get(name, "")].append(number)
 
     def progress(self, progress: Progress) -> None:
         """Take the run's progress; called a few times per second."""
@@ -104,8 +110,8 @@ class LiveRun:
                 self._state.phase = progress.phase
                 self._state.due = progress.evaluations_due
 
-    def from_agent(self, event: Event) -> None:
-        """Take an event of the agent."""
+    def from_agent(self, event: Event, host: str = "") -> None:
+        """Take an event of the agent of a host; an empty name is that of the orchestrator's own."""
         with self.lock:
             match event:
                 case IngressRead(ingress, egress):
@@ -114,7 +120,7 @@ class LiveRun:
                     self._take_counters(event.ingress, event.egress)
                     self._take_capture(event.capture)
                 case UplinksSampled(raw):
-                    self._take_peers_samples(np.frombuffer(raw, COUNTS))
+                    self._take_peers_samples(host, np.frombuffer(raw, COUNTS))
                 case ProcessesSampled():
                     self._take_capture(event.capture)
                     memory = dict(event.memory)
@@ -205,11 +211,11 @@ class LiveRun:
             self._state.capture = (capture["records"], capture["dropped"])
             self._state.acknowledgements = capture.get("acknowledgements")
 
-    def _take_peers_samples(self, rows: npt.NDArray[np.void]) -> None:
-        """Take a part of a sample of all peers, in order."""
-        first = self._next_peer
-        self._next_peer = (first + len(rows)) % len(self._numbers)
-        self._take_uplink_samples(range(first, first + len(rows)), rows)
+    def _take_peers_samples(self, host: str, rows: npt.NDArray[np.void]) -> None:
+        """Take a part of a sample of the peers on a host."""
+        own, first = self._peers[host], self._next_peer[host]
+        self._next_peer[host] = (first + len(rows)) % len(own)
+        self._take_uplink_samples(own[first : first + len(rows)], rows)
 
     def _take_uplink_samples(self, devices: Sequence[int], rows: npt.NDArray[np.void]) -> None:
         assert self._uplinks is not None

@@ -152,7 +152,7 @@ class AgentEvents:
             log = self._records.processes_log
             raise EndError("failed", f"the agent of the run died; see {log}")
         if self._metrics:
-            self._metrics.from_agent(event)
+            self._metrics.from_agent(event, host)
         if not isinstance(event, _NO_PROGRESS):
             self._setup.step()
         self._host = host

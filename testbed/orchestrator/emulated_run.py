@@ -117,7 +117,7 @@ class EmulatedRun:
         if self._spread:
             self._spread.note_begin(self._records)
             if self._metrics:
-                self._metrics.spread([self._plan.workers[one] for one in self._spread.place])
+                self._metrics.spread(self._spread.place)
         self._make_parts()
         with contextlib.ExitStack() as opened:
             board = self._board(opened)

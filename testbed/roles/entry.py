@@ -184,6 +184,7 @@ class _Role:
                 self.shared.board,
                 checkpoints=self._checkpoints(number) if writes else None,
                 restart=restart,
+                paces=self.shared.paces,
                 spill=None if aggregates else self.shared.spill(number),
                 index=index,
                 is_saved=servers is not None and loaded.checkpoint_every is not None,

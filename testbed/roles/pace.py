@@ -4,8 +4,9 @@ Under the wall clock the orchestrator sets a device's factor when a slowdown beg
 the device reads it when it draws its next durations. A device that is slowed down after a push of its
 own sets the factor itself, because its very next computation must be slow.
 
-The factor of a device that was killed after training, because it could not learn of the end, is
-infinite: so the coordinator of peers knows whom not to wait for.
+The factor of a worker that was killed for good, or whose host is lost, is infinite for the rest of the
+run: so its server knows for whom not to wait. So is that of a peer that was killed after training,
+because it could not learn of the end, for the coordinator of the peers.
 """
 
 import math
@@ -43,14 +44,19 @@ class Paces:
 
     def __setitem__(self, device: int, factor: float) -> None:
         # New memory is 0, which has to mean a factor of 1.
-        self._excess[device] = factor - 1.0
+        if not self.has_ended(device):
+            self._excess[device] = factor - 1.0
 
     def end(self, device: int) -> None:
         self[device] = math.inf
 
     def has_ended(self, device: int) -> bool:
-        """Return True if a device's process was killed after training, and has ended."""
+        """Return True if a device's process has ended, and no other one follows it."""
         return math.isinf(self[device])
+
+    def ended(self) -> set[int]:
+        """Return the numbers of all devices of which ``has_ended`` is true."""
+        return set(np.flatnonzero(np.isinf(self._excess)).tolist())
 
 
 def memory_of_paces(devices: int) -> int:

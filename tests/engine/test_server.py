@@ -11,6 +11,7 @@ from testbed.engine.events import (
     At,
     Closed,
     End,
+    GivenUp,
     Heard,
     Opened,
     Over,
@@ -187,6 +188,18 @@ def test_who_comes_back_is_waited_for_as_long_as_it_may_take() -> None:
     said = one.wait(1)
     assert entries(said) == [Remark("no worker is left", is_error=True)]
     assert is_over(said)
+
+
+def test_those_that_never_come_back_are_not_waited_for() -> None:
+    one = three(absence=5.0)
+    assert not one.tell(GivenUp([0]), Closed(0), Closed(1))  # 1 may come back, and be enough with 2
+    said = one.tell(GivenUp([1]))
+    assert entries(said) == [Remark("1 workers are left, and an update needs 2", is_error=True)]
+    assert is_over(said)
+    assert not is_over(one.tell(GivenUp([2]), Closed(2)))
+    without_limit = three(absence=math.inf)
+    assert not without_limit.tell(GivenUp([0, 1]), Closed(0))
+    assert is_over(without_limit.tell(Closed(1)))
 
 
 def test_who_has_come_back_is_enough() -> None:

@@ -14,6 +14,7 @@ from testbed.messages.agent_reports import (
     IngressRead,
     ProcessesSampled,
     ProcessExited,
+    UplinksSampled,
 )
 from testbed.messages.reports import EvaluationDue, TrainingBegun
 from testbed.metrics.exporter import RunsCollector
@@ -220,7 +221,24 @@ def test_a_simulation_has_no_board() -> None:
 
 def test_workers_on_other_hosts_do_what_the_run_does() -> None:
     run = LiveRun(planned(4), "time-1")
-    run.spread([1, 2, 3])
+    run.spread({f"worker-{number}": "b" for number in (1, 2, 3)})
     assert devices(run) == {"starting": 4}
     run.from_role(TrainingBegun(1.0))
     assert devices(run) == {"starting": 1, "training": 3}  # the one that is here has not said so
+
+
+def test_uplinks_of_peers_are_sampled_on_their_hosts() -> None:
+    run = LiveRun(planned(4, algorithms=["all-to-all"]), "time-1")
+    run.spread({"peer-1": "b", "peer-3": "b"})
+
+    def sampled(host: str, *sent: int) -> float:
+        rows = np.zeros(len(sent), COUNTS)
+        rows["tx_bytes"], rows["class_bytes"] = sent, -1
+        run.from_agent(UplinksSampled(rows.tobytes()), host)
+        return sum(exported(run).get("testbed_uplink_transmitted_bytes_total", {}).values())
+
+    assert sampled("", 1, 4) == 0  # those of the other host are not known
+    assert sampled("b", 2) == 0
+    assert sampled("b", 8) == 15
+    assert sampled("b", 20, 80) == 105
+    assert sampled("", 10, 40) == 150

@@ -431,7 +431,8 @@ class Agent:
         if self._metrics:
             for rows in self._metrics.uplinks():
                 self._report(UplinksSampled(rows))
-            self._report(self._metrics.processes())
+            if self._observation.counts_ingress:  # by role, of the orchestrator's host
+                self._report(self._metrics.processes())
 
     def take_down(self) -> None:
         """End every node, remove what nodes were made of, and report what could not be removed."""

@@ -1,8 +1,8 @@
 """Samples that are taken only if metrics are exported; the agent owns them.
 
 The egress of servers is counted as their ingress always is. The uplinks of peers, of which a run counts
-the ingress, are counted at the peers' end. The capture reports its progress, and memory and processor
-time of the processes are read.
+the ingress, are counted at the end of those peers that are on this host. The capture reports its
+progress, and memory and processor time of the processes are read.
 """
 
 from collections.abc import Mapping
@@ -36,12 +36,15 @@ class MetricsSamples:
             usage.helper(process, "capture")
         self._egress: list[Meter] = []
         self._uplinks: list[Meter] = []
-        for device in filter(is_server, counted.captured):
+        servers = [one for one in counted.captured if is_server(one) and one in namespaces]
+        for device in servers:
             with inside_network(namespaces[device]):
                 self._egress.append(Meter(DEVICE_INDEX, shaping.COUNTED, from_now=True))
         if self._egress:
             return
         for device in counted.devices:
+            if device not in namespaces:
+                continue
             with inside_network(namespaces[device]):
                 link = network.link(device)
                 self._uplinks.append(

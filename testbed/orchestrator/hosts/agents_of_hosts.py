@@ -28,6 +28,7 @@ from testbed.messages.agent_reports import (
     ProcessStarted,
     RemainsFound,
     RunFailed,
+    UplinksSampled,
     WarningRaised,
 )
 from testbed.messages.requests import (
@@ -179,10 +180,10 @@ class AgentsOfHosts(Generic[R]):
             return replace(event, reason=f"host {host}: {event.reason}")
         if isinstance(event, WarningRaised | RemainsFound):
             return replace(event, text=f"host {host}: {event.text}")
-        if isinstance(event, CountersSampled):
+        if isinstance(event, CountersSampled | UplinksSampled):
             rows = np.frombuffer(event.raw, COUNTS).copy()
             rows["time"] += self._behind[host]
-            return CountersSampled(rows.tobytes())
+            return replace(event, raw=rows.tobytes())
         return event
 
     def end(self, deadline: float) -> Iterator[str]:

@@ -4,15 +4,16 @@ A way is measured between the addresses of the underlay, on a connection of its 
 go that way, and the agents may talk over another. First the clocks are exchanged, while nothing else is
 on the way, so that the kernel's shortest round trip is that of an empty network. Then, if it is wanted,
 each side sends as much as it can, for a second or two; the receiver leaves out what came while TCP was
-still finding its speed.
+still finding its speed. At last datagrams are exchanged as ``path_datagrams`` says.
 """
 
 import contextlib
+import errno
 import os
 import socket
 import struct
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
@@ -24,6 +25,7 @@ from testbed.orchestrator.hosts.inquiries import (
     INQUIRIES,
     ClockRead,
     ExamineHost,
+    ExchangeDatagrams,
     FillPath,
     FindPaths,
     HostClock,
@@ -39,6 +41,7 @@ from testbed.orchestrator.hosts.inquiries import (
     ask,
     send_inquiry,
 )
+from testbed.orchestrator.hosts.path_datagrams import DatagramsPassed, exchange, exchanged
 from testbed.orchestrator.hosts.relay import Kind
 from testbed.orchestrator.hosts.secured_connection import (
     ConnectionLostError,
@@ -53,7 +56,7 @@ MOST_SECONDS = 5.0
 """The longest that one direction is filled."""
 _MOST_BYTES = 1 << 30
 """The most bytes that are sent in one direction."""
-_PART = bytes(1 << 17)
+_PART, _END = bytes(1 << 17), b"\1"
 _STARTING = 0.3
 """The part of the time in which TCP finds its speed, which is left out."""
 _RATE = struct.Struct("!d")
@@ -61,17 +64,13 @@ _INFO = struct.Struct("60xI36xI")
 """Reads two fields of the kernel's struct tcp_info: tcpi_pmtu and tcpi_total_retrans."""
 
 
-def measured(source: str, address: str, port: int, secret: bytes, seconds: float) -> PathMeasured:
+def measured(way: MeasurePath, secret: bytes) -> PathMeasured:
     """Measure the way to a host that waits for it.
-
-    Args:
-        source: the address of this host.
-        port: of ``PathOpened``.
-        seconds: for which each direction is filled; 0 to measure no rates.
 
     Raises:
         ConnectionLostError: there is no such way.
     """
+    source, address, port, seconds = way.source, way.address, way.port, way.seconds
     try:
         connection = socket.create_connection((address, port), PATIENCE, (source, 0))
     except OSError as error:
@@ -83,14 +82,22 @@ def measured(source: str, address: str, port: int, secret: bytes, seconds: float
         clock = HostClock.of(secured)
         trip = shortest_round_trip(connection)
         there = back = None
+        passed: list[DatagramsPassed] = []
         if seconds:
             ask(secured, FillPath(seconds), PathFilled)
             there, back = _filled(connection, seconds)
+            try:
+                passed = exchanged(secured, way.tunnels, there, back, seconds)
+            except OSError as error:
+                raise ConnectionLostError(f"UDP port {way.tunnels}: {error.strerror}") from error
         mtu, retransmitted = _INFO.unpack(
             connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
         )
     shortest = 2 * clock.error if trip is None else trip
-    return PathMeasured(shortest, mtu, there, back, retransmitted, clock.system, clock.error)
+    return PathMeasured(
+        *(shortest, mtu, there, back, retransmitted, clock.system, clock.error),
+        [asdict(one) for one in passed],
+    )
 
 
 def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
@@ -118,15 +125,18 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
                 with socket.create_server((address, 0)) as listener:
                     send_inquiry(connection, PathOpened(listener.getsockname()[1]))
                     _let_measure(listener, secret)
-            case MeasurePath(source, address, port, seconds):
+            case MeasurePath():
+                way = replace(inquiry, seconds=min(inquiry.seconds, MOST_SECONDS))
                 try:
-                    found = measured(source, address, port, secret, min(seconds, MOST_SECONDS))
+                    found = measured(way, secret)
                 except ConnectionLostError as error:
                     raise HostError(str(error)) from error  # that is not this connection
                 send_inquiry(connection, found)
             case FillPath(seconds):
                 send_inquiry(connection, PathFilled())
                 _fill_back(connection.socket, min(seconds, MOST_SECONDS))
+            case ExchangeDatagrams():
+                exchange(connection, inquiry, min(inquiry.seconds, MOST_SECONDS))
     except (HostError, OSError) as error:
         send_inquiry(connection, InquiryRefused(str(error)))
 
@@ -196,15 +206,21 @@ def _send_for(connection: socket.socket, seconds: float) -> None:
     while time.monotonic() < until and left > 0:
         connection.sendall(_PART)
         left -= len(_PART)
-    connection.shutdown(socket.SHUT_WR)
+    connection.sendall(_END)
 
 
 def _received(connection: socket.socket, seconds: float) -> float:
-    """Receive until the other side ends; return the bit/s after the starting time, or of all."""
+    """Receive until the other side has sent all; return the bit/s after the starting time, or of all.
+
+    Raises:
+        OSError: it has ended the connection.
+    """
     buffer, count, began = bytearray(1 << 18), 0, 0.0
     settled: tuple[float, int] | None = None
-    first = 0
-    while size := connection.recv_into(buffer):
+    first = size = 0
+    while not size or buffer[size - 1] != _END[0]:
+        if not (size := connection.recv_into(buffer)):
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         now = time.monotonic()
         if not count:
             began, first = now, size

@@ -67,12 +67,20 @@ class PathOpened:
 
 @dataclass(frozen=True, slots=True)
 class MeasurePath:
-    """Measure the way to a host that waits for it; see ``host_paths.measured``."""
+    """Measure the way to a host that waits for it; see ``host_paths.measured``.
+
+    Attributes:
+        source: the address of the host that measures.
+        address, port: of the other host, as ``PathOpened`` says.
+        seconds: for which each direction is filled, and datagrams are sent; 0 to measure no rates.
+        tunnels: the UDP port of the tunnels.
+    """
 
     source: str
     address: str
     port: int
     seconds: float
+    tunnels: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,8 @@ class PathMeasured:
         retransmitted: packets that the measuring host has sent again.
         clock_behind: CLOCK_REALTIME of the measuring host less that of the other, in seconds.
         clock_error: the most seconds by which ``clock_behind`` may be wrong.
+        datagrams: what UDP has passed there and back, each with the fields of
+            ``path_datagrams.DatagramsPassed``; empty if it was not measured.
     """
 
     round_trip: float
@@ -95,6 +105,7 @@ class PathMeasured:
     retransmitted: int
     clock_behind: float
     clock_error: float
+    datagrams: Sequence[Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +118,50 @@ class FillPath:
 @dataclass(frozen=True, slots=True)
 class PathFilled:
     """It is ready for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeDatagrams:
+    """Receive datagrams until ``DatagramsSent`` comes, and then send some; see ``path_datagrams``.
+
+    Attributes:
+        port: where they are to be received, if no tunnels have it.
+        back_to: the port to send to.
+        token: in hexadecimal digits, with which all begin.
+        back: bit/s of TCP on the way back.
+        seconds: for which to send.
+    """
+
+    port: int
+    back_to: int
+    token: str
+    back: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramsExpected:
+    """They are received at this UDP port."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramsSent:
+    """The number of full ones, and the seconds that sending them took."""
+
+    sent: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramsExchanged:
+    """The same of those sent back; and how many full and short ones have arrived before."""
+
+    sent: int
+    seconds: float
+    arrived: int
+    short_arrived: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +185,18 @@ class InquiryRefused:
     reason: str
 
 
-Inquiry: TypeAlias = ReadClock | ExamineHost | OpenPath | MeasurePath | FillPath | FindPaths
+Inquiry: TypeAlias = (
+    ReadClock | ExamineHost | OpenPath | MeasurePath | FillPath | ExchangeDatagrams | FindPaths
+)
 Answer: TypeAlias = (
     ClockRead
     | HostExamined
     | PathOpened
     | PathFilled
     | PathMeasured
+    | DatagramsExpected
+    | DatagramsSent
+    | DatagramsExchanged
     | PathsMissing
     | InquiryRefused
 )
@@ -204,6 +264,15 @@ def ask(connection: SecuredConnection, inquiry: Inquiry, answer: type[A]) -> A:
         ConnectionLostError: the connection has ended, or the other side cannot answer that.
     """
     send_inquiry(connection, inquiry)
+    return awaited(connection, answer)
+
+
+def awaited(connection: SecuredConnection, answer: type[A]) -> A:
+    """Wait for an answer.
+
+    Raises:
+        ConnectionLostError: see ``ask``.
+    """
     frames: list[Frame] = []
     while not frames:
         frames += connection.receive()

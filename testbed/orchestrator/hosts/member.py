@@ -19,6 +19,7 @@ from testbed.errors import HostError
 from testbed.json_dataclasses import of_plain
 from testbed.messages.agent_reports import HostLost
 from testbed.messages.codec import send
+from testbed.network.underlay import PORT
 from testbed.nodes import forked_process, run_names
 from testbed.orchestrator.hosts.host_paths import measured
 from testbed.orchestrator.hosts.hosts_file import OtherHost
@@ -119,8 +120,10 @@ class Member:
         with self._answering():
             return ask(self.connection, FindPaths(paths), PathsMissing).paths
 
-    def way_from(self, source: str, secret: bytes, seconds: float = 0.0) -> PathMeasured:
-        """Measure the way to it from this host; see ``host_paths.measured``.
+    def way_from(
+        self, source: str, secret: bytes, seconds: float = 0.0, tunnels: int = PORT
+    ) -> PathMeasured:
+        """Measure the way to it from this host; see ``MeasurePath``.
 
         Args:
             source: the address of this host in the underlay.
@@ -129,17 +132,18 @@ class Member:
             HostError: there is none.
         """
         with self._answering():
-            return measured(source, self.host.underlay, self._opened(), secret, seconds)
+            way = source, self.host.underlay, self._opened()
+            return measured(MeasurePath(*way, seconds, tunnels), secret)
 
-    def way_to(self, other: "Member", seconds: float) -> PathMeasured:
+    def way_to(self, other: "Member", seconds: float, tunnels: int) -> PathMeasured:
         """Have it measure the way to another host.
 
         Raises:
             HostError: there is none.
         """
         with self._answering():
-            way = (self.host.underlay, other.host.underlay, other._opened(), seconds)
-            return ask(self.connection, MeasurePath(*way), PathMeasured)
+            way = self.host.underlay, other.host.underlay, other._opened()
+            return ask(self.connection, MeasurePath(*way, seconds, tunnels), PathMeasured)
 
     def _opened(self) -> int:
         return ask(self.connection, OpenPath(self.host.underlay), PathOpened).port

@@ -271,9 +271,7 @@ class Spread:
             own["delays"] = content["delays"] or [
                 (link.uplink.delay, link.downlink.delay) for link in self.plan.links
             ]
-        at_home = ("capture", "metrics")
-        asked = content["traffic"]
-        traffic = asked | {one: asked.get(one) and host == HOME for one in at_home}
+        traffic = content["traffic"] | {"capture": content["traffic"]["capture"] and host == HOME}
         return {**content, **own, "traffic": traffic}
 
     def _less_underlay(self, link: Link, content: Mapping[str, Any]) -> Mapping[str, Any]:

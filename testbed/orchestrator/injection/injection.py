@@ -14,7 +14,7 @@ kernel then closes the connection at once, and no ledger has to wait for it.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy.typing as npt
@@ -145,6 +145,7 @@ class Injection:
             if fault.kind != "kill":
                 self._impairments.begin(fault, devices)
             self._schedule_end(when + record["time"], fault, devices)
+        self._tell_given_up(self._names)
 
     def _schedule_end(self, began: float, fault: Fault, devices: Sequence[int]) -> None:
         """Schedule the end of a fault that began at a moment of CLOCK_MONOTONIC, if it has one."""
@@ -210,6 +211,7 @@ class Injection:
         number = self._numbers[device]
         before = self._struck.is_lost(number)
         self._workers.lose(number)
+        self._tell_given_up([number])
         self._release_if_all_are_lost()
         return not before
 
@@ -390,12 +392,22 @@ class Injection:
         if self._wall:
             self._futility.struck(devices)
             self._schedule_end(self._clock.now(), fault, devices)
+        self._tell_given_up(devices)
         self._release_if_all_are_lost()
 
     def _release_if_all_are_lost(self) -> None:
         if self._wall and all(map(self._struck.is_lost, self._names)):
             for number in self._names:
                 self._release(number)  # so that the server finds that no worker is left
+            self._tell_given_up(self._names)
+
+    def _tell_given_up(self, numbers: Iterable[int]) -> None:
+        """Let servers know which of some workers never come back."""
+        if self.paces is None or self._are_peers:
+            return
+        for number in numbers:
+            if self._struck.never_returns(number):
+                self.paces.end(number)
 
     def _end(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
         self._strikes.write(fault.record("end", devices, when, version))

@@ -44,11 +44,14 @@ class Reachability:
 
     def is_lost(self, number: int) -> bool:
         """Return True if a worker can never send again: killed, frozen or disconnected for good."""
-        if self._workers.is_gone(number):
-            return True
         if self._workers.is_killed_for_good(number):
-            return not self._agenda.has_end(number)
+            return self.never_returns(number)
         return self._impairments.has(number, ("freeze", *UNREACHABLE), for_good=True)
+
+    def never_returns(self, number: int) -> bool:
+        """Return True if a worker is dead for good: no kill of it ends, or its host is lost."""
+        is_dead, returns = self._workers.is_killed_for_good(number), self._agenda.has_end(number)
+        return is_dead and (self._workers.is_gone(number) or not returns)
 
     def is_deaf(self, number: int, kinds: Sequence[Kind]) -> bool:
         """Return True if a worker cannot receive, under faults of some kinds or after an outage."""

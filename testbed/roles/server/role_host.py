@@ -8,7 +8,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
 from testbed.algorithms.server_half import ServerHalf
@@ -20,6 +20,7 @@ from testbed.engine.events import (
     Compute,
     Due,
     Event,
+    GivenUp,
     Heard,
     Opened,
     Parameters,
@@ -136,6 +137,7 @@ class RoleHost:
         self.began: Callable[[], None] = lambda: None
         self.above: Callable[[Send | Compute], None] = lambda _: None
         self._codec, self._now = codec, now
+        self._paces, self._given_up = serving.paces, set[int]()
         self._tokens: list[tuple[float, int, Due]] = []
         self._at_once: deque[Due] = deque()
         self._settled = Settled(self._has_room)
@@ -219,7 +221,7 @@ class RoleHost:
             self.happen(heapq.heappop(self._tokens)[2])
 
     def look_after(self) -> None:
-        """Every now and then, close connections that do not greet, and report the rows so far."""
+        """Every now and then, look for what has no place any more, and report the rows so far."""
         now = time.monotonic()
         if now - self._last_look < REPORT_PERIOD:
             return
@@ -228,7 +230,26 @@ class RoleHost:
         for connection in list(self.connections.open):
             if connection.device is None and now - connection.opened > GREETING_TIMEOUT:
                 self.connections.close(connection, f"no greeting within {GREETING_TIMEOUT:g} s")
+        self._tell_given_up()
         self.report.flush()
+
+    def _tell_given_up(self) -> None:
+        """Tell the role of callers that never come back, once of each."""
+        ended = self._paces.ended() if self._paces is not None else ()
+        if not ended:
+            return
+        found = {one for one in self.callers if self._is_given_up(one, ended)} - self._given_up
+        if found:
+            self._given_up |= found
+            self.happen(GivenUp(found))
+
+    def _is_given_up(self, caller: int, ended: Collection[int]) -> bool:
+        """Return True if a worker has ended for good, or all devices of an aggregator have."""
+        settings = self.settings
+        if caller < settings.workers:
+            return caller in ended
+        own = settings.callers(caller - settings.workers + settings.servers)
+        return all(self._is_given_up(one, ended) for one in own)
 
     # -- what callers send
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
+from testbed.roles.pace import Paces
 from testbed.roles.server.restart import Restart
 from testbed.telemetry.state_board import Board
 from testbed.training.settings import Settings
@@ -17,6 +18,7 @@ class ServerInputs:
 
     Attributes:
         layout: of the slice; with one server, of all parameters.
+        paces: those of the workers, which tell who never comes back; None if no fault may strike any.
         spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
         index: the server's, of several; an aggregator's, from 1.
         is_saved: True if the process with the clock puts this server's state into its checkpoints.
@@ -29,6 +31,7 @@ class ServerInputs:
     board: Board | None = None
     checkpoints: Checkpoints | None = None
     restart: Restart | None = None
+    paces: Paces | None = None
     spill: int | None = None
     index: int = 0
     is_saved: bool = False

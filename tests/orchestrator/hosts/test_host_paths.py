@@ -8,6 +8,7 @@ from pyroute2 import IPRoute
 from testbed.network.links import Shape
 from testbed.network.netlink import Requests
 from testbed.network.shaping import packed_egress
+from testbed.network.underlay import PORT
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.hosts.host_paths import answer, measured
 from testbed.orchestrator.hosts.inquiries import (
@@ -18,6 +19,7 @@ from testbed.orchestrator.hosts.inquiries import (
     PathOpened,
     ask,
 )
+from testbed.orchestrator.hosts.path_datagrams import SHARE_OF_TCP
 from testbed.orchestrator.hosts.secured_connection import ConnectionLostError, SecuredConnection
 from tests.network.test_underlay import ADDRESSES, joined_hosts
 from tests.orchestrator.hosts.test_secured_connection import SECRET, proven
@@ -65,15 +67,19 @@ def test_a_way_has_the_rates_and_the_mtu_of_the_underlay() -> None:
         port = opened()
         with inside_network(hosts[0]):
             with pytest.raises(ConnectionLostError, match="secrets may differ"):
-                measured(*ADDRESSES, port, b"another secret...", 0.0)
-            way = measured(*ADDRESSES, port, SECRET, 1.0)
+                measured(MeasurePath(*ADDRESSES, port, 0.0, PORT), b"another secret...")
+            way = measured(MeasurePath(*ADDRESSES, port, 1.0, PORT), SECRET)
         assert way.mtu == 1400
         assert way.there == pytest.approx(40e6 * 1348 / 1414, rel=0.1)
         assert way.back == pytest.approx(20e6 * 1348 / 1414, rel=0.1)
+        for passed, tcp in zip(way.datagrams, (way.there, way.back), strict=True):
+            assert tcp is not None  # a busy host may send more slowly, but loses nothing
+            assert 0.5 < passed["rate"] / (SHARE_OF_TCP * tcp) < 1.05
+            assert passed["arrived"] >= 0.99 * passed["sent"]
         assert 0 < way.round_trip < 0.1
         assert abs(way.clock_behind) <= way.clock_error  # it is the same clock
         # What cannot be measured from there is answered, and the connection stays.
-        nowhere = MeasurePath(ADDRESSES[1], ADDRESSES[0], 1, 0.0)
+        nowhere = MeasurePath(ADDRESSES[1], ADDRESSES[0], 1, 0.0, PORT)
         with pytest.raises(ConnectionLostError, match="no TCP connection from"):
             ask(caller, nowhere, PathMeasured)
         clock = HostClock.of(caller)

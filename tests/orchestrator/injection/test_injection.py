@@ -80,6 +80,9 @@ def test_a_worker_that_was_killed_for_good_is_not_waited_for(make: Make, clock: 
     assert asked[0] == KillDevice("worker-0")
     assert injection.exited("worker-0")
     assert injection.patience == math.inf
+    assert injection.paces is not None
+    injection.paces[0] = 1.0  # a slowdown that ends later is no return
+    assert injection.paces.ended() == {0}
 
 
 def test_a_worker_comes_back_when_its_last_connection_is_reported(make: Make, clock: Clock) -> None:
@@ -110,6 +113,8 @@ def test_nothing_strikes_or_brings_back_a_worker_whose_host_is_lost(
     injection.closed(1)
     assert injection.lose("worker-0")
     assert not injection.lose("worker-0")
+    assert injection.paces is not None
+    assert injection.paces.ended() == {0}  # worker-1 comes back
     clock.now += 3
     injection.turn()
     clock.now += 1

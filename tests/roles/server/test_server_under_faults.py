@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ from testbed.messages.reports import (
     TrainingEnded,
     UpdatesApplied,
 )
+from testbed.roles.pace import Paces
+from testbed.roles.server.server_connections import REPORT_PERIOD
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.wire.frames import Kind, header
@@ -111,4 +114,25 @@ def test_a_version_made_because_a_worker_left_is_reported(monkeypatch: pytest.Mo
     assert pull(first)[0] == 2
     first.sendall(dense(2, 1.0))
     assert running.until(FaultVersionReached).version == 3
+    running.close()
+
+
+def test_a_server_ends_at_once_if_all_its_workers_are_dead_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paces = Paces(None, 2)
+
+    def make(serving: ServerInputs) -> WallServer:
+        return WallServer(replace(serving, paces=paces))
+
+    running = Running(monkeypatch, make, rules=(KILLED,), updates=100)
+    for worker in [running.connect(number) for number in (0, 1)]:
+        worker.close()
+        running.until(ConnectionClosed)
+    time.sleep(2 * REPORT_PERIOD)
+    assert not running.of(TrainingEnded)  # worker-0's kill ends, and so might worker-1's
+    for number in (0, 1):
+        paces.end(number)
+    running.until(TrainingEnded)
+    assert "no worker is left" in running.events("error")
     running.close()
