@@ -125,7 +125,7 @@ class HostsFile:
         """
         found: dict[str, str] = {}
         for pattern, host in self.place.items():
-            matching = [one for one in devices if _matches(pattern, one)]
+            matching = [one for one in devices if matches(pattern, one)]
             if not matching:
                 raise SpecError(
                     f"place: {pattern} is no device of the experiment that can be on another host"
@@ -159,7 +159,7 @@ def _address(path: Path, where: str, text: str) -> str:
         raise SpecError(f"{path}: {where}: {text!r} is no IPv4 address") from None
 
 
-def _matches(pattern: str, device: str) -> bool:
+def matches(pattern: str, device: str) -> bool:
     """Return True if a pattern is a device's name, or a range that it is in."""
     span = re.fullmatch(r"(.*?)(\d+)\.\.(\d+)", pattern)
     if span is None:
