@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.errors import SpecError
-from testbed.experiment.load import read_other
 from testbed.network.underlay import AGENT_PORT
 from testbed.network.underlay import PORT as TUNNEL_PORT
 
@@ -91,6 +90,9 @@ class HostsFile:
         Raises:
             SpecError: it cannot be read, or says something that cannot be.
         """
+        # Imported only here: with it comes torch, and `testbed exec` reads no file of hosts.
+        from testbed.experiment.load import read_other
+
         content = read_other(path, _Content)
         others = [_other(path, name, host) for name, host in content.hosts.items()]
         own = _address(path, "underlay", content.underlay)
