@@ -76,17 +76,16 @@ def _enter(run: "RecordedRun", device: str, command: list[str], *, host_files: b
     """
     from testbed.runs.device_place import agent_for, place_of
 
-    agent, others = agent_for(run, device), list[str]()
+    agent, elsewhere = agent_for(run, device), list[str]()
     if run.manifest.hosts:
-        from testbed.orchestrator.hosts import device_entry
+        from testbed.orchestrator.hosts.device_entry import enter_elsewhere, host_of
 
-        hosts = device_entry.hosts_of(run, agent)
-        device_entry.check_that_its_host_is_there(run, device, hosts)
-        for host in hosts:
-            if device in host.devices:
-                return device_entry.enter_elsewhere(host, run.id, device, command)
-            others += host.devices
-    with place_of(agent, device, host_files=host_files, elsewhere=others) as place:
+        named = {name: host.names for name, host in run.manifest.hosts.items()}
+        host, names = host_of(agent, device, named)
+        if host is not None:
+            return enter_elsewhere(host, run.id, device, command)
+        elsewhere += names
+    with place_of(agent, device, host_files=host_files, elsewhere=elsewhere) as place:
         return place.enter(command, os.environ)
 
 

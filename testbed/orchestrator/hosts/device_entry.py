@@ -12,7 +12,7 @@ import os
 import signal
 import struct
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from testbed.orchestrator.hosts.secured_connection import (
     Frame,
     SecuredConnection,
 )
-from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.device_place import AgentHere, agent_below, place_of, status_of
 
 _STREAMS = (0, 1, 2)
@@ -63,33 +62,39 @@ class EnterDevice:
     size: tuple[int, int] = (0, 0)
 
 
-def hosts_of(run: RecordedRun, agent: AgentHere) -> Sequence[HostTable]:
-    """Return what enters the devices of a run on its other hosts, but for those that are lost.
+def host_of(
+    agent: AgentHere, device: str, named: Mapping[str, Sequence[str]]
+) -> tuple[HostTable | None, Sequence[str]]:
+    """Return what enters a device of a run on another host; and the names of all devices on others.
+
+    Args:
+        agent: the run's on this host.
+        named: the devices of each other host, as the manifest has them.
+
+    Returns:
+        None for a device that is on none of them.
 
     Raises:
-        EntryError: its processes have ended or are another user's, or have something else.
+        EntryError: its host is lost; or processes of the run have ended, or are another user's.
     """
-    tables = []
+    found: HostTable | None = None
+    devices, there = list[str](), set[str]()
     try:
         for process in psutil.Process(agent.parent).children():
             with contextlib.suppress(psutil.Error):  # it has just ended
-                if "".join(process.cmdline()[:1]).startswith(f"{run_names.RELAY}-"):
-                    tables.append(published(HostTable, HOST, Path("/proc", str(process.pid))))
+                if not "".join(process.cmdline()[:1]).startswith(f"{run_names.RELAY}-"):
+                    continue
+                table = published(HostTable, HOST, Path("/proc", str(process.pid)))
+                if table is not None:  # a relay has it as long as its host is not lost
+                    there.add(table.host.name)
+                    devices += table.devices
+                    found = table if device in table.devices else found
     except (psutil.NoSuchProcess, PermissionError, ValueError) as error:
-        raise EntryError(f"{run.id} cannot be entered: {error}") from error
-    return [table for table in tables if table is not None]
-
-
-def check_that_its_host_is_there(run: RecordedRun, device: str, hosts: Sequence[HostTable]) -> None:
-    """Check that a device is not on a host that is lost.
-
-    Raises:
-        EntryError: it is.
-    """
-    there = {table.host.name for table in hosts}
-    for name, host in run.manifest.hosts.items():
-        if name not in there and any(matches(pattern, device) for pattern in host.names):
-            raise EntryError(f"{device} of {run.id} cannot be entered: its host {name} is lost")
+        raise EntryError(f"{agent.run} cannot be entered: {error}") from error
+    for name, patterns in named.items():
+        if name not in there and any(matches(pattern, device) for pattern in patterns):
+            raise EntryError(f"{device} of {agent.run} cannot be entered: its host {name} is lost")
+    return found, devices
 
 
 # -- the caller's side
