@@ -58,6 +58,11 @@ class OutputError(TestbedError):
 
 
 class EntryError(TestbedError):
-    """A device of a running run cannot be entered; the status is that of programs that run others."""
+    """A device of a running run cannot be entered, or the command not be carried out there.
 
-    exit_status = 125
+    The status is that of programs that run others: 125 if the device cannot be entered.
+    """
+
+    def __init__(self, message: str, exit_status: int = 125) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status

@@ -1,13 +1,10 @@
 """``testbed exec``: run a command in a device of a running run."""
 
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from testbed.display.standard_streams import tell
 
 if TYPE_CHECKING:
     from testbed.results.reading.recorded_run import RecordedRun
@@ -51,11 +48,10 @@ def exec_(
     such program, 125 if the device cannot be entered. It ends with the device or the run, and what it
     leaves in the background ends with it.
     """
-    from testbed.errors import EntryError, TestbedError
+    from testbed.errors import EntryError
     from testbed.nodes.other_user import run_as
-    from testbed.runs.device_place import owner_of_run
+    from testbed.runs.device_place import owner_of_run, status_of
     from testbed.runs.runs_on_host import running_runs
-    from testbed.untrusted_text import printable
 
     chosen = _choose(running_runs(), run)
     owner = owner_of_run(chosen)
@@ -63,17 +59,10 @@ def exec_(
     def enter() -> int:
         return _enter(chosen, device, command or [], host_files=host_files)
 
-    def enter_as_owner() -> int:
-        try:
-            return enter()
-        except TestbedError as error:
-            print(printable(f"testbed: {error}"), file=sys.stderr)
-            return error.exit_status
-
     if owner.user == os.geteuid():
         status = enter()
     elif os.geteuid() == 0:
-        status = run_as(owner, enter_as_owner)
+        status = run_as(owner, lambda: status_of(enter))
     else:
         raise EntryError(f"{chosen.id} is another user's run: enter its devices as root")
     sys.exit(128 - status if status < 0 else status)
@@ -83,25 +72,21 @@ def _enter(run: "RecordedRun", device: str, command: list[str], *, host_files: b
     """Run a command in a device, with the rights that this process has; return its exit status.
 
     Raises:
-        EntryError: the device cannot be entered.
+        EntryError: the device cannot be entered, or the command not be started there.
     """
-    from testbed.errors import EntryError
-    from testbed.nodes.exec_in_node import VisitError, visit
-    from testbed.runs.device_place import place_of
+    from testbed.runs.device_place import agent_for, place_of
 
-    try:
-        with place_of(run, device, host_files=host_files) as found:
-            environment = dict(os.environ) if found.environment is None else found.environment
-            shell = environment.get("SHELL") or "/bin/sh"
-            status = visit(found.place, command or [shell], environment)
-    except VisitError as error:
-        if error.status is None:
-            raise EntryError(f"{device} of {run.id} cannot be entered: {error}") from error
-        tell(f"testbed: {device} of {run.id}: {error}")
-        return error.status
-    if status == -signal.SIGKILL:
-        tell(f"testbed: {device} was killed, or its run has ended, and the command with it")
-    return 128 - status if status < 0 else status
+    agent, elsewhere = agent_for(run, device), list[str]()
+    if run.manifest.hosts:
+        from testbed.orchestrator.hosts.device_entry import enter_elsewhere, host_of
+
+        named = {name: host.names for name, host in run.manifest.hosts.items()}
+        host, names = host_of(agent, device, named)
+        if host is not None:
+            return enter_elsewhere(host, run.id, device, command)
+        elsewhere += names
+    with place_of(agent, device, host_files=host_files, elsewhere=elsewhere) as place:
+        return place.enter(command, os.environ)
 
 
 def _choose(running: "tuple[RecordedRun, ...]", text: str | None) -> "RecordedRun":

@@ -1,6 +1,6 @@
 """``testbed doctor`` and ``clean``: examine this host, and remove what earlier runs left on it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ import typer
 from testbed.cli.options import AsJson, Hosts
 from testbed.errors import HostError
 from testbed.telemetry.json_text import json_text
+from testbed.untrusted_text import printable
 
 if TYPE_CHECKING:
     from testbed.doctor.findings import Finding
@@ -66,17 +67,40 @@ def _print(findings: "Sequence[Finding]") -> None:
             typer.echo(f"{'':<8}{'':<{width}}  → {finding.remedy}")
 
 
-def clean() -> None:
-    """Remove containers, folders and control groups that killed runs left; keep run directories."""
-    from testbed.doctor import containers
-    from testbed.nodes.control_group import left_over
+def clean(hosts: Hosts = None) -> None:
+    """Remove containers, folders and control groups that killed runs left; keep run directories.
 
-    groups = left_over()
-    for group in groups:
-        group.remove()
-        typer.echo(f"removed {group.path}")
-    removed = containers.clean()
+    With --hosts, on each host.
+    """
+    from testbed.doctor import cleaning
+
+    if hosts is None:
+        _print_removed(cleaning.clean())
+        return
+    from testbed.orchestrator.hosts.hosts_examination import THIS_HOST
+    from testbed.orchestrator.hosts.member import Member
+    from testbed.orchestrator.hosts.spread import secret_of
+    from testbed.ray_cluster.ray_hosts import named_hosts
+
+    failed = []
+    with named_hosts(hosts) as file:
+        secret = secret_of(file)
+        _print_removed(cleaning.clean(), f"{THIS_HOST}: ")
+        for other in file.others:
+            try:
+                member = Member.called(other, secret)
+                with member.connection.socket:
+                    _print_removed(member.cleaned(), f"host {other.name}: ")
+            except HostError as error:
+                failed.append(str(error))
+    if failed:
+        raise HostError("; ".join(failed))
+
+
+def _print_removed(removed: Iterable[str], where: str = "") -> None:
+    nothing = True
     for name in removed:
-        typer.echo(f"removed {name}")
-    if not groups and not removed:
-        typer.echo("nothing to remove: no killed run left anything")
+        nothing = False
+        typer.echo(printable(f"{where}removed {name}"))
+    if nothing:
+        typer.echo(f"{where}nothing to remove: no killed run left anything")

@@ -16,13 +16,12 @@ import signal
 import sys
 import termios
 import traceback
-import tty
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from testbed.nodes import linux
+from testbed.nodes import linux, terminal_job
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KEPT = ("TERM", "LANG", "LC_ALL", "LC_CTYPE")
@@ -95,7 +94,8 @@ def run_as(owner: Owner, body: Callable[[], int]) -> int:
                 sys.stderr.flush()
             os._exit(status)
     streams.close_theirs()
-    with _passed_on_to(child), streams.resized_with_ours(), streams.raw():
+    raw = contextlib.nullcontext() if streams.master is None else terminal_job.raw()
+    with _passed_on_to(child), streams.resized_with_ours(), raw:
         _copy_until_end(os.pidfd_open(child), streams.copied, streams.master)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -180,20 +180,6 @@ class _Streams:
             yield
         finally:
             signal.signal(signal.SIGWINCH, before)
-
-    @contextlib.contextmanager
-    def raw(self) -> Iterator[None]:
-        """Leave keys such as Ctrl-C to the child's terminal, in the body."""
-        if self.master is None:
-            yield
-            return
-        before = termios.tcgetattr(0)
-        tty.setraw(0)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(termios.error):  # it is hung up
-                termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
 def _copy_until_end(child: int, copied: Mapping[int, int], master: int | None) -> None:

@@ -14,7 +14,7 @@ PREFIX = "testbed-"
 TITLES = "testbed:"
 """The beginning of the titles of a run's processes, of which a device's goes on with its name."""
 AGENT, FORK_SERVER = f"{TITLES}agent", f"{TITLES}fork-server"
-HOST_AGENT, RELAY = f"{TITLES}host-agent", f"{TITLES}relay"
+HOST_AGENT, RELAY, ENTRY = f"{TITLES}host-agent", f"{TITLES}relay", f"{TITLES}exec"
 CAPTURE, BACKGROUND = f"{TITLES}capture", f"{TITLES}background"
 
 

@@ -13,6 +13,8 @@ perhaps, needs the terminal.
 import contextlib
 import os
 import signal
+import termios
+import tty
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +58,18 @@ def _has_shell(process: int) -> bool:
         if parent:
             return os.getsid(parent) == os.getsid(0) and os.getpgid(parent) != os.getpgrp()
     return False
+
+
+@contextlib.contextmanager
+def raw() -> Iterator[None]:
+    """Leave keys such as Ctrl-C to another terminal, to which this one is copied, in the body."""
+    before = termios.tcgetattr(_TERMINAL)
+    tty.setraw(_TERMINAL)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # it is hung up
+            termios.tcsetattr(_TERMINAL, termios.TCSADRAIN, before)
 
 
 def lead(terminal: Terminal) -> None:

@@ -256,6 +256,7 @@ class EmulatedRun:
                     member.begin,
                     {n: end for n, (_, end) in channels[name].items()},
                     {"paces": paces, "models": spread.devices(name) if keeps_models else []},
+                    table=spread.table_of(name),
                 ),
             )
             for name, member in spread.members.items()

@@ -3,18 +3,24 @@
 import contextlib
 import difflib
 import os
-from collections.abc import Iterator, Sequence
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import EntryError
+import psutil
+
+from testbed.errors import EntryError, TestbedError
 from testbed.nodes import etc_files, joining_container, linux
-from testbed.nodes.exec_in_node import Place
+from testbed.nodes.exec_in_node import Place, VisitError, visit
 from testbed.nodes.node_table import NodeTable, table_of
 from testbed.nodes.other_user import Owner, owner_of
+from testbed.nodes.run_names import AGENT
 from testbed.results.reading.recorded_faults import read_faults
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.runs_on_host import agent_of
+from testbed.untrusted_text import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +28,59 @@ class DevicePlace:
     """The place of a node.
 
     Attributes:
-        place: for ``visiting.visit``.
+        run, device: names, for messages.
+        place: for ``exec_in_node.visit``.
         environment: the environment of a container; None where the caller's own is right.
     """
 
+    run: str
+    device: str
     place: Place
     environment: dict[str, str] | None = None
+
+    def enter(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run a command, by default a shell, in the node; return its exit status.
+
+        Raises:
+            EntryError: the node or its run has ended, or the program cannot be started there.
+        """
+        variables = environment if self.environment is None else self.environment
+        shell = variables.get("SHELL") or "/bin/sh"
+        which = f"{self.device} of {self.run}"
+        try:
+            status = visit(self.place, command or [shell], variables)
+        except VisitError as error:
+            if error.status is None:
+                raise EntryError(f"{which} cannot be entered: {error}") from error
+            raise EntryError(f"{which}: {error}", error.status) from error
+        if status == -signal.SIGKILL:
+            text = f"{self.device} was killed, or its run has ended, and the command with it"
+            raise EntryError(text, 128 + signal.SIGKILL)
+        return 128 - status if status < 0 else status
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHere:
+    """The agent on this host of a run.
+
+    Attributes:
+        run: the run's id, for messages.
+        number: the agent's process id.
+        parent: that of the process that has started it.
+    """
+
+    run: str
+    number: int
+    parent: int
+
+
+def status_of(body: Callable[[], int]) -> int:
+    """Return the exit status that ``body`` returns, or that of its error, which is printed."""
+    try:
+        return body()
+    except TestbedError as error:
+        print(printable(f"testbed: {error}"), file=sys.stderr)
+        return error.exit_status
 
 
 def owner_of_run(run: RecordedRun) -> Owner:
@@ -40,30 +93,20 @@ def owner_of_run(run: RecordedRun) -> Owner:
         owner = owner_of(Path(f"/proc/{run.manifest.pid}"))
         of_directory = run.directory.stat().st_uid
     except OSError as error:
-        raise EntryError(_starting_or_ending(run)) from error
+        raise EntryError(_starting_or_ending(run.id)) from error
     if owner is None:
-        raise EntryError(_inconsistent(run, "its process has the rights of several users"))
+        raise EntryError(_inconsistent(run.id, "its process has the rights of several users"))
     if of_directory != owner.user:
         which = f"its directory belongs to user {of_directory}, and its process to {owner.user}"
-        raise EntryError(_inconsistent(run, which))
+        raise EntryError(_inconsistent(run.id, which))
     return owner
 
 
-@contextlib.contextmanager
-def place_of(run: RecordedRun, device: str, *, host_files: bool) -> Iterator[DevicePlace]:
-    """Find a node, and keep its namespaces open in the body.
-
-    Nothing that the run says of itself gives rights: this process should have those of the run's owner,
-    and each namespace must be the owner's, too, as the kernel tells it of the opened descriptor.
-
-    Args:
-        run: a running run.
-        device: the name of a device or a router.
-        host_files: True for the host's files and root, where a container has others.
+def agent_for(run: RecordedRun, device: str) -> AgentHere:
+    """Return the agent on this host of a run, of which a device is to be entered.
 
     Raises:
-        EntryError: there is no such node, it has no process now, or it cannot be entered; or what
-            belongs to the run has several owners.
+        EntryError: the run has no devices, or this one is killed.
     """
     if run.manifest.engine == "simulation":
         raise EntryError(
@@ -71,34 +114,79 @@ def place_of(run: RecordedRun, device: str, *, host_files: bool) -> Iterator[Dev
         )
     number = agent_of(run)
     if number is None:
-        raise EntryError(_starting_or_ending(run))
+        raise EntryError(_starting_or_ending(run.id))
+    _check_that_it_lives(run, device)
+    return AgentHere(run.id, number, run.manifest.pid)
+
+
+@contextlib.contextmanager
+def place_of(
+    agent: AgentHere, device: str, *, host_files: bool = False, elsewhere: Collection[str] = ()
+) -> Iterator[DevicePlace]:
+    """Find a node, and keep its namespaces open in the body.
+
+    Nothing that the run says of itself gives rights: this process should have those of the run's owner,
+    and each namespace must be the owner's, too, as the kernel tells it of the opened descriptor.
+
+    Args:
+        device: the name of a device or a router.
+        host_files: True for the host's files and root, where a container has others.
+        elsewhere: the names of devices on other hosts.
+
+    Raises:
+        EntryError: there is no such node, it has no process now, or it cannot be entered; or what
+            belongs to the run has several owners.
+    """
     try:
         with contextlib.ExitStack() as opened:
             try:
-                agent = _process(number, opened)
-                _check_owner(run, agent)
-                table = table_of(agent)
+                process = _process(agent.number, opened)
+                _check_owner(agent, process)
+                table = table_of(process)
                 if table is None:
-                    raise EntryError(_starting_or_ending(run))
-                _check_name(run, device, table)
-                search = _Search(run, device, table, agent, number, opened)
+                    raise EntryError(_starting_or_ending(agent.run))
+                _check_name(agent.run, device, table, elsewhere)
+                search = _Search(agent.run, device, table, process, agent.number, opened)
                 found = search.place(host_files=host_files)
             except (FileNotFoundError, ProcessLookupError) as error:
-                raise EntryError(_starting_or_ending(run)) from error
+                raise EntryError(_starting_or_ending(agent.run)) from error
             except ValueError as error:
-                raise EntryError(f"{run.id} cannot be entered: {error}") from None
+                raise EntryError(f"{agent.run} cannot be entered: {error}") from None
             yield found
     except PermissionError as error:
-        raise EntryError(f"{run.id} is another user's run: enter its devices as root") from error
+        raise EntryError(f"{agent.run} is another user's run: enter its devices as root") from error
 
 
-def _check_owner(run: RecordedRun, agent: Path) -> None:
-    """Check that the process taken for a run's agent is the run's child and has its owner's rights."""
-    status = (agent / "status").read_text("utf-8", "replace")
-    if f"\nPPid:\t{run.manifest.pid}\n" not in status:
+def agent_below(service: int, run: str, first_tunnel: int) -> AgentHere:
+    """Return the agent of a run among those that a service of this host has started.
+
+    Args:
+        first_tunnel: the number of the run's first tunnel.
+
+    Raises:
+        EntryError: it has none, or its nodes are not made yet.
+    """
+    # No deeper: a device may give its processes any title, and hold any table.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for of_run in psutil.Process(service).children():
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                for process in of_run.children():
+                    if process.cmdline()[:1] != [AGENT]:
+                        continue
+                    table = table_of(Path("/proc", str(process.pid)))
+                    if table is not None and table.first_tunnel == first_tunnel:
+                        return AgentHere(run, process.pid, of_run.pid)
+    raise EntryError(_starting_or_ending(run))
+
+
+def _check_owner(agent: AgentHere, process: Path) -> None:
+    """Check that the process taken for a run's agent is the right child and has its owner's rights."""
+    status = (process / "status").read_text("utf-8", "replace")
+    if f"\nPPid:\t{agent.parent}\n" not in status:
         raise ProcessLookupError  # the id is another process's now
-    if owner_of(agent) != owner_of(Path(f"/proc/{run.manifest.pid}")):
-        raise EntryError(_inconsistent(run, "its processes have the rights of several users"))
+    if owner_of(process) != owner_of(Path(f"/proc/{agent.parent}")):
+        which = "its processes have the rights of several users"
+        raise EntryError(_inconsistent(agent.run, which))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +198,7 @@ class _Search:
         opened: closes what is opened.
     """
 
-    run: RecordedRun
+    run: str
     device: str
     table: NodeTable
     agent: Path
@@ -122,13 +210,11 @@ class _Search:
         user = self._user_namespace(network["net"])
         if self.device in self.table.routers:
             if self.table.containers or self.table.fork_server is None:
-                return DevicePlace(Place(self.number, user | network, host_name=self.device))
+                return self._found(Place(self.number, user | network, host_name=self.device))
             fork_server = self._process(self.table.fork_server)
             around = user | self._namespaces(fork_server, "pid") | network
             files = etc_files.of_root(fork_server / "root") | etc_files.own(self.device)
-            place = Place(self.number, around, own_files=files, host_name=self.device)
-            return DevicePlace(place)
-        _check_that_it_lives(self.run, self.device)
+            return self._found(Place(self.number, around, own_files=files, host_name=self.device))
         first = self.table.containers.get(self.device)
         try:
             if first is None:
@@ -137,22 +223,25 @@ class _Search:
                 found = user | self._namespaces(process, "pid", "net", "uts", "ipc")
                 _check_same(found["net"], network["net"])
                 files = etc_files.of_root(process / "root")
-                return DevicePlace(Place(self.number, found, own_files=files))
+                return self._found(Place(self.number, found, own_files=files))
             container = self._process(first)
             own = self._namespaces(container, "pid", "net", "uts", "ipc", "mnt")
             _check_same(own["net"], network["net"])
             if host_files:
                 around = {kind: own[kind] for kind in ("pid", "uts", "ipc")}
                 files = etc_files.of_root(container / "root")
-                return DevicePlace(Place(self.number, around | network, own_files=files))
+                return self._found(Place(self.number, around | network, own_files=files))
             _check_that_it_is_not_paused(self.run, self.device, container)
             place = Place(self.number, {"pid": own["pid"]}, container=first)
-            return DevicePlace(place, _environment(container))
+            return self._found(place, _environment(container))
         except (FileNotFoundError, ProcessLookupError) as error:
             raise EntryError(
-                f"{self.device} of {self.run.id} has no process now: it has died, or has done its "
-                "part of the run"
+                f"{self.device} of {self.run} has no process now: it has died, or has done its part of "
+                "the run"
             ) from error
+
+    def _found(self, place: Place, environment: dict[str, str] | None = None) -> DevicePlace:
+        return DevicePlace(self.run, self.device, place, environment)
 
     def _network_path(self) -> Path:
         return self.agent / "fd" / str(self.table.networks[self.device])
@@ -205,17 +294,17 @@ def _check_same(network: int, other: int) -> None:
         raise FileNotFoundError  # the id is another process's now
 
 
-def _inconsistent(run: RecordedRun, which: str) -> str:
-    return f"{run.id} is not entered, as it is not what it pretends to be: {which}"
+def _inconsistent(run: str, which: str) -> str:
+    return f"{run} is not entered, as it is not what it pretends to be: {which}"
 
 
-def _check_name(run: RecordedRun, device: str, table: NodeTable) -> None:
+def _check_name(run: str, device: str, table: NodeTable, elsewhere: Collection[str]) -> None:
     if device in table.networks:
         return
-    names = sorted(table.networks)
+    names = sorted({*table.networks, *elsewhere})
     nearest = difflib.get_close_matches(device, names, n=3, cutoff=0.5)
     others = f"the nearest names are {', '.join(nearest)}" if nearest else _some(names)
-    raise EntryError(f"{run.id} has no device or router {device!r}: {others}")
+    raise EntryError(f"{run} has no device or router {device!r}: {others}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -232,20 +321,20 @@ def _check_that_it_lives(run: RecordedRun, device: str) -> None:
             )
 
 
-def _check_that_it_is_not_paused(run: RecordedRun, device: str, first: Path) -> None:
+def _check_that_it_is_not_paused(run: str, device: str, first: Path) -> None:
     """Refuse a paused container, in which a command would be frozen at once."""
     for members in joining_container.control_groups(first):
         for name, running in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
             state = members.with_name(name)
             if state.exists() and state.read_text().strip() != running:
                 raise EntryError(
-                    f"{device} of {run.id} is frozen right now, and a command in its container would "
+                    f"{device} of {run} is frozen right now, and a command in its container would "
                     "be frozen, too: wait until it is thawed, or use --host-files"
                 )
 
 
-def _starting_or_ending(run: RecordedRun) -> str:
-    return f"{run.id} has no devices now: it is being set up or taken down, as `testbed top` shows"
+def _starting_or_ending(run: str) -> str:
+    return f"{run} has no devices now: it is being set up or taken down, as `testbed top` shows"
 
 
 def _is_own(user_namespace: int) -> bool:

@@ -345,7 +345,7 @@ class Agent:
             self._metrics = MetricsSamples(
                 network, counted, networks, self._observation, self._usage
             )
-        self._publish(networks, routers)
+        self._publish(networks, routers, underlay)
         if self._background:
             self._background.await_start()
         self._report(NetworkBuilt())
@@ -390,10 +390,11 @@ class Agent:
         except HostError as error:
             self._report(WarningRaised(str(error)))
 
-    def _publish(self, networks: Mapping[str, int], routers: Sequence[str]) -> None:
+    def _publish(self, networks: Mapping[str, int], routers: Sequence[str], underlay: Any) -> None:
         """Make the nodes known to ``testbed exec``."""
-        containers = self._nodes.containers()
-        NodeTable(networks, tuple(routers), containers, self._nodes.fork_server).publish()
+        containers, fork_server = self._nodes.containers(), self._nodes.fork_server
+        first = underlay.first_network if underlay else None
+        NodeTable(networks, tuple(routers), containers, fork_server, first).publish()
 
     def _made(self, count: int) -> bool:
         """Report the number of nodes made so far; return True if the run is over."""

@@ -25,6 +25,7 @@ from testbed.messages.requests import REQUESTS, LoadRoles
 from testbed.nodes import forked_process, linux, run_names
 from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import removed, start
+from testbed.orchestrator.hosts.device_entry import serve_entry
 from testbed.orchestrator.hosts.host_paths import answer
 from testbed.orchestrator.hosts.member import own_processors
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Kind, Relay
@@ -126,7 +127,7 @@ def _fork(connection: socket.socket, caller: str, secret: bytes) -> int:
 
 
 def _serve_run(connection: socket.socket, secret: bytes) -> None:
-    """Start the agent of one run, and carry its channels until it has ended.
+    """Start the agent of one run, and carry its channels until it has ended; or enter a device.
 
     Raises:
         ConnectionLostError: the connection has ended before, or the caller does not know the secret.
@@ -138,7 +139,8 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
     frames.clear()
     secured.send(Kind.OPEN, CONTROL, json.dumps(facts()).encode())
     try:
-        while len(frames) < 2:  # what is wanted, and the first request
+        # What is wanted, and the first request; or the request for a command in a device.
+        while len(frames) < 2 and not (frames and frames[0].kind == Kind.ENTER):
             for frame in secured.receive():
                 if frame.kind == Kind.INQUIRY:
                     answer(secured, frame, secret)
@@ -146,6 +148,9 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
                     frames.append(frame)
     except ConnectionLostError:
         return  # it only wanted to know that this host is there
+    if frames[0].kind == Kind.ENTER:
+        serve_entry(secured, frames, os.getppid())
+        return
     wanted = json.loads(frames.pop(0).content)
     first = _first_request(frames.pop(0))
     with device_folders.elsewhere(first.nodes.get("written")) as folder:

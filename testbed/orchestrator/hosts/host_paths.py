@@ -18,16 +18,19 @@ from pathlib import Path
 
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
 from testbed.doctor.attempts import make_tunnel, try_in_child
+from testbed.doctor.cleaning import clean
 from testbed.doctor.examination import examine
 from testbed.doctor.findings import Finding
 from testbed.errors import HostError
 from testbed.orchestrator.hosts.inquiries import (
     INQUIRIES,
+    CleanHost,
     ClockRead,
     ExamineHost,
     ExchangeDatagrams,
     FillPath,
     FindPaths,
+    HostCleaned,
     HostClock,
     HostExamined,
     InquiryRefused,
@@ -119,6 +122,8 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
             case ExamineHost():
                 findings = [asdict(finding) for finding in examined_here()]
                 send_inquiry(connection, HostExamined(findings))
+            case CleanHost():
+                send_inquiry(connection, HostCleaned([*clean()]))
             case FindPaths(paths):
                 send_inquiry(connection, PathsMissing([p for p in paths if not Path(p).exists()]))
             case OpenPath(address):

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.errors import SpecError
-from testbed.experiment.load import read_other
 from testbed.network.underlay import AGENT_PORT
 from testbed.network.underlay import PORT as TUNNEL_PORT
 
@@ -91,6 +90,9 @@ class HostsFile:
         Raises:
             SpecError: it cannot be read, or says something that cannot be.
         """
+        # Imported only here: with it comes torch, and `testbed exec` reads no file of hosts.
+        from testbed.experiment.load import read_other
+
         content = read_other(path, _Content)
         others = [_other(path, name, host) for name, host in content.hosts.items()]
         own = _address(path, "underlay", content.underlay)
@@ -125,7 +127,7 @@ class HostsFile:
         """
         found: dict[str, str] = {}
         for pattern, host in self.place.items():
-            matching = [one for one in devices if _matches(pattern, one)]
+            matching = [one for one in devices if matches(pattern, one)]
             if not matching:
                 raise SpecError(
                     f"place: {pattern} is no device of the experiment that can be on another host"
@@ -159,7 +161,7 @@ def _address(path: Path, where: str, text: str) -> str:
         raise SpecError(f"{path}: {where}: {text!r} is no IPv4 address") from None
 
 
-def _matches(pattern: str, device: str) -> bool:
+def matches(pattern: str, device: str) -> bool:
     """Return True if a pattern is a device's name, or a range that it is in."""
     span = re.fullmatch(r"(.*?)(\d+)\.\.(\d+)", pattern)
     if span is None:

@@ -1,7 +1,8 @@
 """Questions that a host answers before a run begins on it, and their answers.
 
-They are about its clocks, about what the doctor finds there, and about the network between it and
-another host. Question and answer are a frame each, of a kind of their own; ``host_paths`` answers.
+They are about its clocks, about what the doctor finds there or killed runs have left, and about the
+network between it and another host. Question and answer are a frame each, of a kind of their own;
+``host_paths`` answers.
 """
 
 import json
@@ -49,6 +50,18 @@ class HostExamined:
     """The findings: the fields of each ``doctor.findings.Finding``."""
 
     findings: Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanHost:
+    """Remove what killed runs left there."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCleaned:
+    """What was removed."""
+
+    removed: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +199,19 @@ class InquiryRefused:
 
 
 Inquiry: TypeAlias = (
-    ReadClock | ExamineHost | OpenPath | MeasurePath | FillPath | ExchangeDatagrams | FindPaths
+    ReadClock
+    | ExamineHost
+    | CleanHost
+    | OpenPath
+    | MeasurePath
+    | FillPath
+    | ExchangeDatagrams
+    | FindPaths
 )
 Answer: TypeAlias = (
     ClockRead
     | HostExamined
+    | HostCleaned
     | PathOpened
     | PathFilled
     | PathMeasured

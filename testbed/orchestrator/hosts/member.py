@@ -21,11 +21,14 @@ from testbed.messages.agent_reports import HostLost
 from testbed.messages.codec import send
 from testbed.network.underlay import PORT
 from testbed.nodes import forked_process, run_names
+from testbed.nodes.node_table import publish
 from testbed.orchestrator.hosts.host_paths import measured
 from testbed.orchestrator.hosts.hosts_file import OtherHost
 from testbed.orchestrator.hosts.inquiries import (
+    CleanHost,
     ExamineHost,
     FindPaths,
+    HostCleaned,
     HostClock,
     HostExamined,
     MeasurePath,
@@ -41,11 +44,30 @@ from testbed.version import VERSION
 
 PATIENCE = 10.0
 """Seconds in which a host must answer."""
+HOST = "host"
+"""The name under which a relay publishes its ``HostTable``."""
 
 
 def own_processors() -> int:
     """Return the number of processors that this host's devices may use."""
     return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True, slots=True)
+class HostTable:
+    """What enters the devices of a run on another host; as long as the host is not lost.
+
+    Attributes:
+        host: where its agent is.
+        secret: the hosts'.
+        first_tunnel: the number of the run's first tunnel, by which it is known there.
+        devices: their names.
+    """
+
+    host: OtherHost
+    secret: str
+    first_tunnel: int
+    devices: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +142,15 @@ class Member:
         with self._answering():
             return ask(self.connection, FindPaths(paths), PathsMissing).paths
 
+    def cleaned(self) -> Sequence[str]:
+        """Have it remove what killed runs left there; return what was removed.
+
+        Raises:
+            HostError: it does not answer, or cannot remove it.
+        """
+        with self._answering():
+            return ask(self.connection, CleanHost(), HostCleaned).removed
+
     def way_from(
         self, source: str, secret: bytes, seconds: float = 0.0, tunnels: int = PORT
     ) -> PathMeasured:
@@ -162,6 +193,8 @@ class Member:
         control: Channel,
         output: int,
         handed: Collection[int],
+        *,
+        table: HostTable,
     ) -> psutil.Process:
         """Start the process that stands for the host's agent here; see ``agent.process.Begin``.
 
@@ -169,6 +202,7 @@ class Member:
             orders: the devices' ends of the channels of orders, by the devices' numbers; closed here.
             made: what else is made there for devices to share: ``paces``, the number of their factors,
                 and ``models``, the numbers of the peers that keep their parameters.
+            table: what is published for ``testbed exec``.
         """
         assert not handed  # descriptors do not cross hosts
         wanted = {"orders": [*orders], **made}
@@ -178,7 +212,7 @@ class Member:
         with Path(os.devnull).open("rb") as nothing:
             process = forked_process.fork(
                 f"{run_names.RELAY}-{self.host.name}",
-                functools.partial(self._relay, orders, control),
+                functools.partial(self._relay, table, orders, control),
                 (nothing.fileno(), output, output),
                 kept,
             )
@@ -188,7 +222,10 @@ class Member:
         own.close()
         return psutil.Process(process)
 
-    def _relay(self, orders: Mapping[int, socket.socket], control: Channel) -> int:
+    def _relay(
+        self, table: HostTable, orders: Mapping[int, socket.socket], control: Channel
+    ) -> int:
+        publish(HOST, table)
         end = socket.socket(fileno=os.dup(control.fileno()))
         ends = {CONTROL: end} | {FIRST_ORDERS + n: one for n, one in orders.items()}
         try:

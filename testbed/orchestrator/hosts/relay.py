@@ -62,6 +62,16 @@ class Kind(IntEnum):
     """Nothing more comes from the channel."""
     INQUIRY = 5
     """Asks for something before a run, or answers; see ``inquiries``."""
+    ENTER = 6
+    """In place of what a run asks for: asks for a command in a device; see ``device_entry``."""
+    STREAM = 7
+    """Bytes of the command's standard stream of that number; none are its end."""
+    TAKEN = 8
+    """The number of bytes of a stream that were written; 0 if nothing more is read from it."""
+    SIGNAL = 9
+    """A signal of that number for the command."""
+    ENDED = 10
+    """The command has ended, with that status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +132,6 @@ class Relay:
         self._next = _FIRST_REPORTS
         self._ends: dict[int, _LocalEnd] = {}
         self._selector = selectors.DefaultSelector()
-        self._outgoing: deque[memoryview] = deque()
         self._waiting = 0
         os.set_blocking(connection.socket.fileno(), False)
         self._selector.register(connection.socket, selectors.EVENT_READ)
@@ -143,7 +152,7 @@ class Relay:
         Raises:
             ConnectionLostError: the connection has ended before that.
         """
-        while self._open or self._outgoing:
+        while self._open or self._connection.unsent:
             found = self._selector.select()
             for key, events in sorted(found, key=lambda one: one[0].data is self._control):
                 if key.data is None:
@@ -213,22 +222,13 @@ class Relay:
         return packet
 
     def _send(self, kind: Kind, number: int, content: bytes) -> None:
-        self._outgoing.append(memoryview(self._connection.packed(kind, number, content)))
+        self._connection.queue(kind, number, content)
         self._flush()
 
     def _flush(self) -> None:
         """Send what the connection has room for."""
-        try:
-            while self._outgoing:
-                sent = self._connection.socket.send(self._outgoing[0], socket.MSG_NOSIGNAL)
-                self._outgoing[0] = self._outgoing[0][sent:]
-                if not self._outgoing[0]:
-                    self._outgoing.popleft()
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            raise ConnectionLostError(f"the connection has ended ({error.strerror})") from error
-        wanted = selectors.EVENT_READ | bool(self._outgoing) * selectors.EVENT_WRITE
+        self._connection.flush()
+        wanted = selectors.EVENT_READ | bool(self._connection.unsent) * selectors.EVENT_WRITE
         self._selector.modify(self._connection.socket, wanted)
 
     # -- from the other host to this one

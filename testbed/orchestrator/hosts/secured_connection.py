@@ -16,6 +16,7 @@ import secrets
 import socket as net
 import struct
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from socket import (
@@ -83,12 +84,14 @@ class SecuredConnection:
 
     Attributes:
         socket: of the connection; it blocks.
+        unsent: what ``flush`` has to send.
     """
 
     socket: "net.socket"
     _sent: _Way
     _received: _Way
     _rest: bytearray = field(default_factory=bytearray)
+    unsent: deque[memoryview] = field(default_factory=deque)
 
     @classmethod
     def proven(
@@ -152,6 +155,27 @@ class SecuredConnection:
         """
         try:
             self.socket.sendall(self.packed(kind, channel, content))
+        except OSError as error:
+            raise ConnectionLostError(f"the connection has ended ({error.strerror})") from error
+
+    def queue(self, kind: int, channel: int, content: bytes) -> None:
+        """Have ``flush`` send a frame."""
+        self.unsent.append(memoryview(self.packed(kind, channel, content)))
+
+    def flush(self) -> None:
+        """Send of the queued frames what there is room for, if the socket does not block.
+
+        Raises:
+            ConnectionLostError: the connection has ended.
+        """
+        try:
+            while self.unsent:
+                sent = self.socket.send(self.unsent[0], net.MSG_NOSIGNAL)
+                self.unsent[0] = self.unsent[0][sent:]
+                if not self.unsent[0]:
+                    self.unsent.popleft()
+        except BlockingIOError:
+            pass
         except OSError as error:
             raise ConnectionLostError(f"the connection has ended ({error.strerror})") from error
 

@@ -16,7 +16,7 @@ from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 from testbed.orchestrator.hosts.inquiries import HostClock
-from testbed.orchestrator.hosts.member import Member, own_processors
+from testbed.orchestrator.hosts.member import HostTable, Member, own_processors
 from testbed.orchestrator.hosts.underlay_delay import (
     CrossingDirection,
     less_underlay,
@@ -210,6 +210,11 @@ class Spread:
     def placed_on(self, host: str) -> list[str]:
         """Return the workers or peers on a host, in the order of their numbers."""
         return [one for one in self.plan.workers if self.place.get(one, HOME) == host]
+
+    def table_of(self, host: str) -> HostTable:
+        """Return what ``testbed exec`` has to know of another host."""
+        secret = secret_of(self.file).decode()
+        return HostTable(self.members[host].host, secret, self.first, self.placed_on(host))
 
     def crosses(self, link: Link) -> bool:
         """Return True if a link's ends are on two hosts."""

@@ -217,17 +217,19 @@ class ProgramRun:
     def _agents(self) -> AgentsOfHosts[Keepers]:
         """Start the agents, one on each host."""
         log, keepers = self._records.processes_log, Keepers()
-        if self._spread is None:
+        spread = self._spread
+        if spread is None:
             return AgentsOfHosts(AgentProcess(log, (), keepers))
+        made: dict[str, Any] = {"paces": 0, "models": []}
         others = {
             name: AgentProcess(
                 *(log, (), keepers),
-                functools.partial(member.begin, {}, {"paces": 0, "models": []}),
+                functools.partial(member.begin, {}, made, table=spread.table_of(name)),
             )
-            for name, member in self._spread.members.items()
+            for name, member in spread.members.items()
         }
         home = AgentProcess(log, (), keepers)
-        return AgentsOfHosts(home, others, self._spread.place, self._spread.behind)
+        return AgentsOfHosts(home, others, spread.place, spread.behind)
 
     def _ask_for_set_up(self, home: Path) -> None:
         """Ask the agents to make the nodes and the network."""

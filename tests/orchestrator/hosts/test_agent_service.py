@@ -1,0 +1,127 @@
+"""The agent of a host: it cleans its host, and outlives callers that ask for nonsense or lie."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.cli.host import clean
+from testbed.nodes import forked_process
+from testbed.orchestrator.hosts.agent_service import serve
+from testbed.orchestrator.hosts.hosts_file import OtherHost
+from testbed.orchestrator.hosts.member import Member
+from testbed.orchestrator.hosts.relay import CONTROL, Kind
+from testbed.orchestrator.hosts.secured_connection import (
+    ConnectionLostError,
+    Frame,
+    SecuredConnection,
+)
+from tests.orchestrator.hosts.test_secured_connection import SECRET
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(os.geteuid() != 0, reason="agents need root"),
+]
+LEFT = """
+import os, signal
+from testbed.nodes import control_group
+group = control_group.create()
+print(group.path if group else "", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def host() -> Iterator[OtherHost]:
+    """An agent on this host, and where it waits."""
+    reading, writing = os.pipe()
+
+    def body() -> None:
+        serve("127.0.0.1", 0, SECRET, lambda text: print(text, flush=True))
+
+    agent = forked_process.fork("agent", body, (0, writing, 2))
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        port = int(said.readline().rpartition(":")[2])
+        yield OtherHost("b", "127.0.0.1", port, "127.0.0.1")
+        os.kill(agent, signal.SIGTERM)
+        os.waitpid(agent, 0)
+
+
+def killed_run_leaves_a_group() -> str:
+    made = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, check=False)
+    assert made.returncode == -signal.SIGKILL, made.stderr
+    return made.stdout.strip() or pytest.skip("no control group can be written here")
+
+
+def test_what_killed_runs_left_is_removed_on_each_host(
+    host: OtherHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = killed_run_leaves_a_group()
+    member = Member.called(host, SECRET)
+    with member.connection.socket:
+        assert left in member.cleaned()
+    assert not Path(left).exists()
+    (tmp_path / "secret").write_bytes(SECRET)
+    file = tmp_path / "hosts.yaml"
+    content = {
+        "underlay": "127.0.0.1",
+        "secret_file": "secret",
+        "hosts": {"b": {"agent": f"127.0.0.1:{host.port}"}},
+    }
+    file.write_text(json.dumps(content))
+    clean(str(file))
+    nothing = "nothing to remove: no killed run left anything"
+    assert capsys.readouterr().out == f"this host: {nothing}\nhost b: {nothing}\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [b"", b"\xff", b"[" * 100_000, b"{}", b'{"device": "worker-0"}'],
+    ids=["nothing", "no text", "brackets", "no fields", "few fields"],
+)
+def test_a_request_for_a_command_that_is_none_ends_its_connection_only(
+    host: OtherHost, asked: bytes
+) -> None:
+    connection = Member.called(host, SECRET).connection
+    with connection.socket:
+        connection.send(Kind.ENTER, CONTROL, asked)
+        with pytest.raises(ConnectionLostError):
+            connection.receive()
+    Member.called(host, SECRET).connection.socket.close()
+
+
+def test_a_command_of_a_caller_that_has_proven_nothing_is_not_carried_out(
+    host: OtherHost, tmp_path: Path
+) -> None:
+    request = {
+        "run": "",
+        "first_tunnel": 1,
+        "device": "worker-0",
+        "command": ["touch", str(tmp_path / "made")],
+        "kind": None,
+        "size": [0, 0],
+        "shown": [],
+    }
+    content = json.dumps(request).encode()
+    caller = socket.create_connection((host.address, host.port))
+    with caller, pytest.raises(ConnectionLostError, match="secrets may differ"):
+        connection = SecuredConnection.proven(caller, b"another secret..", calls=True, seconds=5)
+        connection.send(Kind.ENTER, CONTROL, content)
+    # With the proof it is understood, and there is no such run.
+    connection = Member.called(host, SECRET).connection
+    with connection.socket:
+        connection.send(Kind.ENTER, CONTROL, content)
+        frames: list[Frame] = []
+        while not frames or frames[-1].kind != Kind.ENDED:
+            frames += connection.receive()
+    errors = b"".join(one.content for one in frames if (one.kind, one.channel) == (Kind.STREAM, 2))
+    assert b"has no devices now" in errors
+    assert frames[-1].channel == 125
+    assert not (tmp_path / "made").exists()
