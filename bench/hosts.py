@@ -75,7 +75,7 @@ class Hosts:
     hub: Host
     ports: dict[str, str]
     home: Host
-    elsewhere: dict[str, Host]
+    elsewhere: Mapping[str, Host]
     agents: dict[str, psutil.Popen]
     named: str = "hosts.yaml"
 

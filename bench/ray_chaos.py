@@ -37,7 +37,6 @@ from bench.host_chaos import (
 )
 from bench.ray_nodes import NAMES, RayCluster, ray_cluster
 from testbed.nodes import run_names
-from testbed.nodes.linux import become_subreaper
 
 _MOMENTS = (0.2, 24.0)
 """Seconds after the start of the command between which disturbances happen; training begins at 12."""
@@ -139,7 +138,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
     options = parser.parse_args(arguments)
     heed_signals()
-    become_subreaper()
     failed = []
     with tempfile.TemporaryDirectory(prefix="testbed-ray-chaos-") as made:
         base = (options.keep or Path(made)).resolve()

@@ -82,7 +82,7 @@ class RayNode(Host):
         space = f"/proc/{self.first}/ns"
         enter = ["nsenter", f"--net={space}/net", f"--mount={space}/mnt", "--"]
         within = ["env", f"--chdir={log.parent}", *command]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)} | (settings or {})
+        environment = os.environ | {"PYTHONPATH": str(ROOT), **(settings or {})}
         with log.open("wb") as output, _children_inside(self.first):
             return psutil.Popen([*enter, *within], stdout=output, stderr=output, env=environment)
 
