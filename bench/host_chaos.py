@@ -30,10 +30,13 @@ from pyroute2.nftables.main import NFTables
 
 from bench.agree import Pair
 from bench.chaos import remains, seeds_of
-from bench.command import concluded, execute
+from bench.command import concluded, execute_here
 from bench.hosts import Hosts, joined_hosts
+from testbed.errors import TestbedError
+from testbed.experiment.load import load
 from testbed.nodes import run_names
 from testbed.nodes.linux import become_subreaper, inside_network
+from testbed.telemetry.json_text import json_text
 
 WORKERS = 6
 BOUND = 150.0
@@ -58,7 +61,7 @@ class Disturbance:
         what: ``kill``, ``freeze``, ``signal``, ``cut`` or ``slow``.
         whom: of a process, a part of its command line, or ``SERVICE`` or ``COMMAND``.
         host: of what is struck; empty for the host of the command.
-        moment: seconds after the start of the command.
+        moment: seconds after the start of the command, or later if such a process starts later.
         lasting: seconds; 0 for good, so that what is frozen stays so when the run has ended.
         number: the signal.
     """
@@ -250,9 +253,11 @@ def left_in_networks(hosts: Hosts) -> list[str]:
 
 
 def _simulated(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
-    options = (*overrides, "clock=virtual")
-    (summary,) = execute("simulate", path, path.parent / "simulated", options, quiet=True).summaries
-    return summary
+    """Return the summary of the same run in the simulator, as a file has it."""
+    spec = load(path, (*overrides, "clock=virtual", "engine=simulation"))
+    (summary,) = execute_here(spec, path.parent / "simulated").summaries
+    content: dict[str, Any] = json.loads(json_text(summary))
+    return content
 
 
 def _summary(folder: Path, out: str) -> dict[str, Any] | None:
@@ -277,7 +282,9 @@ def of_run(hosts: Hosts, spec: dict[str, Any], path: Path, what: Disturbance) ->
     with contextlib.suppress(psutil.TimeoutExpired):
         command.wait(what.moment)
     struck = False
-    if command.is_running() and command.poll() is None:
+    while command.poll() is None and not (what.whom == WAY or _struck(hosts, command, what)):
+        time.sleep(0.2)  # until there is such a process
+    if command.poll() is None:
         with _disturbed(hosts, command, what) as struck:
             time.sleep(what.lasting)
     try:
@@ -311,7 +318,7 @@ def try_out(hosts: Hosts, seed: int) -> list[str]:
     """Carry out a seed's run, and the next one; return what does not hold, empty if all holds.
 
     Raises:
-        SystemExit: a simulation prints no summary.
+        TestbedError: a simulation has failed.
     """
     spec, what = experiment(seed), disturbance(seed, [*hosts.agents])
     path = hosts.folder / f"{spec['name']}.yaml"
@@ -384,7 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             hosts = stack.enter_context(joined_hosts(folder.resolve(), ["b", "c"], 1600))
             try:
                 found = try_out(hosts, seed)
-            except SystemExit as error:
+            except TestbedError as error:
                 found = [f"{error}"]
         if told(spec, what, found, time.monotonic() - began):
             failed.append(seed)

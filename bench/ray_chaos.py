@@ -36,6 +36,7 @@ from bench.host_chaos import (
     within,
 )
 from bench.ray_nodes import NAMES, RayCluster, ray_cluster
+from testbed.errors import TestbedError
 from testbed.nodes import run_names
 
 _MOMENTS = (0.2, 24.0)
@@ -46,8 +47,10 @@ _SETTINGS = {
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "5",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "15",
+    "RAY_prestart_worker_first_driver": "0",
 }
-"""Ray gives up a node that is silent for 15 s, after what passes and before what does not."""
+"""Ray gives up a node that is silent for 15 s, after what passes and before what does not; it starts
+no workers that only cost time."""
 _RAYLET, _GCS, _ACTOR = "raylet/raylet", "gcs/gcs_server", "ray::NodeAgent"
 _AGENT, _DRIVER = "testbed.ray_cluster.node_agent", f"{run_names.TITLES}ray-driver"
 _OF_RUNS = (run_names.TITLES, "NodeAgent", _AGENT)
@@ -114,17 +117,20 @@ def try_out(cluster: RayCluster, seed: int, folder: Path) -> list[str]:
     """Carry out a seed's run, and the next one; return what does not hold, empty if all holds.
 
     Raises:
-        SystemExit: a simulation prints no summary, or the cluster does not come up again.
+        TestbedError: a simulation has failed.
+        SystemExit: the cluster does not come up again.
     """
     hosts = dataclasses.replace(cluster.hosts, folder=folder)
     spec = experiment(seed)
     path = folder / f"{spec['name']}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
-    found = of_run(hosts, spec, path, disturbance(seed))
+    what = disturbance(seed)
+    found = of_run(hosts, spec, path, what)
     if not within(GONE_WITHIN, lambda: not _left(cluster)):
         found.append(f"left: {_left(cluster)}")
     found += _complaints(cluster)
-    cluster.restore()
+    if what.whom in (_RAYLET, _GCS, _ACTOR, WAY):
+        cluster.restore()
     found += of_next_run(hosts, path)
     if not within(GONE_WITHIN, lambda: not _left(cluster)):
         found.append(f"left by the next run: {_left(cluster)}")
@@ -149,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 folder.mkdir()
                 try:
                     found = try_out(cluster, seed, folder)
-                except SystemExit as error:
+                except (SystemExit, TestbedError) as error:
                     found = [f"{error}"]
                 if told(experiment(seed), disturbance(seed), found, time.monotonic() - began):
                     failed.append(seed)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -46,9 +46,11 @@ class RayNode(Host):
 
     Attributes:
         first: the id, here, of the first process in its namespaces, with which all others end.
+        started: what was started in it from here.
     """
 
     first: int
+    started: list[psutil.Popen] = field(default_factory=list)
 
     @classmethod
     def made(cls, number: int, hidden: Sequence[Path]) -> "RayNode":
@@ -84,7 +86,9 @@ class RayNode(Host):
         within = ["env", f"--chdir={log.parent}", *command]
         environment = os.environ | {"PYTHONPATH": str(ROOT), **(settings or {})}
         with log.open("wb") as output, _children_inside(self.first):
-            return psutil.Popen([*enter, *within], stdout=output, stderr=output, env=environment)
+            one = psutil.Popen([*enter, *within], stdout=output, stderr=output, env=environment)
+        self.started.append(one)
+        return one
 
     def processes(self) -> list[psutil.Process]:
         """Return all processes of the node but for those that keep its namespaces."""
@@ -127,6 +131,8 @@ class RayNode(Host):
         """End all processes of the node at once, as if its power had gone."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.first, signal.SIGKILL)
+        for one in self.started:  # or the namespace would wait for that
+            one.wait(20)
         self.process.wait(20)
 
 

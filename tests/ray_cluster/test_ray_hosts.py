@@ -6,6 +6,8 @@ The two nodes beside the orchestrator's see neither the testbed's code nor the d
 import json
 import os
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,10 @@ import yaml
 import testbed
 from bench.hosts import TESTBED
 from bench.ray_nodes import RayNode, ray_cluster
+from testbed.errors import HostError
 from testbed.nodes import run_names
+from testbed.nodes.forked_process import ForkedCommand
+from testbed.ray_cluster import ray_hosts
 from tests.end_to_end.conftest import until
 from tests.sweeps.test_cluster import write_dataset
 
@@ -48,6 +53,24 @@ def left(node: RayNode) -> list[str]:
     parts = (run_names.TITLES, "NodeAgent", "ray_cluster.node_agent")
     own = [line for line in node.commands().values() if any(part in line for part in parts)]
     return [*own, *map(str, node.files("testbed-agent-*"))]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (lambda: time.sleep(100), "has started no agents within 0 s"),
+        (lambda: None, "the process that drives Ray has died"),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_not_waited_for(
+    body: Callable[[], None], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_hosts, "_ANSWER", 0.4)
+    driver = ForkedCommand("driver", body)
+    with pytest.raises(HostError, match=reason):
+        ray_hosts._started(driver, "ray", [])
+    assert driver.status is not None
+    driver.finish(0)
 
 
 @pytest.mark.real
