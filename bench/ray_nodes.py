@@ -175,24 +175,33 @@ class RayCluster:
         return next(iter(self.nodes.values()))
 
     def start(self, names: Sequence[str]) -> None:
-        """Start Ray on nodes, of which the head is the first if it is among them."""
-        started = {}
-        for name in names:
-            node = self.nodes[name]
-            place = f"--address={self.head.address}:{_PORT}"
-            if node is self.head:
-                place = f"--head --port={_PORT} --include-dashboard=false"
-            options = f"start {place} --node-ip-address={node.address} --num-cpus=1"
-            command = [*RAY, *options.split(), "--disable-usage-stats"]
-            # Neither the code nor what runs write is to come to a node by another way than Ray.
-            settings = {**self.settings, "PYTHONPATH": "", "TMPDIR": TEMPORARY}
-            log = self.hosts.folder / f"ray-{name}.log"
-            started[log] = node.popen(*command, log=log, settings=settings)
-            if node is self.head:
-                started[log].wait(_START)
-        for log, process in started.items():
-            if process.wait(_START):
+        """Start Ray on nodes, of which the head is the first if it is among them.
+
+        Raises:
+            SystemExit: Ray does not start.
+        """
+        head = [name for name in names if self.nodes[name] is self.head]
+        for at_once in (head, [name for name in names if name not in head]):
+            together = at_once
+            for _ in range(_ATTEMPTS):  # Ray itself gives up a daemon after 30 s
+                started = {name: self._ray_start(name) for name in together}
+                together = [name for name, one in started.items() if one.wait(_START)]
+                for name in together:
+                    self.nodes[name].end_all()
+            if together:
+                log = self.hosts.folder / f"ray-{together[0]}.log"
                 raise SystemExit(f"ray start: {log.read_text()}")
+
+    def _ray_start(self, name: str) -> psutil.Popen:
+        node = self.nodes[name]
+        place = f"--address={self.head.address}:{_PORT}"
+        if node is self.head:
+            place = f"--head --port={_PORT} --include-dashboard=false"
+        options = f"start {place} --node-ip-address={node.address} --num-cpus=1"
+        # Neither the code nor what runs write is to come to a node by another way than Ray.
+        settings = {**self.settings, "PYTHONPATH": "", "TMPDIR": TEMPORARY}
+        command = [*RAY, *options.split(), "--disable-usage-stats"]
+        return node.popen(*command, log=self.hosts.folder / f"ray-{name}.log", settings=settings)
 
     def is_whole(self) -> bool:
         """Ask the GCS server if all nodes are alive."""
