@@ -64,6 +64,7 @@ class Disturbance:
         moment: seconds after the start of the command, or later if such a process starts later.
         lasting: seconds; 0 for good, so that what is frozen stays so when the run has ended.
         number: the signal.
+        since: what the command has to have said before the moment counts.
     """
 
     what: str
@@ -72,12 +73,14 @@ class Disturbance:
     moment: float
     lasting: float = 0.0
     number: signal.Signals = signal.SIGKILL
+    since: str = ""
 
     def __str__(self) -> str:
         at = f" of host {self.host}" if self.host else ""
         lasting = f" for {self.lasting:.1f} s" if self.lasting else ""
         what = self.number.name if self.what == "signal" else self.what
-        return f"{what} {self.whom}{at} after {self.moment:.1f} s{lasting}"
+        since = f" of {self.since}" if self.since else ""
+        return f"{what} {self.whom}{at} after {self.moment:.1f} s{since}{lasting}"
 
     @property
     def passes(self) -> bool:
@@ -279,6 +282,8 @@ def of_run(hosts: Hosts, spec: dict[str, Any], path: Path, what: Disturbance) ->
     began, found = time.monotonic(), []
     command = hosts.run(path, "disturbed")
     log = hosts.folder / "disturbed.log"
+    while command.poll() is None and what.since not in log.read_text():
+        time.sleep(0.1)
     with contextlib.suppress(psutil.TimeoutExpired):
         command.wait(what.moment)
     struck = False

@@ -9,6 +9,7 @@ Prints a line for each seed: ``python -m bench.ray_chaos --seeds 17``.
 
 import argparse
 import dataclasses
+import signal
 import sys
 import tempfile
 import time
@@ -39,8 +40,6 @@ from bench.ray_nodes import NAMES, RayCluster, ray_cluster
 from testbed.errors import TestbedError
 from testbed.nodes import run_names
 
-_MOMENTS = (0.2, 24.0)
-"""Seconds after the start of the command between which disturbances happen; training begins at 12."""
 _SETTINGS = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
@@ -52,19 +51,21 @@ _SETTINGS = {
 """Ray gives up a node that is silent for 15 s, after what passes and before what does not; it starts
 no workers that only cost time."""
 _RAYLET, _GCS, _ACTOR = "raylet/raylet", "gcs/gcs_server", "ray::NodeAgent"
+_OF_RAY = (_RAYLET, _GCS, _ACTOR)
 _AGENT, _DRIVER = "testbed.ray_cluster.node_agent", f"{run_names.TITLES}ray-driver"
 _OF_RUNS = (run_names.TITLES, "NodeAgent", _AGENT)
 """Parts of the command lines of processes that end with a run."""
 
 
 def disturbance(seed: int) -> Disturbance:
-    """Draw what happens in a seed's run."""
+    """Draw what happens in a seed's run: at its start, or in training, however long the start takes."""
     draw = np.random.default_rng([3133, seed])
 
     def one(*options: Any) -> Any:
         return options[int(draw.integers(len(options)))]
 
-    moment = round(float(draw.uniform(*_MOMENTS)), 2)
+    starting, training = round(float(draw.uniform(0.2, 15)), 2), round(float(draw.uniform(0, 6)), 2)
+    moment, since = one((starting, ""), (training, "training"))
     short, long = round(float(draw.uniform(0.3, 8)), 2), round(float(draw.uniform(24, 30)), 2)
     head, *others = NAMES
     other = one(*others)
@@ -78,14 +79,14 @@ def disturbance(seed: int) -> Disturbance:
         (COMMAND, ""),
         (WAY, other),
     )
+    what, lasting, number = "kill", 0.0, signal.SIGKILL
     if whom == WAY:
-        return Disturbance("cut", WAY, host, moment, one(short, long))
-    if whom == COMMAND and draw.random() < 0.5:
-        return Disturbance("signal", COMMAND, "", moment, number=one(*SIGNALS))
-    if whom == COMMAND or draw.random() < 0.5:
-        return Disturbance("kill", whom, host, moment)
-    lasting = one(short, long, 0.0) if whom in (_RAYLET, _GCS, _ACTOR) else one(short, long)
-    return Disturbance("freeze", whom, host, moment, lasting)
+        what, lasting = "cut", one(short, long)
+    elif whom == COMMAND:
+        what, number = one((what, number), *(("signal", one) for one in SIGNALS))
+    elif draw.random() < 0.5:
+        what, lasting = "freeze", one(short, long, *([0.0] if whom in _OF_RAY else []))
+    return Disturbance(what, whom, host, moment, lasting, number, since)
 
 
 def _left(cluster: RayCluster) -> list[str]:
@@ -129,7 +130,7 @@ def try_out(cluster: RayCluster, seed: int, folder: Path) -> list[str]:
     if not within(GONE_WITHIN, lambda: not _left(cluster)):
         found.append(f"left: {_left(cluster)}")
     found += _complaints(cluster)
-    if what.whom in (_RAYLET, _GCS, _ACTOR, WAY):
+    if what.whom in (*_OF_RAY, WAY):
         cluster.restore()
     found += of_next_run(hosts, path)
     if not within(GONE_WITHIN, lambda: not _left(cluster)):
