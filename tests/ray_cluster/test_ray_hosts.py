@@ -100,7 +100,7 @@ def spread_and_ended(nodes: list[RayNode], tmp_path: Path, spec: dict[str, Any])
     def planned() -> bool:
         plan = RayRun(head, tmp_path, "plan", "spread.yaml")
         plan.process.wait(120)
-        return "host 10.98.0.3: 2 workers (worker-4 to worker-5)" in plan.said()
+        return "host 10.98.0.3: 2 workers (worker-4..5)" in plan.said()
 
     until(planned, "a plan for three hosts", 200)
     nothing_is_left()
