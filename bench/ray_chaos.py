@@ -53,7 +53,7 @@ no workers that only cost time."""
 _RAYLET, _GCS, _ACTOR = "raylet/raylet", "gcs/gcs_server", "ray::NodeAgent"
 _OF_RAY = (_RAYLET, _GCS, _ACTOR)
 _AGENT, _DRIVER = "testbed.ray_cluster.node_agent", f"{run_names.TITLES}ray-driver"
-_OF_RUNS = (run_names.TITLES, "NodeAgent", _AGENT)
+_OF_RUNS = (run_names.TITLES, _AGENT)
 """Parts of the command lines of processes that end with a run."""
 
 
@@ -93,8 +93,10 @@ def _left(cluster: RayCluster) -> list[str]:
     """Return what of runs is left on the nodes."""
     found = left_in_networks(cluster.hosts)
     for node in cluster.nodes.values():
+        # Only its raylet ends an actor's process.
+        parts = (*_OF_RUNS, _ACTOR) if node.runs("raylet") else _OF_RUNS
         lines = node.commands().values()
-        found += [f"process {line[:60]}" for line in lines if any(one in line for one in _OF_RUNS)]
+        found += [f"process {line[:60]}" for line in lines if any(one in line for one in parts)]
         folders = (*node.files("testbed-*"), *node.files("testbed-*", "/var/tmp"))
         found += [f"folder {one}" for one in folders]
         namespace = Path(f"/proc/{node.first}/ns/pid").stat().st_ino
