@@ -49,6 +49,13 @@ CHAOS_HOSTS ?= 1-10
 chaos-hosts: install ## disturb runs over three hosts (kills, cuts, signals) at random moments; check ends, leftovers and the next run: CHAOS_HOSTS=1-30
 	$(BIN)/python -m bench.host_chaos --seeds $(CHAOS_HOSTS)
 
+CHAOS_RAY ?= 1-10
+
+.PHONY: chaos-ray
+chaos-ray: install ## the same over the nodes of a Ray cluster, whose daemons are killed and frozen, too; installs Ray: CHAOS_RAY=1-30
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[ray]'
+	$(BIN)/python -m bench.ray_chaos --seeds $(CHAOS_RAY)
+
 PAPER ?= adacomp
 PART ?= all
 SCALE ?=

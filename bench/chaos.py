@@ -276,11 +276,16 @@ def remains() -> set[str]:
 
     A run of another process that is killed meanwhile leaves some, too.
     """
+    return {path for name, path in of_runs().items() if is_over(name)}
+
+
+def of_runs() -> dict[str, str]:
+    """Return the control groups and folders of runs on this host by their names."""
     found = {path.name: str(path) for path in Path("/run").glob(f"{PREFIX}*")}
     # Other runs' groups may vanish meanwhile; os.walk skips them.
     for folder, names, _ in os.walk("/sys/fs/cgroup"):
         found |= {name: f"{folder}/{name}" for name in names if name.startswith(PREFIX)}
-    return {path for name, path in found.items() if is_over(name)}
+    return found
 
 
 def seeds_of(text: str) -> list[int]:

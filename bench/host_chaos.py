@@ -30,15 +30,18 @@ from pyroute2.nftables.main import NFTables
 
 from bench.agree import Pair
 from bench.chaos import remains, seeds_of
-from bench.command import concluded, execute
+from bench.command import concluded, execute_here
 from bench.hosts import Hosts, joined_hosts
+from testbed.errors import TestbedError
+from testbed.experiment.load import load
 from testbed.nodes import run_names
 from testbed.nodes.linux import become_subreaper, inside_network
+from testbed.telemetry.json_text import json_text
 
 WORKERS = 6
 BOUND = 150.0
 """Seconds that a command may take; undisturbed runs take up to 20."""
-_GONE_WITHIN = 60.0
+GONE_WITHIN = 60.0
 """Seconds after which nothing of an ended run may be left on a host: 20 s until a cut is noticed."""
 _MOMENTS = (0.2, 14.0)
 """Seconds after the start of the command between which disturbances happen."""
@@ -56,11 +59,12 @@ class Disturbance:
 
     Attributes:
         what: ``kill``, ``freeze``, ``signal``, ``cut`` or ``slow``.
-        whom: of a process, the beginning of its title, or ``SERVICE`` or ``COMMAND``.
+        whom: of a process, a part of its command line, or ``SERVICE`` or ``COMMAND``.
         host: of what is struck; empty for the host of the command.
-        moment: seconds after the start of the command.
-        lasting: seconds; 0 for good.
+        moment: seconds after the start of the command, or later if such a process starts later.
+        lasting: seconds; 0 for good, so that what is frozen stays so when the run has ended.
         number: the signal.
+        since: what the command has to have said before the moment counts.
     """
 
     what: str
@@ -69,12 +73,14 @@ class Disturbance:
     moment: float
     lasting: float = 0.0
     number: signal.Signals = signal.SIGKILL
+    since: str = ""
 
     def __str__(self) -> str:
         at = f" of host {self.host}" if self.host else ""
         lasting = f" for {self.lasting:.1f} s" if self.lasting else ""
         what = self.number.name if self.what == "signal" else self.what
-        return f"{what} {self.whom}{at} after {self.moment:.1f} s{lasting}"
+        since = f" of {self.since}" if self.since else ""
+        return f"{what} {self.whom}{at} after {self.moment:.1f} s{since}{lasting}"
 
     @property
     def passes(self) -> bool:
@@ -99,8 +105,8 @@ class Disturbance:
         return {0, 1}
 
 
-SERVICE, COMMAND = "testbed agent", "testbed run"
-_WAY = "the way"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SERVICE, COMMAND, WAY = "testbed agent", "testbed run", "the way"
 _OF_OTHER = (run_names.AGENT, run_names.HOST_AGENT, run_names.FORK_SERVER)
 _OF_HOME = (run_names.AGENT, run_names.RELAY)
 
@@ -116,10 +122,10 @@ def disturbance(seed: int, names: Sequence[str]) -> Disturbance:
     short, long = round(float(draw.uniform(0.3, 8)), 2), round(float(draw.uniform(24, 30)), 2)
     what = one("kill", "kill", "freeze", "signal", "cut", "cut", "slow")
     if what == "signal":
-        number = one(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        number = one(*SIGNALS)
         return Disturbance(what, COMMAND, "", moment, number=number)
     if what in ("cut", "slow"):
-        return Disturbance(what, _WAY, host, moment, one(short, long) if what == "cut" else short)
+        return Disturbance(what, WAY, host, moment, one(short, long) if what == "cut" else short)
     at_home = draw.random() < 0.4
     whom = one(*_OF_HOME, COMMAND) if at_home else one(*_OF_OTHER, SERVICE)
     lasting = short if what == "freeze" else 0.0
@@ -174,8 +180,7 @@ def _struck(hosts: Hosts, command: psutil.Process, what: Disturbance) -> list[ps
     found = []
     for one in top.children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            title = "".join(one.cmdline()[:1])
-            if title == what.whom or title.startswith(f"{what.whom}-"):
+            if what.whom in " ".join(one.cmdline()[:3]):
                 found.append(one)
     return found
 
@@ -183,7 +188,7 @@ def _struck(hosts: Hosts, command: psutil.Process, what: Disturbance) -> list[ps
 @contextlib.contextmanager
 def _disturbed(hosts: Hosts, command: psutil.Process, what: Disturbance) -> Iterator[bool]:
     """Begin a disturbance, and end it at last; yield if it has struck anything."""
-    if what.whom == _WAY:
+    if what.whom == WAY:
         port, far = f"dev {hosts.ports[what.host]}", hosts.elsewhere[what.host]
         slow = "root tbf rate 2mbit burst 5000 latency 200ms"
         if what.what == "cut":
@@ -206,12 +211,12 @@ def _disturbed(hosts: Hosts, command: psutil.Process, what: Disturbance) -> Iter
         with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(number)
     yield bool(found)
-    for one in found if what.what == "freeze" else ():
+    for one in found if what.what == "freeze" and what.lasting else ():
         with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(signal.SIGCONT)
 
 
-def _within(seconds: float, happened: Callable[[], object]) -> bool:
+def within(seconds: float, happened: Callable[[], object]) -> bool:
     deadline = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > deadline:
@@ -232,6 +237,12 @@ def _left(hosts: Hosts) -> list[str]:
                     found.append(f"process {' '.join(one.cmdline())[:60]}")
                 elif one.ppid() == os.getpid():
                     os.waitpid(one.pid, os.WNOHANG)
+    return [*found, *left_in_networks(hosts)]
+
+
+def left_in_networks(hosts: Hosts) -> list[str]:
+    """Return what of runs is left in the hosts' networks: links and filters."""
+    found = []
     for name, host in {"this": hosts.home, **hosts.elsewhere}.items():
         links = {one["ifname"] for one in json.loads(host.do("ip -j link"))}
         found += [f"link {link} of host {name}" for link in links - _UNTOUCHED]
@@ -245,9 +256,11 @@ def _left(hosts: Hosts) -> list[str]:
 
 
 def _simulated(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
-    options = (*overrides, "clock=virtual")
-    (summary,) = execute("simulate", path, path.parent / "simulated", options, quiet=True).summaries
-    return summary
+    """Return the summary of the same run in the simulator, as a file has it."""
+    spec = load(path, (*overrides, "clock=virtual", "engine=simulation"))
+    (summary,) = execute_here(spec, path.parent / "simulated").summaries
+    content: dict[str, Any] = json.loads(json_text(summary))
+    return content
 
 
 def _summary(folder: Path, out: str) -> dict[str, Any] | None:
@@ -264,15 +277,19 @@ def _differences(emulated: dict[str, Any] | None, simulated: dict[str, Any]) -> 
     return [text for text in both if not text.startswith("wire bytes")]
 
 
-def _of_run(hosts: Hosts, spec: dict[str, Any], path: Path, what: Disturbance) -> list[str]:
+def of_run(hosts: Hosts, spec: dict[str, Any], path: Path, what: Disturbance) -> list[str]:
     """Carry out the disturbed run; return what does not hold."""
     began, found = time.monotonic(), []
     command = hosts.run(path, "disturbed")
     log = hosts.folder / "disturbed.log"
+    while command.poll() is None and what.since not in log.read_text():
+        time.sleep(0.1)
     with contextlib.suppress(psutil.TimeoutExpired):
         command.wait(what.moment)
     struck = False
-    if command.is_running() and command.poll() is None:
+    while command.poll() is None and not (what.whom == WAY or _struck(hosts, command, what)):
+        time.sleep(0.2)  # until there is such a process
+    if command.poll() is None:
         with _disturbed(hosts, command, what) as struck:
             time.sleep(what.lasting)
     try:
@@ -306,19 +323,19 @@ def try_out(hosts: Hosts, seed: int) -> list[str]:
     """Carry out a seed's run, and the next one; return what does not hold, empty if all holds.
 
     Raises:
-        SystemExit: a simulation prints no summary.
+        TestbedError: a simulation has failed.
     """
     spec, what = experiment(seed), disturbance(seed, [*hosts.agents])
     path = hosts.folder / f"{spec['name']}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     before = remains()
-    found = _of_run(hosts, spec, path, what)
+    found = of_run(hosts, spec, path, what)
     for name, agent in hosts.agents.items():
         if agent.poll() is not None:
             if (what.whom, what.host) != (SERVICE, name):
                 found.append(f"the agent of host {name} has ended")
             hosts.start_agent(name)
-    if not _within(_GONE_WITHIN, lambda: not _left(hosts)):
+    if not within(GONE_WITHIN, lambda: not _left(hosts)):
         found.append(f"left: {_left(hosts)}")
     if left := remains() - before:
         found.append(f"left: {sorted(left)}")
@@ -326,6 +343,11 @@ def try_out(hosts: Hosts, seed: int) -> list[str]:
         said = (hosts.folder / f"agent-{name}.log").read_text()
         if "Traceback" in said:
             found.append(f"a traceback of host {name}: {said[-1500:]}")
+    return found + of_next_run(hosts, path)
+
+
+def of_next_run(hosts: Hosts, path: Path) -> list[str]:
+    """Carry out a run after the disturbed one; return what does not hold."""
     short = ("training.updates=60", "clock=virtual")
     options = [part for one in short for part in ("--set", one)]
     after = hosts.run(path, "after", *options)
@@ -337,8 +359,22 @@ def try_out(hosts: Hosts, seed: int) -> list[str]:
     said = (hosts.folder / "after.log").read_text()
     problems = _differences(_summary(hosts.folder, "after"), _simulated(path, short))
     if status or problems:
-        found.append(f"the next run: status {status}, {problems}: {said[-600:]}")
-    return found
+        return [f"the next run: status {status}, {problems}: {said[-600:]}"]
+    return []
+
+
+def told(spec: dict[str, Any], what: Disturbance, found: Sequence[str], seconds: float) -> bool:
+    """Print a seed's line; return True if something does not hold."""
+    run = f"{spec['algorithms'][0]['name']}, {spec['clock']}"
+    state = "; ".join(found) or "holds"
+    print(f"seed {spec['seed']}: {run}; {what}: {state} ({seconds:.0f} s)", flush=True)
+    return bool(found)
+
+
+def heed_signals() -> None:
+    """Heed signals that a shell's background job inherits ignored: its commands would, too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -347,9 +383,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default="1-3", type=seeds_of, help="for example 1-30 or 7")
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
     options = parser.parse_args(arguments)
-    # A shell's background job inherits them ignored, and its commands would ignore them, too.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    heed_signals()
     become_subreaper()  # what a killed command leaves is then found among the children
     failed = []
     for seed in options.seeds:
@@ -362,12 +396,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             hosts = stack.enter_context(joined_hosts(folder.resolve(), ["b", "c"], 1600))
             try:
                 found = try_out(hosts, seed)
-            except SystemExit as error:
+            except TestbedError as error:
                 found = [f"{error}"]
-        run = f"{spec['algorithms'][0]['name']}, {spec['clock']}"
-        state = "; ".join(found) or "holds"
-        print(f"seed {seed}: {run}; {what}: {state} ({time.monotonic() - began:.0f} s)", flush=True)
-        if found:
+        if told(spec, what, found, time.monotonic() - began):
             failed.append(seed)
     return concluded(len(options.seeds), failed, "seeds hold")
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ SECRET = "0123456789abcdef"
 TESTBED = (sys.executable, "-m", "testbed")
 OWN = "own"
 _COVERED = ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {OWN} && exec "$@"', "sh")
-_ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 _PATIENCE = 60.0
 """Seconds in which an agent must answer, and an ended run's processes must be gone."""
 
@@ -53,7 +53,7 @@ class Host:
     def popen(self, *command: str, log: Path) -> psutil.Popen:
         """Start a command on this host, in the folder of ``log``, which has what it says."""
         enter = ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", "--", *command]
-        environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
         with log.open("wb") as output:
             return psutil.Popen(
                 enter, stdout=output, stderr=output, cwd=log.parent, env=environment
@@ -68,14 +68,16 @@ class Hosts:
         folder: with ``hosts.yaml``, the secret and what the agents say; in it is the folder ``OWN``,
             which is empty on the other hosts.
         hub: the switch between them, whose port to a host is in ``ports``.
+        named: what ``--hosts`` calls them.
     """
 
     folder: Path
     hub: Host
     ports: dict[str, str]
     home: Host
-    elsewhere: dict[str, Host]
+    elsewhere: Mapping[str, Host]
     agents: dict[str, psutil.Popen]
+    named: str = "hosts.yaml"
 
     def start_agent(self, name: str) -> None:
         """Start the agent of a host, and wait until it answers."""
@@ -86,12 +88,29 @@ class Hosts:
 
     def run(self, spec: Path, out: str, *options: str) -> psutil.Popen:
         """Start a run that is spread over all of them; its results and its log are named ``out``."""
-        arguments = ["run", str(spec), "--hosts", "hosts.yaml", "--out", out, "--no-report"]
+        arguments = ["run", str(spec), "--hosts", self.named, "--out", out, "--no-report"]
         return self.home.popen(*TESTBED, *arguments, *options, log=self.folder / f"{out}.log")
 
     def left(self) -> list[psutil.Process]:
         """Return the processes that the hosts' agents have started, and still run."""
         return [one for agent in self.agents.values() for one in agent.children(recursive=True)]
+
+
+def join(hub: Host, hosts: Mapping[str, Host], mtu: int) -> dict[str, str]:
+    """Join hosts by a bridge on ``hub``; return the names of its ports to them."""
+    hub.do("ip link set lo up")
+    hub.do(f"ip link add name joint mtu {mtu} type bridge")
+    hub.do("ip link set joint up")
+    ports = {}
+    for number, (name, one) in enumerate(hosts.items(), 1):
+        ports[name] = f"h{number}"
+        far = f"peer name under mtu {mtu} netns {one.process.pid}"
+        hub.do(f"ip link add name h{number} mtu {mtu} type veth {far}")
+        hub.do(f"ip link set dev h{number} master joint up")
+        one.do("ip link set lo up")
+        one.do(f"ip address add {one.address}/24 dev under")
+        one.do("ip link set dev under up")
+    return ports
 
 
 @contextlib.contextmanager
@@ -106,21 +125,12 @@ def joined_hosts(folder: Path, names: Sequence[str], mtu: int = 1500) -> Iterato
     ]
     hub, *others = (Host(one, f"{UNDERLAY}{number}") for number, one in enumerate(started))
     home, *rest = others
-    elsewhere = dict(zip(names, rest, strict=True))
-    ports = {name: f"h{number}" for number, name in enumerate(names, 2)}
-    hosts = Hosts(folder, hub, ports, home, elsewhere, {})
+    elsewhere, agents = dict(zip(names, rest, strict=True)), dict[str, psutil.Popen]()
     try:
         for one in (hub, *others):
             await_until(lambda of=one: of.process.name() == "sleep", "a namespace")  # type: ignore[misc]
-            one.do("ip link set lo up")
-        hub.do(f"ip link add name joint mtu {mtu} type bridge")
-        hub.do("ip link set joint up")
-        for number, one in enumerate(others, 1):
-            far = f"peer name under mtu {mtu} netns {one.process.pid}"
-            hub.do(f"ip link add name h{number} mtu {mtu} type veth {far}")
-            hub.do(f"ip link set dev h{number} master joint up")
-            one.do(f"ip address add {one.address}/24 dev under")
-            one.do("ip link set dev under up")
+        ports = join(hub, {"": home, **elsewhere}, mtu)
+        hosts = Hosts(folder, hub, ports, home, elsewhere, agents)
         (folder / "secret").write_text(f"{SECRET}\n")
         (folder / OWN).mkdir()
         for name in names:
@@ -130,7 +140,7 @@ def joined_hosts(folder: Path, names: Sequence[str], mtu: int = 1500) -> Iterato
         (folder / "hosts.yaml").write_text(yaml.safe_dump(content))
         yield hosts
     finally:
-        for process in (*hosts.agents.values(), *started):
+        for process in (*agents.values(), *started):
             process.kill()
             process.wait()
 

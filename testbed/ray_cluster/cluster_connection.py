@@ -37,7 +37,7 @@ def connected(address: str, option: str) -> Any:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         why = str(error).split("\n", maxsplit=1)[0]
         raise HostError(
             f"{option}: there is no Ray cluster, or this host is no node of it ({why}): start one by "

@@ -91,11 +91,15 @@ class Cluster:
             say: called with what was found.
 
         Raises:
-            HostError: a node has other versions of libraries than this host.
+            HostError: a node does not answer, or has other versions of libraries than this host.
             RunError: a run on this host's kind of processor has other parameters than here.
         """
         refs = [self._on(node, ray_node.described) for node in self._nodes]
-        found = self._ray.get(refs)
+        try:
+            found = self._ray.get(refs)
+        except self._ray.exceptions.RayError as error:
+            why = str(error).strip().split("\n")[-1]
+            raise HostError(f"a node of the cluster does not answer: {why}") from error
         expected, code = versions(), package_digest()
         kinds: dict[str | None, list[Any]] = {}
         for node, one in zip(self._nodes, found, strict=True):

@@ -3,22 +3,26 @@
 The two nodes beside the orchestrator's see neither the testbed's code nor the data.
 """
 
-import contextlib
 import json
 import os
 import signal
-import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
 import testbed
+from bench.hosts import TESTBED
+from bench.ray_nodes import RayNode, ray_cluster
+from testbed.errors import HostError
 from testbed.nodes import run_names
+from testbed.nodes.forked_process import ForkedCommand
+from testbed.ray_cluster import ray_hosts
 from tests.end_to_end.conftest import until
-from tests.sweeps.test_cluster import Node, cluster, write_dataset
+from tests.sweeps.test_cluster import write_dataset
 
 SPEC: dict[str, Any] = {
     "name": "spread",
@@ -36,37 +40,37 @@ SPEC: dict[str, Any] = {
 class RayRun:
     """A command with ``--hosts ray`` on the first node."""
 
-    def __init__(self, head: Node, folder: Path, *arguments: str) -> None:
+    def __init__(self, head: RayNode, folder: Path, *arguments: str) -> None:
         self.log = folder / f"{'-'.join(arguments[:2])}.log".replace("/", "-")
-        namespaces = [f"--target={head.first}", "--net", "--mount", "--pid", f"--wd={folder}"]
-        command = ["nsenter", *namespaces, sys.executable, "-m", "testbed", *arguments]
-        with self.log.open("wb") as output:
-            self.process = psutil.Popen([*command, "--hosts", "ray"], stdout=output, stderr=output)
+        self.process = head.popen(*TESTBED, *arguments, "--hosts", "ray", log=self.log)
 
     def said(self) -> str:
         return self.log.read_text()
 
-    def send_signal(self, number: int) -> None:
-        """Signal the command itself, which nsenter has forked."""
-        (inside,) = self.process.children()
-        inside.send_signal(number)
 
-
-def commands(node: Node) -> dict[psutil.Process, str]:
-    """Return the processes of a node with their command lines."""
-    found = {}
-    for one in node.processes():
-        with contextlib.suppress(psutil.Error):
-            found[one] = " ".join(one.cmdline())
-    return found
-
-
-def left(node: Node) -> list[str]:
+def left(node: RayNode) -> list[str]:
     """Return what agents of runs have left on a node: processes and folders."""
     parts = (run_names.TITLES, "NodeAgent", "ray_cluster.node_agent")
-    own = [line for line in commands(node).values() if any(part in line for part in parts)]
-    folders = Path(f"/proc/{node.first}/root/tmp/ray").glob("testbed-agent-*")
-    return [*own, *map(str, folders)]
+    own = [line for line in node.commands().values() if any(part in line for part in parts)]
+    return [*own, *map(str, node.files("testbed-agent-*"))]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (lambda: time.sleep(100), "has started no agents within 0 s"),
+        (lambda: None, "the process that drives Ray has died"),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_not_waited_for(
+    body: Callable[[], None], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_hosts, "_ANSWER", 0.4)
+    driver = ForkedCommand("driver", body)
+    with pytest.raises(HostError, match=reason):
+        ray_hosts._started(driver, "ray", [])
+    assert driver.status is not None
+    driver.finish(0)
 
 
 @pytest.mark.real
@@ -82,12 +86,12 @@ def test_nodes_of_a_cluster_are_hosts_of_a_run_and_keep_nothing(
     (tmp_path / "spread.yaml").write_text(yaml.safe_dump(spec))
     long = spec | {"training": {"batch_size": 10, "updates": 1_000_000}}
     (tmp_path / "long.yaml").write_text(yaml.safe_dump(long))
-    with cluster(tmp_path / "data", {}) as nodes:
-        spread_and_ended(nodes, tmp_path, spec)
+    with ray_cluster(tmp_path, [tmp_path / "data"]) as cluster:
+        spread_and_ended([*cluster.nodes.values()], tmp_path, spec)
 
 
-def spread_and_ended(nodes: list[Node], tmp_path: Path, spec: dict[str, Any]) -> None:
-    """Plan, carry out and end runs on nodes, which come up one after the other."""
+def spread_and_ended(nodes: list[RayNode], tmp_path: Path, spec: dict[str, Any]) -> None:
+    """Plan, carry out and end runs on nodes."""
     head, *others = nodes
 
     def nothing_is_left() -> None:
@@ -96,7 +100,7 @@ def spread_and_ended(nodes: list[Node], tmp_path: Path, spec: dict[str, Any]) ->
     def planned() -> bool:
         plan = RayRun(head, tmp_path, "plan", "spread.yaml")
         plan.process.wait(120)
-        return "host 10.99.0.3: 2 workers (worker-4 to worker-5)" in plan.said()
+        return "host 10.98.0.3: 2 workers (worker-4..5)" in plan.said()
 
     until(planned, "a plan for three hosts", 200)
     nothing_is_left()
@@ -123,18 +127,18 @@ def spread_and_ended(nodes: list[Node], tmp_path: Path, spec: dict[str, Any]) ->
         return run
 
     run = trains("actor")
-    (actor,) = (one for one, line in commands(others[1]).items() if "NodeAgent" in line)
+    (actor,) = (one for one, line in others[1].commands().items() if "NodeAgent" in line)
     actor.kill()
     assert run.process.wait(60) == 1, run.said()
-    assert "host 10.99.0.3" in run.said().splitlines()[-1]
+    assert "host 10.98.0.3" in run.said().splitlines()[-1]
     nothing_is_left()
 
     run = trains("interrupted")
-    run.send_signal(signal.SIGINT)
+    run.process.send_signal(signal.SIGINT)
     assert run.process.wait(60) == 130, run.said()
     nothing_is_left()
 
     run = trains("killed")
-    run.send_signal(signal.SIGKILL)
+    run.process.send_signal(signal.SIGKILL)
     run.process.wait(20)
     nothing_is_left()

@@ -3,25 +3,20 @@
 The two nodes beside the driver's see neither the testbed's code nor the data: both have to travel.
 """
 
-import contextlib
 import json
-import os
-import signal
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
-import traffic
+from bench.hosts import TESTBED
+from bench.ray_nodes import RayNode, ray_cluster
 from testbed.errors import HostError
 from testbed.ray_cluster.directory_transfer import with_paths
-from tests.end_to_end.conftest import REPOSITORY, CommandLine, until
+from tests.end_to_end.conftest import CommandLine, until
 
 SWEEP = """
 name: small
@@ -42,7 +37,6 @@ QUICK = {
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "5",
 }
-HOSTS = 3
 
 
 def write_dataset(folder: Path) -> None:
@@ -59,103 +53,10 @@ def write_dataset(folder: Path) -> None:
         (folder / f"{name}-labels-idx1-ubyte").write_bytes(head + labels.tobytes())
 
 
-class Node:
-    """A Ray node in network, mount and process namespaces of its own; it dies as a whole."""
-
-    def __init__(
-        self, number: int, core: int, hidden: list[Path], settings: dict[str, str]
-    ) -> None:
-        self.address = f"10.99.0.{number}"
-        shared = f"--node-ip-address={self.address} --num-cpus=1 --disable-usage-stats --block"
-        role = (
-            "--head --port=6379 --include-dashboard=false"
-            if number == 1
-            else "--address=10.99.0.1:6379"
-        )
-        hide = [f"mount -t tmpfs none {path}" for path in (*hidden, "/tmp/ray")]
-        script = " && ".join(["read go", *hide, f"exec {sys.executable} -m ray.scripts.scripts"])
-        Path("/tmp/ray").mkdir(exist_ok=True)
-        unshare = "unshare --net --mount --pid --fork --kill-child --mount-proc sh -c"
-        self.process = psutil.Popen(
-            [*unshare.split(), f"{script} start {role} {shared}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | settings | {"TMPDIR": "/tmp/ray"},
-        )
-        self.first = until(self.process.children, "a process in the namespaces")[0].pid
-        for command in (
-            f"ip link add node{number} type veth peer name eth0 netns {self.first}",
-            f"ip link set node{number} master bridge up",
-        ):
-            inside(core, *command.split())
-        for command in (
-            f"ip address add {self.address}/24 dev eth0",
-            "ip link set eth0 up",
-            "ip link set lo up",
-        ):
-            inside(self.first, *command.split())
-
-    def start(self) -> None:
-        """Start Ray."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
-        self.process.stdin.close()
-
-    def works(self) -> bool:
-        """Return True if a run of the sweep is going on in it."""
-        return any("run_there" in " ".join(one.cmdline()) for one in self.processes())
-
-    def processes(self) -> list[psutil.Process]:
-        return self.process.children(recursive=True)
-
-    def kill(self) -> None:
-        """End all processes of the node at once, as if its power had gone."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.first, signal.SIGKILL)
-        self.process.wait(20)
-
-
-def inside(process: int, *command: str) -> None:
-    subprocess.run(["nsenter", f"--net=/proc/{process}/ns/net", *command], check=True)
-
-
-@contextlib.contextmanager
-def cluster(data: Path, settings: dict[str, str]) -> Iterator[list[Node]]:
-    """Yield the nodes of a cluster, of which only the first sees the testbed's code and the data.
-
-    Args:
-        settings: the environment of Ray's daemons.
-    """
-    core = psutil.Popen(["unshare", "--net", "sleep", "infinity"])
-    made: list[Node] = []
-    try:
-        until(lambda: Path(f"/proc/{core.pid}/comm").read_text() == "sleep\n", "the core")
-        inside(core.pid, *["ip", "link", "add", "bridge", "type", "bridge"])
-        inside(core.pid, *["ip", "link", "set", "bridge", "up"])
-        assert traffic.__file__ is not None
-        code = [REPOSITORY / "testbed", Path(traffic.__file__).parent]
-        for number in range(1, HOSTS + 1):
-            made.append(Node(number, core.pid, [] if number == 1 else [*code, data], settings))
-        made[0].start()
-        until(lambda: any("gcs_server" in p.name() for p in made[0].processes()), "the head", 120)
-        for node in made[1:]:
-            node.start()
-        for node in made:
-            until(lambda of=node: any("raylet" in p.name() for p in of.processes()), "a node", 120)  # type: ignore[misc]
-        yield made
-    finally:
-        for node in made:
-            if node.process.is_running():
-                node.kill()
-        core.kill()
-        core.wait()
-
-
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[list[Node]]:
-    with cluster(tmp_path / "data", QUICK) as made:
-        yield made
+def nodes(tmp_path: Path) -> Iterator[list[RayNode]]:
+    with ray_cluster(tmp_path, [tmp_path / "data"], QUICK) as made:
+        yield [*made.nodes.values()]
 
 
 @pytest.mark.real
@@ -168,23 +69,20 @@ def test_a_node_dies_and_no_run_is_lost(
     write_dataset(tmp_path / "data")
     file = tmp_path / "small.yaml"
     file.write_text(SWEEP.format(dataset=tmp_path / "data"), encoding="utf-8")
-    nodes: list[Node] = request.getfixturevalue("nodes")
-    namespaces = ["nsenter", f"--target={nodes[0].first}", "--net", "--mount", "--pid"]
+    nodes: list[RayNode] = request.getfixturevalue("nodes")
     options = ["--ray", "auto", "--json", "--no-figures", "--out", str(tmp_path / "far")]
     output, errors = tmp_path / "output", tmp_path / "errors"
-    with output.open("wb") as out, errors.open("wb") as err:
-        sweep = psutil.Popen(
-            [*namespaces, sys.executable, "-m", "testbed", "sweep", str(file), *options],
-            stdout=out,
-            stderr=err,
-            cwd=tmp_path,
-        )
+    apart = ["sh", "-c", f'exec "$@" > {output}', "sh"]
+    sweep = nodes[0].popen(*apart, *TESTBED, "sweep", str(file), *options, log=errors)
+
+    def works(node: RayNode) -> bool:
+        return any("run_there" in line for line in node.commands().values())
 
     def home() -> dict[Path, int]:
         found = (tmp_path / "far").glob("small/sweep/*/manifest.json")
         return {path: path.stat().st_mtime_ns for path in found}
 
-    until(lambda: home() and nodes[2].works(), "a run that has come home, and one on the node", 90)
+    until(lambda: home() and works(nodes[2]), "a run that has come home, and one on the node", 90)
     nodes[2].kill()
     before = home()
     assert len(before) < 8

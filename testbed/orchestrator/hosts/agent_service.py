@@ -11,7 +11,7 @@ import select
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +64,14 @@ def serve(
     secret: bytes,
     say: Callable[[str], None],
     *,
-    until: int | None = None,
+    until: Collection[int] = (),
 ) -> None:
     """Start an agent for each orchestrator that calls, until this process is ended.
 
     Args:
         say: tells the person who started this what happens.
-        until: a descriptor with whose end this ends, and the runs that are under way as well; None to
-            serve for good.
+        until: descriptors; with the end of one of them this ends, and the runs that are under way as
+            well.
 
     Raises:
         SpecError: the address or port cannot be had.
@@ -86,12 +86,12 @@ def serve(
     package_digest()  # once, for all
     say(f"waiting on {address}:{listener.getsockname()[1]}")
     running: set[int] = set()
-    watched: list[int] = [listener.fileno()] if until is None else [listener.fileno(), until]
+    watched = [listener.fileno(), *until]
     with listener:
         listener.settimeout(1.0)
         while True:
             ready, _, _ = select.select(watched, [], [], 1.0)
-            if until in ready:
+            if not {*until}.isdisjoint(ready):
                 break
             if ready:
                 with contextlib.suppress(TimeoutError):  # it has gone again

@@ -136,10 +136,7 @@ class SecuredConnection:
         except OSError as error:
             raise ConnectionLostError(f"the connection has ended ({error.strerror})") from error
         connection.settimeout(None)
-        connection.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
-        connection.setsockopt(IPPROTO_TCP, TCP_KEEPIDLE, _LOST_AFTER // 2000)
-        connection.setsockopt(IPPROTO_TCP, TCP_KEEPINTVL, 2)
-        connection.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, _LOST_AFTER)
+        end_when_silent(connection)
         return cls(connection, _Way(mine), _Way(other))
 
     def packed(self, kind: int, channel: int, content: bytes) -> bytes:
@@ -210,6 +207,14 @@ class SecuredConnection:
             place = end + _MAC
             yield Frame(kind, channel, content)
         del self._rest[:place]
+
+
+def end_when_silent(connection: "net.socket") -> None:
+    """Have the kernel end a connection when the other host has been silent for 20 s."""
+    connection.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
+    connection.setsockopt(IPPROTO_TCP, TCP_KEEPIDLE, _LOST_AFTER // 2000)
+    connection.setsockopt(IPPROTO_TCP, TCP_KEEPINTVL, 2)
+    connection.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, _LOST_AFTER)
 
 
 def _proof(key: bytes) -> bytes:
