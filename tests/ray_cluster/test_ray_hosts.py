@@ -134,6 +134,10 @@ def spread_and_ended(nodes: list[RayNode], tmp_path: Path, spec: dict[str, Any])
     nothing_is_left()
 
     run = trains("interrupted")
+    entered = tmp_path / "entered.log"
+    command = ("exec", "worker-5", "--", "hostname")
+    assert head.popen(*TESTBED, *command, log=entered).wait(60) == 0, entered.read_text()
+    assert entered.read_text() == "worker-5\n"
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(60) == 130, run.said()
     nothing_is_left()
