@@ -316,7 +316,7 @@ def test_a_run_cut_short_has_its_capture(command: CommandLine) -> None:
     assert started.wait() == 130
     traffic = started.record("summary")["traffic"]
     assert traffic["reconciled"] is None
-    assert traffic["capture"]["records"] > 500 and not traffic["capture"]["complete"]
+    assert traffic["capture"]["records"] > 200 and not traffic["capture"]["complete"]
     assert (started.run_directory / "traffic" / "accounting.parquet").exists()
     said = command.do("traffic", started.run_directory).stdout
     assert "not compared" in said
