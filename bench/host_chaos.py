@@ -377,12 +377,17 @@ def heed_signals() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Try seeds; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m bench.host_chaos", description=__doc__)
+def asked(module: str, about: str | None, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return what a command line asks for: ``seeds``, and the folder to ``keep`` the runs in."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("--seeds", default="1-3", type=seeds_of, help="for example 1-30 or 7")
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try seeds; return the exit status."""
+    options = asked("bench.host_chaos", __doc__, arguments)
     heed_signals()
     become_subreaper()  # what a killed command leaves is then found among the children
     failed = []

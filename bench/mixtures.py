@@ -34,7 +34,7 @@ import yaml
 
 from bench.agree import Pair
 from bench.chaos import seeds_of
-from bench.command import unwatched
+from bench.command import concluded, unwatched
 from bench.networks import KINDS, with_network, write_graph
 from bench.peer_mixtures import of_peers
 from bench.presence import SHARE, with_presence
@@ -383,13 +383,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if time.monotonic() - last > TELL_PERIOD:
             last = time.monotonic()
             print(f"{completed} tried, {carried} emulated, {len(failed)} failed", flush=True)
-    print(
-        f"{completed - len(failed)} of {completed} mixtures hold, {carried} of them emulated "
-        f"({time.monotonic() - began:.0f} s)"
-    )
-    if failed:
-        print(f"failed: {','.join(map(str, failed))}", file=sys.stderr)
-    return INTERRUPTED if stopped else 1 if failed else 0
+    what = f"mixtures hold, {carried} of them emulated ({time.monotonic() - began:.0f} s)"
+    status = concluded(completed, failed, what)
+    return INTERRUPTED if stopped else status
 
 
 if __name__ == "__main__":

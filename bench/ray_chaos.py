@@ -7,7 +7,6 @@ is killed, frozen for a time or frozen for good; a node is cut off. What has to 
 Prints a line for each seed: ``python -m bench.ray_chaos --seeds 17``.
 """
 
-import argparse
 import dataclasses
 import signal
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from bench.chaos import of_runs, seeds_of
+from bench.chaos import of_runs
 from bench.command import concluded
 from bench.host_chaos import (
     COMMAND,
@@ -28,6 +27,7 @@ from bench.host_chaos import (
     SIGNALS,
     WAY,
     Disturbance,
+    asked,
     experiment,
     heed_signals,
     left_in_networks,
@@ -142,10 +142,7 @@ def try_out(cluster: RayCluster, seed: int, folder: Path) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try seeds; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m bench.ray_chaos", description=__doc__)
-    parser.add_argument("--seeds", default="1-3", type=seeds_of, help="for example 1-30 or 7")
-    parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
-    options = parser.parse_args(arguments)
+    options = asked("bench.ray_chaos", __doc__, arguments)
     heed_signals()
     failed = []
     with tempfile.TemporaryDirectory(prefix="testbed-ray-chaos-") as made:

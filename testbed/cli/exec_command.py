@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -76,15 +77,15 @@ def _enter(run: "RecordedRun", device: str, command: list[str], *, host_files: b
     """
     from testbed.runs.device_place import agent_for, place_of
 
-    agent, elsewhere = agent_for(run, device), list[str]()
+    agent = agent_for(run, device)
+    elsewhere: Sequence[str] = ()
     if run.manifest.hosts:
         from testbed.orchestrator.hosts.device_entry import enter_elsewhere, host_of
 
         named = {name: host.names for name, host in run.manifest.hosts.items()}
-        host, names = host_of(agent, device, named)
+        host, elsewhere = host_of(agent, device, named)
         if host is not None:
             return enter_elsewhere(host, run.id, device, command)
-        elsewhere += names
     with place_of(agent, device, host_files=host_files, elsewhere=elsewhere) as place:
         return place.enter(command, os.environ)
 

@@ -48,7 +48,7 @@ class NodeAgent:
     """The actor on a node."""
 
     def __init__(self) -> None:
-        """Have no agent yet."""
+        """Start nothing yet."""
         self._folder: Path | None = None
         self._process: subprocess.Popen[str] | None = None
 

@@ -61,7 +61,7 @@ class DevicePlace:
 
 @dataclass(frozen=True, slots=True)
 class AgentHere:
-    """The agent on this host of a run.
+    """A run's agent on this host.
 
     Attributes:
         run: the run's id, for messages.

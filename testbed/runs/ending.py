@@ -4,9 +4,8 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from testbed.errors import InterruptedRunError, RunError
@@ -62,30 +61,34 @@ def signals() -> Iterator[int]:
     Raises:
         LateSignalError: the body has ended without an exception, and never read a signal that came.
     """
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
     came: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        """Record a signal, which the wake-up descriptor has already."""
-        came.append(number)
-
-    wake_up_before = signal.set_wakeup_fd(writing)
-    before = {number: signal.signal(number, note) for number in caught}
     unread = b""
-    try:
+    with noted((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), came.append) as reading:
         yield reading
         with contextlib.suppress(BlockingIOError):
             unread = os.read(reading, 64)
+    if came and len(unread) == len(came):
+        raise LateSignalError(came[0])
+
+
+@contextlib.contextmanager
+def noted(numbers: Iterable[int], note: Callable[[int], object] = lambda _: None) -> Iterator[int]:
+    """In the body, turn signals into bytes, their numbers, on the yielded descriptor.
+
+    Args:
+        note: is called with the number of each as well.
+    """
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    wake_up_before = signal.set_wakeup_fd(writing)
+    before = {number: signal.signal(number, lambda number, _: note(number)) for number in numbers}
+    try:
+        yield reading
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(wake_up_before)
         os.close(reading)
         os.close(writing)
-    if came and len(unread) == len(came):
-        raise LateSignalError(came[0])
 
 
 def explain(error: OSError, directory: Path) -> str:

@@ -12,7 +12,7 @@ import os
 import signal
 import struct
 import termios
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -32,11 +32,13 @@ from testbed.orchestrator.hosts.secured_connection import (
     SecuredConnection,
 )
 from testbed.runs.device_place import AgentHere, agent_below, place_of, status_of
+from testbed.runs.ending import noted
 
 _STREAMS = (0, 1, 2)
 _TO_GROUP = (signal.SIGINT, signal.SIGQUIT)
 """Signals for the command and its children, as a terminal sends them."""
 _TO_COMMAND = (signal.SIGTERM, signal.SIGHUP)
+_OF_CALLER = (*_TO_GROUP, *_TO_COMMAND, signal.SIGWINCH)
 _SIZE = struct.Struct("!HH")
 """Lines and columns of a terminal."""
 
@@ -65,14 +67,14 @@ class EnterDevice:
 def host_of(
     agent: AgentHere, device: str, named: Mapping[str, Sequence[str]]
 ) -> tuple[HostTable | None, Sequence[str]]:
-    """Return what enters a device of a run on another host; and the names of all devices on others.
+    """Return the table of the host that a device of a run is on, and the names of all on other hosts.
 
     Args:
         agent: the run's on this host.
         named: the devices of each other host, as the manifest has them.
 
     Returns:
-        None for a device that is on none of them.
+        No table for a device that is on none of them.
 
     Raises:
         EntryError: its host is lost; or processes of the run have ended, or are another user's.
@@ -128,13 +130,13 @@ def _entered(connection: SecuredConnection, wanted: EnterDevice) -> int:
     streams = CarriedStreams(connection, {0: os.dup(0)}, {1: os.dup(1), 2: os.dup(2)})
     raw = terminal_job.raw() if wanted.shown else contextlib.nullcontext()
     status: int | None = None
-    with contextlib.closing(streams), _noted_signals() as noted, raw:
+    with contextlib.closing(streams), noted(_OF_CALLER) as came, raw:
         if wanted.shown:
             wanted = replace(wanted, size=termios.tcgetwinsize(0))
         streams.send(Kind.ENTER, CONTROL, json.dumps(asdict(wanted)).encode())
         while status is None or streams.waits:
-            signalled, frames = streams.turn(noted)
-            for number in os.read(noted, 64) if signalled else b"":
+            signalled, frames = streams.turn(came)
+            for number in os.read(came, 64) if signalled else b"":
                 if status is not None and number != signal.SIGWINCH:
                     return 128 + number  # what the command has written is not read
                 with contextlib.suppress(termios.error):  # it has no terminal, or not any more
@@ -147,23 +149,6 @@ def _entered(connection: SecuredConnection, wanted: EnterDevice) -> int:
                 status = frame.channel
                 streams.close_sources()
     return status
-
-
-@contextlib.contextmanager
-def _noted_signals() -> Iterator[int]:
-    """Yield a descriptor from which the numbers of signals for the command are read, in the body."""
-    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    wake_up_before = signal.set_wakeup_fd(writing)
-    numbers = (*_TO_GROUP, *_TO_COMMAND, signal.SIGWINCH)
-    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
-    try:
-        yield reading
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(wake_up_before)
-        os.close(reading)
-        os.close(writing)
 
 
 # -- the host's side

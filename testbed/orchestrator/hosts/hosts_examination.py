@@ -133,16 +133,14 @@ def examine_hosts(file: HostsFile) -> HostsExamination:
             members.append(member)
         except HostError as error:
             hosts[name] = [Finding("agent", "missing", str(error))]
-    ways = list(_ways(file, secret, members))
+    ways = list(_ways(file, members))
     for member in members:
         member.connection.socket.close()
     return HostsExamination(hosts, ways)
 
 
-def _ways(file: HostsFile, secret: bytes, members: Sequence[Member]) -> Iterator[ExaminedWay]:
-    from_home = (
-        (THIS_HOST, member, partial(member.way_from, file.underlay, secret)) for member in members
-    )
+def _ways(file: HostsFile, members: Sequence[Member]) -> Iterator[ExaminedWay]:
+    from_home = ((THIS_HOST, member, partial(member.way_from, file.underlay)) for member in members)
     between = (
         (one.host.name, other, partial(one.way_to, other))
         for one, other in combinations(members, 2)

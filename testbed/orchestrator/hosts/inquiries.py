@@ -59,7 +59,7 @@ class CleanHost:
 
 @dataclass(frozen=True, slots=True)
 class HostCleaned:
-    """What was removed."""
+    """The paths and names of what the host has removed."""
 
     removed: Sequence[str]
 
@@ -169,7 +169,7 @@ class DatagramsSent:
 
 @dataclass(frozen=True, slots=True)
 class DatagramsExchanged:
-    """The same of those sent back; and how many full and short ones have arrived before."""
+    """The same of those sent back; and the numbers of full and short ones that arrived before."""
 
     sent: int
     seconds: float

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def own_processors() -> int:
 
 @dataclass(frozen=True, slots=True)
 class HostTable:
-    """What enters the devices of a run on another host; as long as the host is not lost.
+    """The way to enter devices of a run on another host, published as long as that is not lost.
 
     Attributes:
         host: where its agent is.
@@ -78,6 +78,7 @@ class Member:
         processors: that it may use.
         memory: bytes that it has.
         clock: the differences between this host's clocks and its clocks.
+        secret: the hosts'.
     """
 
     host: OtherHost
@@ -85,6 +86,7 @@ class Member:
     processors: int
     memory: int
     clock: HostClock
+    secret: bytes = field(repr=False)
 
     @classmethod
     def called(cls, host: OtherHost, secret: bytes, patience: float = PATIENCE) -> "Member":
@@ -119,7 +121,7 @@ class Member:
         if problem:
             connection.close()
             raise HostError(f"{what}: {problem}")
-        return cls(host, secured, found["processors"], found["memory"], clock)
+        return cls(host, secured, found["processors"], found["memory"], clock, secret)
 
     def examined(self) -> list[Finding]:
         """Return what ``testbed doctor`` finds there.
@@ -151,9 +153,7 @@ class Member:
         with self._answering():
             return ask(self.connection, CleanHost(), HostCleaned).removed
 
-    def way_from(
-        self, source: str, secret: bytes, seconds: float = 0.0, tunnels: int = PORT
-    ) -> PathMeasured:
+    def way_from(self, source: str, seconds: float = 0.0, tunnels: int = PORT) -> PathMeasured:
         """Measure the way to it from this host; see ``MeasurePath``.
 
         Args:
@@ -164,7 +164,7 @@ class Member:
         """
         with self._answering():
             way = source, self.host.underlay, self._opened()
-            return measured(MeasurePath(*way, seconds, tunnels), secret)
+            return measured(MeasurePath(*way, seconds, tunnels), self.secret)
 
     def way_to(self, other: "Member", seconds: float, tunnels: int) -> PathMeasured:
         """Have it measure the way to another host.

@@ -60,7 +60,7 @@ _FORCED_BUFFER = 33
 
 @dataclass(frozen=True, slots=True)
 class DatagramsPassed:
-    """What has arrived of the datagrams in one direction.
+    """The datagrams that were sent in one direction, and how many of them have arrived.
 
     Attributes:
         port: the UDP port that they were sent to.

@@ -75,13 +75,12 @@ def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
         check_kind(plan)
     if os.geteuid() != 0:
         raise HostError("--hosts: links between hosts need root, on this host as on the others")
-    secret = secret_of(file)
-    members = {host.name: Member.called(host, secret) for host in file.others}
+    members = _called(file)
     try:
         delays: Mapping[str, float] | None = None
         for plan in plans:
             if delays is None and plan.spec.clock == "wall":
-                delays = _delays(file, members, secret)
+                delays = _delays(file, members)
             spread = Spread.over(file, plan, members, delays or {})
             if (lack := next(spread.lacks(), None)) is not None:
                 raise HostError(lack)
@@ -90,13 +89,18 @@ def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
             member.connection.socket.close()
 
 
-def _delays(file: HostsFile, members: Mapping[str, Member], secret: bytes) -> dict[str, float]:
+def _called(file: HostsFile) -> dict[str, Member]:
+    secret = secret_of(file)
+    return {host.name: Member.called(host, secret) for host in file.others}
+
+
+def _delays(file: HostsFile, members: Mapping[str, Member]) -> dict[str, float]:
     """Return the delay of the way to each other host, in seconds.
 
     Raises:
         HostError: there is no way to one.
     """
-    ways = {name: one.way_from(file.underlay, secret) for name, one in members.items()}
+    ways = {name: one.way_from(file.underlay) for name, one in members.items()}
     return {name: way.round_trip / 2 for name, way in ways.items()}
 
 
@@ -147,10 +151,9 @@ class Spread:
             HostError, SpecError: a host does not answer, or the file places what there is not, or what
                 stays with a server.
         """
-        secret = secret_of(file)
-        members = {host.name: Member.called(host, secret) for host in file.others}
+        members = _called(file)
         wall = plan.spec.clock == "wall"
-        return cls.over(file, plan, members, _delays(file, members, secret) if wall else {})
+        return cls.over(file, plan, members, _delays(file, members) if wall else {})
 
     @classmethod
     def over(
@@ -189,13 +192,12 @@ class Spread:
         Raises:
             HostError: a host does not answer, or there is no way to it for links.
         """
-        for name in self.longest_packets:
-            if isinstance(self.plan, Plan):
-                continue
-            member, keys = (
-                self.members[name],
-                program_plan.files_read(self.plan, self.placed_on(name)),
-            )
+        ways = self.longest_packets
+        if isinstance(self.plan, Plan):
+            return
+        for name in ways:
+            member = self.members[name]
+            keys = program_plan.files_read(self.plan, self.placed_on(name))
             for path in member.missing([*keys]):
                 yield (
                     f"{member.host.described} has no {path}, which the programs there need "
@@ -213,8 +215,9 @@ class Spread:
 
     def table_of(self, host: str) -> HostTable:
         """Return what ``testbed exec`` has to know of another host."""
-        secret = secret_of(self.file).decode()
-        return HostTable(self.members[host].host, secret, self.first, self.placed_on(host))
+        member = self.members[host]
+        secret = member.secret.decode()
+        return HostTable(member.host, secret, self.first, self.placed_on(host))
 
     def crosses(self, link: Link) -> bool:
         """Return True if a link's ends are on two hosts."""
@@ -307,11 +310,10 @@ class Spread:
 
     def clocks_now(self) -> dict[str, HostClock]:
         """Ask each other host for its clocks anew; one that does not answer is left out."""
-        secret = secret_of(self.file)
         found = {}
         for name, one in self.members.items():
             with contextlib.suppress(HostError):
-                member = Member.called(one.host, secret, patience=_PATIENCE_AT_END)
+                member = Member.called(one.host, one.secret, patience=_PATIENCE_AT_END)
                 found[name] = member.clock
                 member.connection.socket.close()
         return found

@@ -1,4 +1,4 @@
-"""What UDP passes between two hosts where filters of nftables drop it, and what doctor says of it."""
+"""Doctor measures UDP between two hosts; filters of nftables drop it, or its fragments."""
 
 import struct
 from typing import Any
