@@ -4,7 +4,11 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict
+from typing import Any
 
+import pytest
+
+from testbed.channel import Channel
 from testbed.experiment.load import load as load_experiment
 from testbed.learning.description import describe
 from testbed.planning.plan import plan
@@ -42,3 +46,18 @@ def test_modules_that_an_algorithm_imports_late_are_there_before_the_fork() -> N
     (one,) = plan(load_experiment(REPOSITORY / "experiments" / "agree-backup-workers.yaml"))[:1]
     settings = json.dumps({SETTINGS: asdict(one.settings)})
     subprocess.run([sys.executable, "-c", LATE], input=settings, text=True, check=True)
+
+
+def test_a_role_that_fails_when_its_run_has_ended_fails_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def evaluate(_: entry._Role) -> None:
+        raise ConnectionResetError("the server is gone")
+
+    monkeypatch.setattr(entry._Role, "_evaluate", evaluate)
+    ours, theirs = Channel.pair()
+    ours.close()
+    nothing: Any = None
+    role = entry._Role(nothing, nothing, theirs)
+    assert role.run({"role": "evaluator", "number": 0}) == entry.FAILED
+    theirs.close()
