@@ -5,9 +5,10 @@ state and these threads read it, each under the run's lock.
 """
 
 import errno
-import os
+import math
 import socket
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ from testbed.metrics.device_metrics import DEVICES, WORKERS
 from testbed.metrics.metric import Metric
 from testbed.metrics.state import BUCKETS, RunState, Staleness
 from testbed.metrics.training_metrics import TRAINING
-from testbed.runs.ending import signals
+from testbed.runs.ending import signal_in, signals
 
 ADDRESS = "127.0.0.1"
 COMMON = ("run", "algorithm")
@@ -147,8 +148,9 @@ class Exporter:
         if seconds == 0:
             return
         with signals() as wake_up:
-            if readable(wake_up, seconds):
-                os.read(wake_up, 1)
+            until = math.inf if seconds is None else time.monotonic() + seconds
+            while (left := until - time.monotonic()) > 0 and signal_in(wake_up) is None:
+                readable(wake_up, None if seconds is None else left)
 
     def close(self) -> None:
         """Stop serving."""

@@ -1,6 +1,5 @@
 """Replay of finished runs: the state of each at any moment of its training, by the host's clock."""
 
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.results.reading.journals import whole
 from testbed.results.reading.recorded_run import RecordedRun
-from testbed.runs.ending import signals
+from testbed.runs.ending import signal_in, signals
 from testbed.telemetry.entries import Diagnoses, Updates
 from traffic.counters import COUNTS
 
@@ -251,8 +250,8 @@ def play(runs: Sequence[ReplayedRun], speed: float) -> int | None:
     began = time.monotonic()
     with signals() as wake_up:
         while not all(run.finished for run in runs):
-            if readable(wake_up, TICK):
-                return os.read(wake_up, 1)[0]
+            if readable(wake_up, TICK) and (number := signal_in(wake_up)) is not None:
+                return number
             now = (time.monotonic() - began) * speed
             for run in runs:
                 run.advance(now)

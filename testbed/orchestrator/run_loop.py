@@ -4,7 +4,6 @@ Whatever ends the loop, the agent removes what it has made.
 """
 
 import contextlib
-import os
 import selectors
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from testbed.messages.agent_reports import Event
 from testbed.orchestrator.agent.process import R
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.run_notes import P, RunNotes
-from testbed.runs.ending import EndError, stopped_by
+from testbed.runs.ending import EndError, signal_in, stopped_by
 from testbed.telemetry.event_kinds import EventKind
 
 TAKE_DOWN_TIMEOUT = {"namespaces": 30.0, "docker": 120.0}
@@ -48,8 +47,8 @@ def turns(
             for key, events in selector.select(max(0.0, min(TURN, patience()))):
                 if not events & selectors.EVENT_READ:
                     continue  # there is room for requests to the agent again
-                if key.fileobj == wake_up:
-                    signalled(stopped_by(os.read(wake_up, 1)[0]))
+                if key.fileobj == wake_up and (number := signal_in(wake_up)) is not None:
+                    signalled(stopped_by(number))
                 if isinstance(key.fileobj, Channel):
                     for host, event in agents.events(key.fileobj):
                         handle(event, host)

@@ -34,6 +34,8 @@ class EndError(Exception):
 
 
 _STOPPED = "stopped by "
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that ask a command to end."""
 
 
 def stopped_by(number: int) -> EndError:
@@ -63,12 +65,26 @@ def signals() -> Iterator[int]:
     """
     came: list[int] = []
     unread = b""
-    with noted((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), came.append) as reading:
+    with noted(_STOPPING, came.append) as reading:
         yield reading
         with contextlib.suppress(BlockingIOError):
             unread = os.read(reading, 64)
-    if came and len(unread) == len(came):
+    if came and sum(number in _STOPPING for number in unread) == len(came):
         raise LateSignalError(came[0])
+
+
+def signal_in(wake_up: int) -> int | None:
+    """Return the first unread signal on the descriptor of ``signals``; None if none of them came.
+
+    Signals of other parts of the process come on it as well, if Python handles them: of a child that
+    ends, of a timer.
+    """
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            (number,) = os.read(wake_up, 1)
+            if number in _STOPPING:
+                return number
+    return None
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import os
 import shutil
 import time
 import traceback
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from testbed.channel import readable
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.clock.stage import ServerKilledError
@@ -28,7 +26,7 @@ from testbed.planning.plan import Plan
 from testbed.plugins.names import said
 from testbed.run_endings import is_complete
 from testbed.runs import energy, link_bytes, utilisation
-from testbed.runs.ending import EndError, explain, stopped_by
+from testbed.runs.ending import EndError, explain, signal_in, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
 from testbed.runs.resuming import FOLDER, Resumption
 from testbed.runs.watching import Watcher, progress_of
@@ -262,8 +260,7 @@ class SimulatedRun:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_PERIOD
-        if readable(wake_up, 0):
-            number = os.read(wake_up, 1)[0]
+        if (number := signal_in(wake_up)) is not None:
             if self._checkpoints and not self._recording.repeats:
                 self._write_checkpoint()  # so that nothing has to be done again
             self._used = self._recording.use()

@@ -7,8 +7,6 @@ once, so that a node that dies afterwards takes nothing with it. The code travel
 """
 
 import contextlib
-import os
-import signal
 import sys
 import tempfile
 import uuid
@@ -26,7 +24,7 @@ from testbed.ray_cluster.cluster_connection import connected, on_node
 from testbed.ray_cluster.directory_transfer import unpack
 from testbed.ray_cluster.travelling_data import Travelling, departing
 from testbed.run_endings import is_complete
-from testbed.runs.ending import signals
+from testbed.runs.ending import signal_in, signals
 from testbed.runs.versions import host, versions
 from testbed.sweeps import ray_node
 from testbed.sweeps.one_run import Result
@@ -157,7 +155,7 @@ class Cluster:
                     job = waiting.pop(ref)
                     self._end(job, ref)
                     display.ended(job)
-                if (caught := _signal(wake_up)) is not None:
+                if (caught := signal_in(wake_up)) is not None:
                     self._cancel(list(waiting))
                     return caught
                 display.show([])
@@ -204,15 +202,6 @@ class Cluster:
         for ref in refs:
             self._ray.cancel(ref)
         self._ray.wait(list(refs), num_returns=len(refs), timeout=_GRACE)
-
-
-def _signal(wake_up: int) -> int | None:
-    """Return a signal that came and ends the work; None if none did."""
-    with contextlib.suppress(BlockingIOError):
-        for number in os.read(wake_up, 64):
-            if number != signal.SIGCHLD:
-                return number
-    return None
 
 
 def _parameters(job: SweepJob) -> str | None:

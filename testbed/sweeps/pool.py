@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from testbed.nodes.forked_process import ForkedCommand
 from testbed.planning.node_plan import ONE_THREAD
 from testbed.run_endings import Ended
-from testbed.runs.ending import signals
+from testbed.runs.ending import signal_in, signals
 from testbed.runs.watching import AnyProgress, ProgramProgress, Progress
 from testbed.sweeps import run_process as worker_process
 from testbed.sweeps.one_run import Result
@@ -119,9 +119,7 @@ class SweepPool:
                     for key, _ in self._selector.select(PERIOD):
                         if key.data is not None:
                             self._listen(key.data, display)
-                        elif (
-                            number := os.read(wake_up, 1)[0]
-                        ) != signal.SIGCHLD and caught is None:
+                        elif (number := signal_in(wake_up)) is not None and caught is None:
                             caught = number
                             waiting.clear()
                             for worker in self._busy():

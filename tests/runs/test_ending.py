@@ -12,7 +12,7 @@ from testbed.channel import readable
 from testbed.errors import InterruptedRunError
 from testbed.execution import execute
 from testbed.experiment.load import load
-from testbed.runs.ending import LateSignalError, signals
+from testbed.runs.ending import LateSignalError, signal_in, signals
 from testbed.runs.watching import Unwatched
 from testbed.simulation.recording import Recording
 from testbed.simulation.simulated_run import SimulatedRun
@@ -105,3 +105,20 @@ def test_ctrl_c_while_a_run_s_end_is_written_ends_the_execution(
     assert ended == at
     done = [one.parent.name for one in tmp_path.glob("runs/*/*/*/summary.json")]
     assert len(done) == at
+
+
+def test_a_signal_of_another_part_of_the_process_ends_nothing() -> None:
+    """Python writes each signal that it handles to the descriptor: a library's timer does as well."""
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    try:
+        with pytest.raises(LateSignalError, match="SIGTERM"), signals() as wake_up:
+            send(signal.SIGALRM)
+            assert signal_in(wake_up) is None
+            send(signal.SIGTERM)
+            send(signal.SIGALRM)
+        with signals() as wake_up:
+            send(signal.SIGALRM)
+            send(signal.SIGTERM)
+            assert signal_in(wake_up) == signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGALRM, before)
