@@ -17,8 +17,9 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from testbed.algorithms.interface import Conditions
-from testbed.algorithms.penalties import DelayPenalty, Divisor, Penalty
+from testbed.algorithms.penalties import Divisor, Penalty
 from testbed.algorithms.rule import (
+    DelayRule,
     GapOptions,
     GapRule,
     MomentumOptions,
@@ -28,7 +29,6 @@ from testbed.algorithms.rule import (
     accumulate,
     zeros,
 )
-from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import FloatVector, Layout
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class LookAhead(RuleServer):
         parameters: FloatVector,
         layout: Layout,
         conditions: Conditions,
-        gamma: float,
-        penalty: Penalty | None = None,
+        options: MomentumOptions,
+        penalty: Penalty,
     ) -> None:
-        super().__init__(parameters, layout, conditions, penalty)
-        self._gamma = gamma
+        super().__init__(parameters, layout, conditions, options, penalty)
+        self._gamma = options.gamma
         self._v: dict[int, FloatVector] = {}
         self._sum = zeros(layout.parameters)
         self._estimate = self._torch.empty(len(parameters))
@@ -106,50 +106,31 @@ class LookAhead(RuleServer):
             self._sum.fill(0)  # without what was rounded
 
 
-class LookAheadRule(Rule):
-    """A rule with a momentum for each worker, and no gap."""
+class Dana(Rule):
+    """DANA (Algorithm 6)."""
+
+    options_type, half = DanaOptions, LookAhead
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
         return 1  # v^i
 
 
-class Dana(LookAheadRule):
-    """DANA (Algorithm 6)."""
-
-    options_type = DanaOptions
-
-    @staticmethod
-    def server(
-        options: DanaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        return LookAhead(parameters, layout, conditions, options.gamma)
-
-
-class DanaSa(LookAheadRule):
+class DanaSa(DelayRule):
     """DANA-SA (Algorithm 7)."""
 
-    options_type = DanaSaOptions
+    options_type, half = DanaSaOptions, LookAhead
 
-    @staticmethod
-    def server(
-        options: DanaSaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        return LookAhead(parameters, layout, conditions, options.gamma, DelayPenalty())
+    @classmethod
+    def vectors_per_worker(cls, options: RuleOptions) -> int:
+        return 1  # v^i
 
 
 class DanaGa(GapRule):
     """DANA-GA (Algorithm 8)."""
 
-    options_type = DanaGaOptions
+    options_type, half = DanaGaOptions, LookAhead
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
         return 2  # v^i and θ^i
-
-    @staticmethod
-    def server(
-        options: DanaGaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        penalty = options.penalty(layout, conditions)
-        return LookAhead(parameters, layout, conditions, options.gamma, penalty)

@@ -17,9 +17,8 @@ from pydantic import Field
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
 from testbed.algorithms.outstanding import Outstanding
-from testbed.algorithms.penalties import Divisor
+from testbed.algorithms.penalties import Divisor, Penalty
 from testbed.algorithms.rule import MomentumOptions, Rule, RuleOptions, accumulate
-from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import FloatVector, Layout
 
 if TYPE_CHECKING:
@@ -51,11 +50,11 @@ class Compensated(Momentum):
         parameters: FloatVector,
         layout: Layout,
         conditions: Conditions,
-        gamma: float,
-        compensation: float,
+        options: DcAsgdOptions,
+        penalty: Penalty,
     ) -> None:
-        super().__init__(parameters, layout, conditions, gamma)
-        self._lambda = compensation
+        super().__init__(parameters, layout, conditions, options, penalty)
+        self._lambda = LAMBDA if options.compensation is None else options.compensation
         self._theta_i: Outstanding[FloatVector] = Outstanding()
         self._compensated = self._torch.empty(layout.parameters)
 
@@ -80,15 +79,8 @@ class Compensated(Momentum):
 class DcAsgd(Rule):
     """DC-ASGD with a constant λ."""
 
-    options_type = DcAsgdOptions
+    options_type, half = DcAsgdOptions, Compensated
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
         return 1  # θ^i
-
-    @staticmethod
-    def server(
-        options: DcAsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        strength = LAMBDA if options.compensation is None else options.compensation
-        return Compensated(parameters, layout, conditions, options.gamma, strength)
