@@ -38,14 +38,7 @@ from testbed.messages.reports import (
     WorkerStillConnected,
 )
 from testbed.messages.requests import ReadIngress, ReadProcessors, SendBackground
-from testbed.metrics.live import LiveRun
-from testbed.orchestrator.device_processes import DeviceProcesses
-from testbed.orchestrator.evaluations import Evaluations
-from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.restoration import Restoration
-from testbed.orchestrator.setup_progress import SetupProgress
-from testbed.orchestrator.training_records import TrainingRecords
-from testbed.planning.plan import Plan
+from testbed.orchestrator.run_parts import RunParts
 from testbed.runs import energy, utilisation
 from testbed.runs.ledgers.ledgers import ConnectionLedger
 from testbed.runs.outcome import goes_on_with
@@ -71,27 +64,13 @@ NOT_UNDERSTOOD = (
 class RoleReports:
     """Handles the reports of one run's roles."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        records: TrainingRecords,
-        evaluations: Evaluations,
-        devices: DeviceProcesses,
-        injection: Injection,
-        restoration: Restoration,
-        setup: SetupProgress,
-        metrics: LiveRun | None,
-    ) -> None:
+    def __init__(self, parts: RunParts) -> None:
         """Make the table of handlers."""
-        self._plan = plan
-        self._records = records
-        self._evaluations = evaluations
-        self._devices = devices
-        self._injection = injection
-        self._restoration = restoration
-        self._setup = setup
-        self._metrics = metrics
+        self._plan, self._records, self._devices = parts.plan, parts.records, parts.devices
+        self._evaluations, self._injection = parts.evaluations, parts.injection
+        self._restoration, self._setup = parts.restoration, parts.setup
+        self._metrics = parts.metrics
+        records, devices, injection = parts.records, parts.devices, parts.injection
         self._others_started = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             ServerListening: self._server_listening,
@@ -100,8 +79,8 @@ class RoleReports:
             UpdatesApplied: self._updates_applied,
             DiagnosticsReported: self._diagnostics_reported,
             EvaluationDue: self._evaluation_due,
-            EvaluationLeftOut: evaluations.leave_out,
-            VersionEvaluated: evaluations.take,
+            EvaluationLeftOut: parts.evaluations.leave_out,
+            VersionEvaluated: parts.evaluations.take,
             EventReported: self._event_reported,
             DeviceMissed: lambda report: records.disturb(devices.name(report.device)),
             Suspected: self._worker_suspected,
@@ -113,8 +92,8 @@ class RoleReports:
             PeerReturned: self._peer_returned,
             FaultRestored: lambda report: injection.restore_fault(report.record),
             ServerKillDue: lambda report: injection.kill_server(report.kills, report.record),
-            CheckpointBegun: restoration.checkpoint_begun,
-            ServerRestored: restoration.server_restored,
+            CheckpointBegun: parts.restoration.checkpoint_begun,
+            ServerRestored: parts.restoration.server_restored,
             TrainingEnded: self._training_ended,
             WorkerStillConnected: self._worker_still_connected,
             FinalParameters: self._final_parameters,
