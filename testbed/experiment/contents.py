@@ -12,7 +12,6 @@ from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_experiment
 from testbed.experiment.profiles.hardware_profiles import HARDWARE
-from testbed.experiment.sections.costs import CostsSpec
 from testbed.experiment.sections.datasets import (
     DATASETS,
     DatasetSpec,
@@ -41,6 +40,7 @@ from testbed.experiment.sections.simulation import CheckpointSpec, SimulationSpe
 from testbed.experiment.sections.sweep import SweepSpec
 from testbed.experiment.sections.timing import (
     ComputeSpec,
+    CostsSpec,
     DrawnSpec,
     DurationSpec,
     PlainSpec,
