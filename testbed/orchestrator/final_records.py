@@ -11,6 +11,7 @@ from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.run_endings import is_complete
+from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy, link_bytes, utilisation
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.traffic_account import settle
@@ -18,7 +19,6 @@ from testbed.runs.utilisation import Passed
 from testbed.telemetry import link_table, utilisation_table
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.state_board import WakeUps
-from testbed.telemetry.utilisation_table import DeviceUtilisation
 
 
 def write_end(

@@ -15,6 +15,7 @@ from testbed.metrics.live import LiveRun
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.server_reports import Servers
 from testbed.planning.plan import Plan
+from testbed.run_tables import DeviceUtilisation
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.energy import EnergyMeter
 from testbed.runs.fidelity_readings import TrainingFidelity
@@ -27,7 +28,6 @@ from testbed.runs.watching import Progress, progress_of
 from testbed.telemetry.entries import Updates
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.run_log import Kept
-from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.slices import slices_of
 
 

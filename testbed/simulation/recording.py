@@ -16,6 +16,7 @@ from testbed.learning.losses import Evaluated
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
+from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.energy import EnergyMeter
@@ -29,7 +30,6 @@ from testbed.simulation.system import System
 from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.update_rows import UPDATE, UpdateRow
-from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.updates import FloatVector
 

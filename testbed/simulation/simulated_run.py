@@ -24,6 +24,7 @@ from testbed.network.topology import Direction
 from testbed.planning.plan import Plan
 from testbed.plugins.names import said
 from testbed.run_endings import is_complete
+from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy, link_bytes, utilisation
 from testbed.runs.ending import EndError, explain, signal_in, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
@@ -35,7 +36,6 @@ from testbed.simulation.simulated_devices import STORED
 from testbed.simulation.systems import system
 from testbed.telemetry import link_table, utilisation_table
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training import computation
 from testbed.updates import FloatVector
 

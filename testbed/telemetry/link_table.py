@@ -5,47 +5,16 @@ a link's node to its router is its uplink.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from testbed.run_tables import LinkBytes
+
 NAME = "links.parquet"
 """Its name in the folder ``traffic`` of a run directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkBytes:
-    """What passed one direction of a link.
-
-    Attributes:
-        link: the link's index.
-        node, router: its ends.
-        device: True if the node is a device, False if it is a router.
-        direction: ``uplink``, from the node to the router, or ``downlink``.
-        rate: bit/s as asked; None if it is not limited.
-        delay: seconds as asked.
-        bytes: on the wire at an MTU of 1,500, without the traffic of devices that only observe.
-        frames: likewise; None in a simulation.
-        dropped: frames that were lost or had no room; None in a simulation. Where neither loss, damage,
-            jitter nor a queue is asked for, they are counted as they were handed over, several at once.
-        seconds: the time by the run's clock in which they passed.
-        utilisation: the mean share of the rate in use; None without a rate, or without time.
-    """
-
-    link: int
-    node: str
-    router: str
-    device: bool
-    direction: str
-    rate: int | None
-    delay: float
-    bytes: int
-    frames: int | None
-    dropped: int | None
-    seconds: float
-    utilisation: float | None
 
 
 _SCHEMA = pa.schema(

@@ -7,10 +7,10 @@ import pytest
 
 from testbed.device_names import EVALUATOR_NAME
 from testbed.planning.plan import Plan
-from testbed.results.reading.link_traffic import read_over_links
+from testbed.results.reading.recorded_tables import read_over_links
 from testbed.runs.link_bytes import LinkCounts, over_routes, rows, unasked_drops
 from testbed.telemetry import link_table
-from tests.planning.test_bottlenecks import CLUSTERS, planned
+from tests.planning.test_routes import CLUSTERS, planned
 
 
 @pytest.fixture(params=["wall", "virtual"])
@@ -87,6 +87,6 @@ def test_what_was_written_is_read(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "traffic").mkdir()
     written = list(rows(plan, {(0, True): LinkCounts(1, 1, 0), (0, False): LinkCounts(2)}, 1.5))
     link_table.write(tmp_path / "traffic", written)
-    assert [str(use)[len("LinkUse") :] for use in read_over_links(tmp_path)] == [
+    assert [str(use)[len("LinkBytes") :] for use in read_over_links(tmp_path)] == [
         str(row)[len("LinkBytes") :] for row in written
     ]

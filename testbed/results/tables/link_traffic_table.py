@@ -7,8 +7,8 @@ from typing import Any
 from testbed import number_text as q
 from testbed.drawing import link_labels
 from testbed.drawing.drawn_network import Picture, Way, Wire, is_special
-from testbed.results.reading.link_traffic import LinkUse
 from testbed.results.reading.recorded_run import RecordedRun
+from testbed.run_tables import LinkBytes
 
 HEADINGS = (
     "links",
@@ -110,9 +110,9 @@ def _most(wire: Wire) -> float:
     return max(used) if used else float(max(wire.up.bytes or 0, wire.down.bytes or 0))
 
 
-def _wires(uses: Sequence[LinkUse]) -> list[Wire]:
+def _wires(uses: Sequence[LinkBytes]) -> list[Wire]:
     """Return the links, with both directions each."""
-    ways: dict[int, dict[str, LinkUse]] = {}
+    ways: dict[int, dict[str, LinkBytes]] = {}
     for use in uses:
         ways.setdefault(use.link, {})[use.direction] = use
     return [
@@ -122,7 +122,7 @@ def _wires(uses: Sequence[LinkUse]) -> list[Wire]:
     ]
 
 
-def _way(use: LinkUse) -> Way:
+def _way(use: LinkBytes) -> Way:
     return Way(use.rate, use.delay, use.bytes, use.utilisation)
 
 
