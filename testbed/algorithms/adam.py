@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
-from testbed.algorithms.interface import Conditions
-from testbed.algorithms.penalties import Divisor, Penalty
+from testbed.algorithms.penalties import Divisor
 from testbed.algorithms.rule import (
     DelayRule,
     GapOptions,
@@ -27,7 +26,6 @@ from testbed.algorithms.rule import (
     accumulate,
     zeros,
 )
-from testbed.updates import FloatVector, Layout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,18 +85,10 @@ class Moments(RuleServer):
 
     not_saved = frozenset({"_step_vector"})
 
-    def __init__(
-        self,
-        parameters: FloatVector,
-        layout: Layout,
-        conditions: Conditions,
-        options: MomentsOptions,
-        penalty: Penalty,
-    ) -> None:
-        super().__init__(parameters, layout, conditions, options, penalty)
+    def _begin(self, options: MomentsOptions, size: int) -> None:
         self._constants = options.constants
-        self._m, self._v = zeros(layout.parameters), zeros(layout.parameters)
-        self._step_vector = self._torch.empty(layout.parameters)
+        self._m, self._v = zeros(size), zeros(size)
+        self._step_vector = self._torch.empty(size)
 
     def _step(self, worker: int, g: "Tensor", tau: int, eta: float) -> Divisor:
         beta1, beta2, epsilon = self._constants

@@ -16,8 +16,7 @@ With one worker and a constant η, θ̂ goes the way of Nesterov's momentum: v �
 import math
 from typing import TYPE_CHECKING, Literal
 
-from testbed.algorithms.interface import Conditions
-from testbed.algorithms.penalties import Divisor, Penalty
+from testbed.algorithms.penalties import Divisor
 from testbed.algorithms.rule import (
     DelayRule,
     GapOptions,
@@ -29,7 +28,7 @@ from testbed.algorithms.rule import (
     accumulate,
     zeros,
 )
-from testbed.updates import FloatVector, Layout
+from testbed.updates import FloatVector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,19 +57,11 @@ class LookAhead(RuleServer):
 
     not_saved = frozenset({"_estimate"})
 
-    def __init__(
-        self,
-        parameters: FloatVector,
-        layout: Layout,
-        conditions: Conditions,
-        options: MomentumOptions,
-        penalty: Penalty,
-    ) -> None:
-        super().__init__(parameters, layout, conditions, options, penalty)
+    def _begin(self, options: MomentumOptions, size: int) -> None:
         self._gamma = options.gamma
         self._v: dict[int, FloatVector] = {}
-        self._sum = zeros(layout.parameters)
-        self._estimate = self._torch.empty(len(parameters))
+        self._sum = zeros(size)
+        self._estimate = self._torch.empty(len(self.parameters))
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         size, eta = len(self._theta), self.learning_rate(self.version)

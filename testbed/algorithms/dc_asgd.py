@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
 from testbed.algorithms.outstanding import Outstanding
-from testbed.algorithms.penalties import Divisor, Penalty
+from testbed.algorithms.penalties import Divisor
 from testbed.algorithms.rule import MomentumOptions, Rule, RuleOptions, accumulate
-from testbed.updates import FloatVector, Layout
+from testbed.updates import FloatVector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,18 +44,11 @@ class Compensated(Momentum):
 
     not_saved = frozenset({"_compensated"})
 
-    def __init__(
-        self,
-        parameters: FloatVector,
-        layout: Layout,
-        conditions: Conditions,
-        options: DcAsgdOptions,
-        penalty: Penalty,
-    ) -> None:
-        super().__init__(parameters, layout, conditions, options, penalty)
+    def _begin(self, options: DcAsgdOptions, size: int) -> None:
+        super()._begin(options, size)
         self._lambda = LAMBDA if options.compensation is None else options.compensation
         self._theta_i: Outstanding[FloatVector] = Outstanding()
-        self._compensated = self._torch.empty(layout.parameters)
+        self._compensated = self._torch.empty(size)
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         self._theta_i.hold(worker, self.version, self.parameters[: len(self._theta)])

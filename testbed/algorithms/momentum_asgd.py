@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from testbed.algorithms.interface import Conditions
-from testbed.algorithms.penalties import Divisor, NoPenalty, Penalty
+from testbed.algorithms.penalties import Divisor, NoPenalty
 from testbed.algorithms.rule import MomentumOptions, Rule, RuleServer, accumulate, zeros
 from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import FloatVector, IndexVector, Layout, SparseUpdate, Update
@@ -60,17 +60,9 @@ class Momentum(RuleServer):
     With both kinds of momentum the penalty is given v itself (``Penalty.moved``).
     """
 
-    def __init__(
-        self,
-        parameters: FloatVector,
-        layout: Layout,
-        conditions: Conditions,
-        options: MomentumOptions,
-        penalty: Penalty,
-    ) -> None:
-        super().__init__(parameters, layout, conditions, options, penalty)
+    def _begin(self, options: Any, size: int) -> None:
         self._gamma, self._nesterov = options.gamma, options.is_nesterov
-        self._v = zeros(layout.parameters)
+        self._v = zeros(size)
 
     def _step(self, worker: int, g: "Tensor", tau: int, eta: float) -> Divisor:
         v = self._torch.from_numpy(self._v)

@@ -175,11 +175,6 @@ class RuleServer(AsynchronousServer):
         options: Options,
         penalty: Penalty,
     ) -> None:
-        """Start at version 0.
-
-        Args:
-            options: those of the rule, for subclasses.
-        """
         # Imported here: the command line reads every algorithm's options, and torch takes seconds.
         import torch
 
@@ -191,6 +186,10 @@ class RuleServer(AsynchronousServer):
         self._theta, self._buffers = whole[:size], whole[size:]
         self._scattered = torch.empty(len(parameters))
         self._diagnosis: dict[str, float] = {}
+        self._begin(options, size)
+
+    def _begin(self, options: Any, size: int) -> None:
+        """Take what a subclass needs of its options, and make its vectors of ``size`` parameters."""
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         theta = self.parameters[: len(self._theta)]

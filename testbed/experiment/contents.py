@@ -29,11 +29,11 @@ from testbed.experiment.sections.learning import (
     ModelSpec,
     TrainingSpec,
     TransformerSpec,
+    plugin_model,
 )
 from testbed.experiment.sections.losses import LOSSES, LossSpec, own_loss
 from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
 from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
-from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.plugins import PluginSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.simulation import CheckpointSpec, SimulationSpec
@@ -47,7 +47,6 @@ from testbed.experiment.sections.timing import (
     WaitingSpec,
 )
 from testbed.experiment.sections.traffic_between import FLOWS, FlowsSpec
-from testbed.network.links import Shape
 
 AlgorithmSpec: TypeAlias = Annotated[
     Options,
@@ -242,14 +241,6 @@ class Contents(Section):
         if one is None:
             return compute, self.waiting
         return one.of("compute", compute), one.of("waiting", self.waiting)
-
-    def shapes_of(self, one: DeviceClassSpec | None) -> tuple[Shape, Shape]:
-        """Return the uplink and the downlink of a class's devices; of all devices if it is None.
-
-        A direction that follows a trace has no rate.
-        """
-        link = self.link_of(one)
-        return link.up, link.down
 
     def link_of(self, one: DeviceClassSpec | None) -> DeviceLink:
         """Return the link of a class's devices, with its traces; of all devices if it is None."""

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from testbed.signal_handlers import handled
+
 _TERMINAL = 0
 """The standard input."""
 
@@ -144,13 +146,11 @@ def looked_after(terminal: Terminal, leader: int) -> Iterator[None]:
         signal.SIGTSTP: pass_on,
         signal.SIGWINCH: pass_on,
     }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    stopped()
     try:
-        yield
+        with handled(handlers):
+            stopped()
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         with contextlib.suppress(OSError):  # it has been hung up
             _take_back()
 

@@ -18,7 +18,7 @@ from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.training_records import TrainingRecords
-from testbed.runs.repetition import Repetition
+from testbed.runs.deduplication import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.telemetry.event_kinds import EventKind
 

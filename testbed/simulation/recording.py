@@ -18,11 +18,10 @@ from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy
-from testbed.runs.deduplication import Deduplication
+from testbed.runs.deduplication import Deduplication, Repetition
 from testbed.runs.energy import EnergyMeter
 from testbed.runs.outcome import RunOutcome, goes_on_with, manifest
 from testbed.runs.planned_run import PlannedRun
-from testbed.runs.repetition import Repetition
 from testbed.runs.shared_images import record_images
 from testbed.runs.strikes import Strikes
 from testbed.runs.utilisation import by_clock

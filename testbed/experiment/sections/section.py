@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic_core import PydanticCustomError
 
 Conflict: TypeAlias = tuple[tuple[Any, ...], str]
 """A path from the top of the file, and a sentence: what is wrong there and what to do."""
@@ -37,6 +38,13 @@ class SparseSection(Section):
             if key in written
             or getattr(self, key) != fields[key].get_default(call_default_factory=True)
         }
+
+
+def refuse(conflicts: Sequence[Conflict]) -> None:
+    """Raise an error of pydantic's that has all conflicts; do nothing if there are none."""
+    if conflicts:
+        text = "; ".join(text for _, text in conflicts)
+        raise PydanticCustomError("conflict", "{text}", {"text": text, "conflicts": conflicts})
 
 
 def path_in(folder: Path, name: str) -> Path | None:
