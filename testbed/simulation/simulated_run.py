@@ -34,7 +34,7 @@ from testbed.runs.watching import progress_of
 from testbed.simulation.recording import Recording
 from testbed.simulation.simulated_devices import STORED
 from testbed.simulation.systems import system
-from testbed.telemetry import link_table, utilisation_table
+from testbed.telemetry.end_tables import write_links, write_utilisation
 from testbed.telemetry.event_kinds import EventKind
 from testbed.training import computation
 from testbed.updates import FloatVector
@@ -280,7 +280,7 @@ class SimulatedRun:
             if outcome.parameters_sha256:
                 summary |= self._system.own_summary()
             if self._used:
-                utilisation_table.write(self._directory, self._used)
+                write_utilisation(self._directory, self._used)
                 summary["utilisation"] = utilisation.summary(self._used, self._plan.spec.clock)
                 summary |= energy.summary(self._used)
             if outcome.reason:
@@ -290,7 +290,7 @@ class SimulatedRun:
                 summary["checkpoints"] = self._checkpoints.account()
             if self._over_links:
                 rows = link_bytes.rows(self._plan, self._over_links, outcome.last_update)
-                link_table.write(recording.log.traffic, rows)
+                write_links(recording.log.traffic, rows)
             recording.log.close(outcome.ended, outcome.reason, summary)
             if complete and (self._directory / FOLDER).is_dir():
                 shutil.rmtree(self._directory / FOLDER)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from testbed.faults.descriptions import describe
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.telemetry import utilisation_table
+from testbed.telemetry.end_tables import UTILISATION
 from testbed.telemetry.entries import (
     Diagnoses,
     EnergyUsed,
@@ -196,7 +196,7 @@ class RunLog:
             # They describe the end of the earlier session.
             (directory / "summary.json").unlink(missing_ok=True)
             (directory / "parameters.npy").unlink(missing_ok=True)
-            (directory / utilisation_table.NAME).unlink(missing_ok=True)
+            (directory / UTILISATION).unlink(missing_ok=True)
         tables = kept.tables if kept else {}
         self._updates = Journal(directory, "updates", _UPDATE_SCHEMA, tables.get("updates"))
         measure = (self._manifest.get("measure") or {}).get("name")

@@ -22,7 +22,7 @@ from testbed.runs.outcome import RunOutcome, graph
 from testbed.runs.planned_run import PlannedRun
 from testbed.runs.versions import commit, host, versions
 from testbed.runs.watching import ProgramProgress
-from testbed.telemetry import link_table
+from testbed.telemetry.end_tables import write_links
 from testbed.telemetry.entries import EvaluationMade
 from testbed.telemetry.event_kinds import EventKind
 from traffic.sockets import Forgotten, Socket
@@ -214,7 +214,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             **({"fidelity": of_programs(plan, self.host, self.over_links)} if seconds else {}),
         }
         if self.over_links:
-            link_table.write(log.traffic, link_bytes.rows(plan, self.over_links, seconds))
+            write_links(log.traffic, link_bytes.rows(plan, self.over_links, seconds))
             if dropped := link_bytes.unasked_drops(plan, self.over_links):
                 self.event("warning", dropped, None)
         if outcome.reason:

@@ -1,8 +1,6 @@
 """The table of how busy a run's devices were: a row for each part, and for each of a few devices."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from testbed import number_text as q
 from testbed.drawing import link_labels
@@ -77,11 +75,6 @@ def _of_energy(run: RecordedRun) -> list[str]:
         f"Energy: {q.as_energy(found.joules)} of {q.as_number(found.devices, 'device')} together."
     )
     return [total, *remarks]
-
-
-def records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return the whole table as JSON values."""
-    return [asdict(one) for one in run.utilisation]
 
 
 def _cells(

@@ -1,8 +1,7 @@
 """The table of what passed the links of a run: a row for devices that are alike, and for busy links."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from testbed import number_text as q
 from testbed.drawing import link_labels
@@ -97,11 +96,6 @@ def link_use_rows(run: RecordedRun) -> tuple[LinkUseRow, ...]:
     if idle := [wire for wire in between if not _most(wire)]:
         rows.append(LinkUseRow(f"{q.as_number(len(idle), 'link')} without traffic", idle))
     return tuple(rows)
-
-
-def records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return the whole table as JSON values."""
-    return [asdict(use) for use in run.over_links]
 
 
 def _most(wire: Wire) -> float:
