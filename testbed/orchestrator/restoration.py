@@ -66,7 +66,7 @@ class Restoration:
         elapsed = latest(marks).time
         self._injection.resume(of_first, kept.records, marks[0].version, elapsed)
         self._records.resume(kept, marks)
-        self._evaluations.resume(kept.evaluations)
+        self._evaluations.ingress.has(kept.evaluations)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of servers that go on from a checkpoint; empty if they begin."""

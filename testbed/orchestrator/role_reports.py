@@ -80,7 +80,7 @@ class RoleReports:
             DiagnosticsReported: self._diagnostics_reported,
             EvaluationDue: self._evaluation_due,
             EvaluationLeftOut: parts.evaluations.leave_out,
-            VersionEvaluated: parts.evaluations.take,
+            VersionEvaluated: parts.evaluations.ingress.evaluated,
             EventReported: self._event_reported,
             DeviceMissed: lambda report: records.disturb(devices.name(report.device)),
             Suspected: self._worker_suspected,
