@@ -31,7 +31,7 @@ from testbed.messages.agent_reports import (
 )
 from testbed.messages.requests import GiveUpDevices, KillDevice
 from testbed.number_text import as_number
-from testbed.orchestrator.run_parts import RunParts
+from testbed.orchestrator.role_reports import RunParts
 from testbed.runs.ending import EndError
 from testbed.telemetry.event_kinds import EventKind
 from traffic.counters import COUNTS

@@ -31,9 +31,8 @@ from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.restoration import Restoration
-from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
+from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports, RunParts
 from testbed.orchestrator.run_loop import removed_at_end, turns
-from testbed.orchestrator.run_parts import RunParts
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning import node_plan

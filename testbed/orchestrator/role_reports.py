@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,14 @@ from testbed.messages.reports import (
     WorkerStillConnected,
 )
 from testbed.messages.requests import ReadIngress, ReadProcessors, SendBackground
-from testbed.orchestrator.run_parts import RunParts
+from testbed.metrics.live import LiveRun
+from testbed.orchestrator.device_processes import DeviceProcesses
+from testbed.orchestrator.evaluations import Evaluations
+from testbed.orchestrator.injection.injection import Injection
+from testbed.orchestrator.restoration import Restoration
+from testbed.orchestrator.setup_progress import SetupProgress
+from testbed.orchestrator.training_records import TrainingRecords
+from testbed.planning.plan import Plan
 from testbed.runs import energy, utilisation
 from testbed.runs.ledgers.ledgers import ConnectionLedger
 from testbed.runs.outcome import goes_on_with
@@ -59,6 +66,20 @@ NOT_UNDERSTOOD = (
     ValueError,
 )
 """The errors of handling a report whose values no role of the testbed reports."""
+
+
+@dataclass(slots=True)
+class RunParts:
+    """What ``AgentEvents`` and ``RoleReports`` of a run have in common."""
+
+    plan: Plan
+    records: TrainingRecords
+    evaluations: Evaluations
+    devices: DeviceProcesses
+    injection: Injection
+    restoration: Restoration
+    setup: SetupProgress
+    metrics: LiveRun | None
 
 
 class RoleReports:

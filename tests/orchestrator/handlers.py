@@ -15,8 +15,7 @@ from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.restoration import Restoration
-from testbed.orchestrator.role_reports import RoleReports
-from testbed.orchestrator.run_parts import RunParts
+from testbed.orchestrator.role_reports import RoleReports, RunParts
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.runs.planned_run import PlannedRun
