@@ -279,14 +279,7 @@ def _end_children() -> None:
 
 def _children() -> Iterator[int]:
     """Yield the ids of this process's children."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):  # it has just ended
-                state = (
-                    Path("/proc", name, "stat")
-                    .read_text("utf-8", "replace")
-                    .rpartition(")")[2]
-                    .split()
-                )
-                if int(state[1]) == os.getpid():
-                    yield int(name)
+    for process in linux.processes():
+        with contextlib.suppress(OSError):  # it has just ended
+            if int(linux.stat_of(process)[1]) == os.getpid():
+                yield process

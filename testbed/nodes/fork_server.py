@@ -189,11 +189,10 @@ def _beside(process: int) -> Iterator[int]:
     """Yield the processes in the pid namespace of a process."""
     with contextlib.suppress(OSError):  # it has just ended
         own = Path(f"/proc/{process}/ns/pid").stat().st_ino
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                with contextlib.suppress(OSError):
-                    if Path("/proc", name, "ns", "pid").stat().st_ino == own:
-                        yield int(name)
+        for one in linux.processes():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{one}/ns/pid").stat().st_ino == own:
+                    yield one
 
 
 def _report_exits(

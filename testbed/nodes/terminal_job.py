@@ -17,9 +17,9 @@ import termios
 import tty
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
+from testbed.nodes import linux
 from testbed.signal_handlers import handled
 
 _TERMINAL = 0
@@ -51,12 +51,7 @@ def controlling_terminal() -> Terminal | None:
 def _has_shell(process: int) -> bool:
     """Return True if the parent of a process is in another group of the same session."""
     with contextlib.suppress(OSError, ValueError):
-        parent = int(
-            Path(f"/proc/{process}/stat")
-            .read_text("utf-8", "replace")
-            .rpartition(")")[2]
-            .split()[1]
-        )
+        parent = int(linux.stat_of(process)[1])
         if parent:
             return os.getsid(parent) == os.getsid(0) and os.getpgid(parent) != os.getpgrp()
     return False
