@@ -2,7 +2,8 @@
 
 Whatever the algorithm and the clock, a worker pushes for a version that it was sent, and for no earlier
 one afterwards: once, or, where it computes several updates before it asks again, as often as its legs
-say. It may report as late what it does not push. Anything else is a worker's error, or an attack.
+say. One that computes while its last push is on its way pushes for the version before as well. A worker
+may report as late what it does not push. Anything else is its error, or an attack.
 """
 
 from collections.abc import Sequence
@@ -14,17 +15,18 @@ from testbed.checkpoints.stateful import Stateful
 class ExpectedPushes(Stateful):
     """What one server's workers may push."""
 
-    not_saved = frozenset({"_several", "_asks"})
+    not_saved = frozenset({"_several", "_asks", "_overlaps"})
 
-    def __init__(self, legs: Sequence[Leg], *, asks: bool) -> None:
+    def __init__(self, legs: Sequence[Leg], *, asks: bool, overlaps: bool = False) -> None:
         """Start without workers.
 
         Args:
             legs: those of a worker; the others' differ in their gradients only.
             asks: True if workers ask for parameters; otherwise they are sent every version.
+            overlaps: True if a worker that asks computes at what it has until the answer comes.
         """
         self._several = _most_before_asking(legs) if asks else 1
-        self._asks = asks
+        self._asks, self._overlaps = asks, overlaps
         # By worker: the versions for which it may push, and how often.
         self._left: dict[int, dict[int, int]] = {}
         # By worker that asks for nothing: the version for which it has pushed since it was sent that.
@@ -42,11 +44,17 @@ class ExpectedPushes(Stateful):
     def sent(self, worker: int, version: int) -> None:
         """Expect the pushes that a worker may make for a version that it is sent."""
         left = self._left[worker]
-        if self._asks:
+        several = self._several
+        if self._overlaps:
+            # It has yet to push for the version before this one, and for the first it pushes twice.
+            several += not left
+            for earlier in sorted(left)[:-1]:
+                del left[earlier]
+        elif self._asks:
             left.clear()  # it has pushed before it asked
         elif self._done.get(worker) == version:
             del self._done[worker]
-        left[version] = left.get(version, 0) + self._several
+        left[version] = left.get(version, 0) + several
 
     def pushed(self, worker: int, version: int, *, reported: bool) -> bool:
         """Count a push for a version, or a report.
