@@ -7,8 +7,8 @@ every n_fetch-th gradient it asks for θ, which replaces its copy. The server do
 stale the sum is. With n_push = n_fetch = 1 this is ASGD without division by the staleness.
 
 Here a worker waits for the parameters that it has asked for, but with ``send_queue: 1``, for which
-n_push and n_fetch are equal. η of a worker's step is that of its base version, η of the server's that of
-the push's arrival; there is no Adagrad.
+n_push and n_fetch are equal. η of a worker's step is that of its base version, η of the server's that
+of the push's arrival; there is no Adagrad.
 """
 
 import itertools

@@ -86,6 +86,16 @@ class AsynchronousOptions(Options):
         examples=[1],
     )
 
+    @property
+    def overlaps(self) -> bool:
+        """True if workers compute while their pushes are on their way."""
+        return self.send_queue is not None
+
+    @property
+    def versions_sent(self) -> int:
+        """The number of versions, the last ones that a worker was sent, for which it may push."""
+        return 1 + self.overlaps
+
 
 def _limit(value: Any) -> Any:
     if value in (None, "unlimited") or (type(value) is int and value >= 1):

@@ -145,7 +145,7 @@ def _send_queues(contents: Contents) -> list[Conflict]:
     """Return the conflicts of workers that compute while their last push is on its way."""
     found: list[Conflict] = []
     for i, options in enumerate(contents.algorithms):
-        if isinstance(options, AsynchronousOptions) and options.send_queue is not None:
+        if isinstance(options, AsynchronousOptions) and options.overlaps:
             path, why = ("algorithms", i, "send_queue"), _cannot_overlap(contents, options)
             found += [(path, f"{why}: take one of them out")] if why else []
     return found
@@ -154,11 +154,6 @@ def _send_queues(contents: Contents) -> list[Conflict]:
 def _cannot_overlap(contents: Contents, options: AsynchronousOptions) -> str | None:
     """Return why workers have to wait for the answer to each push, if they have to."""
     algorithm = algorithm_named(options.name)
-    if algorithm.vectors_per_worker(options):
-        return (
-            f"the server of {options.name} keeps a vector for each worker, of what it was sent last, "
-            "and with a send queue a worker pushes for what it was sent before"
-        )
     legs = algorithm.legs(options, contents.conditions(options))
     if len(legs) > 1:
         return (

@@ -99,7 +99,7 @@ def waiting(spec: "Spec") -> tuple[int, int]:
 def _overlaps(spec: "Spec") -> bool:
     """Return True if workers compute while their pushes are on their way."""
     (algorithm,) = spec.algorithms
-    return isinstance(algorithm, AsynchronousOptions) and algorithm.send_queue is not None
+    return isinstance(algorithm, AsynchronousOptions) and algorithm.overlaps
 
 
 def _kept(spec: "Spec") -> int:

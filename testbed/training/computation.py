@@ -182,7 +182,7 @@ def protocol(settings: Settings) -> Protocol:
 def overlaps(settings: Settings) -> bool:
     """Return True if a worker computes while its last push is on its way."""
     options = _algorithm(settings)[1]
-    return isinstance(options, AsynchronousOptions) and options.send_queue is not None
+    return isinstance(options, AsynchronousOptions) and options.overlaps
 
 
 def legs(settings: Settings, number: int) -> Sequence[Leg]:

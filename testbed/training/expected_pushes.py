@@ -31,21 +31,31 @@ class ExpectedPushes(Stateful):
         self._left: dict[int, dict[int, int]] = {}
         # By worker that asks for nothing: the version for which it has pushed since it was sent that.
         self._done: dict[int, int] = {}
+        # By worker that overlaps: the versions that it was sent before it was suspected.
+        self._outdated: dict[int, set[int]] = {}
 
     def joined(self, worker: int) -> None:
         """Add a worker, over a new connection: it was sent nothing."""
         self._left[worker] = {}
         self._done.pop(worker, None)
+        self._outdated.pop(worker, None)
 
     def gone(self, worker: int) -> None:
         del self._left[worker]
         self._done.pop(worker, None)
+        self._outdated.pop(worker, None)
+
+    def suspected(self, worker: int) -> None:
+        """Let pushes for versions that it was sent before count for nothing: the half forgets it."""
+        if self._overlaps:
+            self._outdated[worker] = set(self._left[worker])
 
     def sent(self, worker: int, version: int) -> None:
         """Expect the pushes that a worker may make for a version that it is sent."""
         left = self._left[worker]
         several = self._several
         if self._overlaps:
+            self._outdated.get(worker, set()).discard(version)
             # It has yet to push for the version before this one, and for the first it pushes twice.
             several += not left
             for earlier in sorted(left)[:-1]:
@@ -63,7 +73,8 @@ class ExpectedPushes(Stateful):
             reported: True for a report that the worker has finished, without an update.
 
         Returns:
-            False for a second push for what the worker was sent again before it had pushed.
+            False for a second push for what the worker was sent again before it had pushed, and for
+            one that counts for nothing.
 
         Raises:
             ValueError: the worker cannot have computed it.
@@ -86,7 +97,7 @@ class ExpectedPushes(Stateful):
             )
         left[version] -= 1
         if self._asks:
-            return True
+            return version not in self._outdated.get(worker, ())
         before, self._done[worker] = self._done.get(worker), version
         return before != version
 

@@ -195,6 +195,7 @@ class ParameterService(Stateful):
 
     def suspect(self, worker: int, time: float) -> list[Entry]:
         self._states.handle(WorkerEvent.SUSPECT, worker)
+        self._expected.suspected(worker)
         silent = self._silence.lasts(worker, time)
         return [Suspected(worker, silent, time, self.half.version), *self._forget(worker)]
 

@@ -237,6 +237,7 @@ class Device:
     since: Fraction | None = None
     patience: int = 1
     suspected: bool = False
+    outdated: set[int] = field(default_factory=set)
 
 
 class Naive:
@@ -278,6 +279,8 @@ class Naive:
                 device.since = None
             elif rank == 5:
                 device.suspected = True
+                if self.case.overlaps:
+                    device.outdated = {v for _, one, v in self.answers if one == worker}
                 device.had = -1
                 self.noticed.append(("suspected", worker, float(self.now), self.version))
                 self.missing(worker, device)
@@ -315,6 +318,7 @@ class Naive:
                 continue
             device.wants = False
             device.last = device.had = self.version
+            device.outdated.discard(self.version)
             if device.since is None or self.case.protocol == "push-and-interrupt":
                 device.since = self.now
             self.answers.append((float(self.now), worker, self.version))
@@ -365,7 +369,7 @@ class Naive:
     def pushed(self, worker: int, device: Device, base: int, late: bool) -> None:
         before = self.version
         device.since = None
-        applied = not device.suspected and (
+        applied = not (device.suspected or base in device.outdated) and (
             self.case.wait_for is None or (not late and base == self.version)
         )
         self.rows.append((float(self.now), worker, base, before - base, applied))

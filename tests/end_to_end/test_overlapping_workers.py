@@ -35,7 +35,14 @@ def fault(worker: int, how: str, **when: Any) -> dict[str, Any]:
 def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
     feedback = {"name": "comp-asgd", "ratio": 0.1, "error_feedback": True, "pulls": "changed"}
     local = {"name": "downpour", "push_every": 2, "fetch_every": 2}
-    algorithms = ["asgd", OVERLAPPING, feedback | {"send_queue": 1}, local | {"send_queue": 1}]
+    queued: list[dict[str, Any]] = [
+        OVERLAPPING,
+        feedback,
+        local,
+        {"name": "adacomp"},
+        {"name": "dana-ga"},
+    ]
+    algorithms = ["asgd", *(one | {"send_queue": 1} for one in queued)]
     found = agree(tmp_path, SLOW | {"clock": "virtual", "algorithms": algorithms})
     assert len(set(found)) == len(found)
 

@@ -25,10 +25,6 @@ def test_a_run_has_it_only_where_the_file_says_so(tmp_path: Path) -> None:
     [
         ({"algorithms": [QUEUE | {"send_queue": 2}]}, "algorithms.0.send_queue: "),
         (
-            {"algorithms": [QUEUE | {"name": "adacomp"}]},
-            "algorithms.0.send_queue: the server of adacomp keeps a vector for each worker",
-        ),
-        (
             {"algorithms": ["asgd", QUEUE | {"name": "downpour", "fetch_every": 2}]},
             "algorithms.1.send_queue: workers of downpour push and ask at different times",
         ),
