@@ -141,7 +141,7 @@ def overlapping(seed: int, network_kind: str | None = None) -> dict[str, Any]:
     """Return the mixture of a seed with workers that compute while their last push is on its way."""
     made = mixture(seed, network_kind)
     (algorithm,) = made["algorithms"]
-    if algorithm["name"] == "sync-sgd":
+    if algorithm["name"] not in ("asgd", "adacomp", "comp-asgd"):
         algorithm = {"name": ("asgd", "dana-ga", "dc-asgd")[seed % 3]}
     return made | {"algorithms": [algorithm | {"send_queue": 1}]}
 
