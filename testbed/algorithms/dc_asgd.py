@@ -53,10 +53,12 @@ class Compensated(Momentum):
         conditions: Conditions,
         gamma: float,
         compensation: float,
+        *,
+        overlaps: bool,
     ) -> None:
         super().__init__(parameters, layout, conditions, gamma)
         self._lambda = compensation
-        self._theta_i: Outstanding[FloatVector] = Outstanding()
+        self._theta_i: Outstanding[FloatVector] = Outstanding(overlaps=overlaps)
         self._compensated = self._torch.empty(layout.parameters)
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
@@ -73,7 +75,7 @@ class Compensated(Momentum):
         accumulate(v, self._gamma, g, 1.0)
         v.addcmul_(g, moved, value=self._lambda)
         self._theta.sub_(v, alpha=eta)
-        self._theta_i.release(worker)
+        self._theta_i.pushed(worker)
         return 1.0
 
 
@@ -84,11 +86,18 @@ class DcAsgd(Rule):
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
-        return 1  # θ^i
+        return options.versions_sent  # θ^i of each
 
     @staticmethod
     def server(
         options: DcAsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
         strength = LAMBDA if options.compensation is None else options.compensation
-        return Compensated(parameters, layout, conditions, options.gamma, strength)
+        return Compensated(
+            parameters,
+            layout,
+            conditions,
+            options.gamma,
+            strength,
+            overlaps=options.overlaps,
+        )

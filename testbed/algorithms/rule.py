@@ -86,7 +86,7 @@ class GapOptions(RuleOptions):
     def penalty(self, layout: Layout, conditions: Conditions) -> Penalty:
         """Make the gap that the options choose."""
         beta = DECAY if self.gap_decay is None else self.gap_decay
-        return gap(layout, self.gap, conditions.learning_rate, beta)
+        return gap(layout, self.gap, conditions.learning_rate, beta, overlaps=self.overlaps)
 
 
 class Rule(ServedAlgorithm):
@@ -120,7 +120,7 @@ class GapRule(Rule):
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
-        return 1  # θ^i
+        return options.versions_sent  # θ^i of each
 
 
 class RuleServer(AsynchronousServer):
