@@ -4,6 +4,8 @@ SERVER_NAME = "server"
 """The name of a run's only parameter server."""
 EVALUATOR_NAME = "evaluator"
 COORDINATOR_NAME = "coordinator"
+HOME_HOST = ""
+"""The name of the orchestrator's own host."""
 BACKGROUND_NAME = "background"
 """The row of background traffic in tables of devices and of programs."""
 SERVER_NUMBER = -1

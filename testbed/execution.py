@@ -2,13 +2,12 @@
 
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from testbed.doctor import requirements
 from testbed.errors import (
@@ -23,12 +22,12 @@ from testbed.metrics.live_programs import LivePrograms
 from testbed.number_text import as_number
 from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.orchestrator.programs.program_run import ProgramRun
-from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
 from testbed.roles.server import restart as coming_back
 from testbed.run_endings import worst
 from testbed.runs.ending import LateSignalError, incomplete, signals
+from testbed.runs.planned_run import PlannedRun
 from testbed.runs.resuming import RunJob, clear, prepare
 from testbed.runs.watching import Watcher
 
@@ -180,11 +179,24 @@ def carry_out(
     with signals() as wake_up:
         if isinstance(job.plan, ProgramPlan):
             assert not isinstance(metrics, LiveRun)
-            made = ProgramRun(job.plan, directory, watcher, began, metrics, hosts=hosts)
-            return made.execute(wake_up)
+            of_programs = PlannedRun(job.plan, directory, watcher, began, metrics)
+            return ProgramRun(of_programs, hosts).execute(wake_up)
         assert not isinstance(metrics, LivePrograms)
-        with _made(job, directory, hosts) as make:
-            return make(watcher, began, metrics).execute(wake_up)
+        emulated, stored = job.plan.spec.engine == "emulation", coming_back.STORED
+        if not emulated:
+            # Only here: a simulation computes in this process, and importing torch takes seconds.
+            from testbed.simulation.simulated_devices import STORED
+            from testbed.simulation.simulated_run import SimulatedRun
+
+            stored = STORED
+        with ExitStack() as opened:
+            resumption = None
+            if job.ended:
+                resumption = opened.enter_context(closing(prepare(job.ended, stored)))
+            planned = PlannedRun(job.plan, directory, watcher, began, metrics, resumption)
+            if emulated:
+                return EmulatedRun(planned, hosts).execute(wake_up)
+            return SimulatedRun(planned).execute(wake_up)
 
 
 def _interrupted_after(
@@ -220,33 +232,6 @@ def _execution(
         if (ended := worst(summaries)) is not None:
             raise incomplete(ended, f"; and {error}") from error
         raise
-
-
-class _Executable(Protocol):
-    def execute(self, wake_up: int) -> dict[str, Any]: ...
-
-
-@contextmanager
-def _made(
-    job: RunJob, directory: Path, hosts: "HostsFile | None"
-) -> Iterator[Callable[[Watcher, float, LiveRun | None], _Executable]]:
-    """Yield the function that makes a job's run, which begins or resumes when it is executed."""
-    make: Callable[..., _Executable]
-    types: Collection[type]
-    assert isinstance(job.plan, Plan)
-    if job.plan.spec.engine == "emulation":
-        make, types = partial(EmulatedRun, hosts=hosts), coming_back.STORED
-    else:
-        # Imported only here: a simulation computes in this process, and importing torch takes seconds.
-        from testbed.simulation.simulated_devices import STORED
-        from testbed.simulation.simulated_run import SimulatedRun
-
-        make, types = SimulatedRun, STORED
-    with ExitStack() as opened:
-        resumption = None
-        if job.ended:
-            resumption = opened.enter_context(closing(prepare(job.ended, types)))
-        yield partial(make, job.plan, directory, resumption=resumption)
 
 
 def write_results(directory: Path) -> Path:

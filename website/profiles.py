@@ -12,8 +12,8 @@ from textwrap import wrap
 
 from testbed.experiment.profiles.hardware_profiles import HARDWARE, HardwareProfile
 from testbed.experiment.profiles.link_profiles import LINKS, LinkProfile
-from testbed.experiment.profiles.profile_value import SURE, ProfileValue
-from testbed.experiment.profiles.publications import SOURCES
+from testbed.experiment.profiles.profile_value import ProfileValue
+from website.publications import SOURCES, SURE
 
 PAGE = Path(__file__).parents[1] / "docs" / "links.md"
 BEGIN, END = "<!-- profiles -->", "<!-- end of profiles -->"

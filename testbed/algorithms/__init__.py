@@ -76,7 +76,7 @@ def algorithm_named(name: str) -> type[Algorithm]:
             f"'{name}' is no algorithm: it must be a class derived from ServedAlgorithm, "
             "AggregatedAlgorithm or PeerAlgorithm of testbed.algorithms.interface"
         )
-    check_complete(name, found)
+    check_complete(name, found, found.parts)
     return found
 
 

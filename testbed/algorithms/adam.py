@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
-from testbed.algorithms.interface import Conditions
-from testbed.algorithms.penalties import DelayPenalty, Divisor, Penalty
+from testbed.algorithms.penalties import Divisor
 from testbed.algorithms.rule import (
+    DelayRule,
     GapOptions,
     GapRule,
     Rule,
@@ -26,8 +26,6 @@ from testbed.algorithms.rule import (
     accumulate,
     zeros,
 )
-from testbed.algorithms.server_half import ServerHalf
-from testbed.updates import FloatVector, Layout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,18 +85,10 @@ class Moments(RuleServer):
 
     not_saved = frozenset({"_step_vector"})
 
-    def __init__(
-        self,
-        parameters: FloatVector,
-        layout: Layout,
-        conditions: Conditions,
-        constants: tuple[float, float, float],
-        penalty: Penalty | None = None,
-    ) -> None:
-        super().__init__(parameters, layout, conditions, penalty)
-        self._constants = constants
-        self._m, self._v = zeros(layout.parameters), zeros(layout.parameters)
-        self._step_vector = self._torch.empty(layout.parameters)
+    def _begin(self, options: MomentsOptions, size: int) -> None:
+        self._constants = options.constants
+        self._m, self._v = zeros(size), zeros(size)
+        self._step_vector = self._torch.empty(size)
 
     def _step(self, worker: int, g: "Tensor", tau: int, eta: float) -> Divisor:
         beta1, beta2, epsilon = self._constants
@@ -119,35 +109,16 @@ class Moments(RuleServer):
 class Adam(Rule):
     """Adam (Algorithm 9)."""
 
-    options_type = AdamOptions
-
-    @staticmethod
-    def server(
-        options: AdamOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        return Moments(parameters, layout, conditions, options.constants)
+    options_type, half = AdamOptions, Moments
 
 
-class AdamSa(Rule):
+class AdamSa(DelayRule):
     """Adam-SA (Algorithm 10)."""
 
-    options_type = AdamSaOptions
-
-    @staticmethod
-    def server(
-        options: AdamSaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        return Moments(parameters, layout, conditions, options.constants, DelayPenalty())
+    options_type, half = AdamSaOptions, Moments
 
 
 class AdamGa(GapRule):
     """Adam-GA (Algorithms 11 and 14)."""
 
-    options_type = AdamGaOptions
-
-    @staticmethod
-    def server(
-        options: AdamGaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        penalty = options.penalty(layout, conditions)
-        return Moments(parameters, layout, conditions, options.constants, penalty)
+    options_type, half = AdamGaOptions, Moments

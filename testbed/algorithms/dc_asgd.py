@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
 from testbed.algorithms.outstanding import Outstanding
 from testbed.algorithms.penalties import Divisor
 from testbed.algorithms.rule import MomentumOptions, Rule, RuleOptions, accumulate
-from testbed.algorithms.server_half import ServerHalf
-from testbed.updates import FloatVector, Layout
+from testbed.updates import FloatVector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,20 +44,11 @@ class Compensated(Momentum):
 
     not_saved = frozenset({"_compensated"})
 
-    def __init__(
-        self,
-        parameters: FloatVector,
-        layout: Layout,
-        conditions: Conditions,
-        gamma: float,
-        compensation: float,
-        *,
-        overlaps: bool,
-    ) -> None:
-        super().__init__(parameters, layout, conditions, gamma)
-        self._lambda = compensation
-        self._theta_i: Outstanding[FloatVector] = Outstanding(overlaps=overlaps)
-        self._compensated = self._torch.empty(layout.parameters)
+    def _begin(self, options: DcAsgdOptions, size: int) -> None:
+        super()._begin(options, size)
+        self._lambda = LAMBDA if options.compensation is None else options.compensation
+        self._theta_i: Outstanding[FloatVector] = Outstanding(overlaps=options.overlaps)
+        self._compensated = self._torch.empty(size)
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         self._theta_i.hold(worker, self.version, self.parameters[: len(self._theta)])
@@ -82,22 +71,8 @@ class Compensated(Momentum):
 class DcAsgd(Rule):
     """DC-ASGD with a constant λ."""
 
-    options_type = DcAsgdOptions
+    options_type, half = DcAsgdOptions, Compensated
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
         return options.versions_sent  # θ^i of each
-
-    @staticmethod
-    def server(
-        options: DcAsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        strength = LAMBDA if options.compensation is None else options.compensation
-        return Compensated(
-            parameters,
-            layout,
-            conditions,
-            options.gamma,
-            strength,
-            overlaps=options.overlaps,
-        )

@@ -23,6 +23,7 @@ from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.momentum_asgd import WholeStep
+from testbed.algorithms.penalties import NoPenalty
 from testbed.algorithms.rule import Rule
 from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.worker_half import Leg, WorkerHalf
@@ -108,4 +109,4 @@ class Downpour(ServedAlgorithm):
         parameters: FloatVector,
         conditions: Conditions,
     ) -> ServerHalf:
-        return WholeStep(parameters, layout, conditions)
+        return WholeStep(parameters, layout, conditions, options, NoPenalty())

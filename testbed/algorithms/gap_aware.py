@@ -8,11 +8,8 @@ in the paper's experiments (§6), θ ← θ − η·(g/G + γ·v); C still comes
 
 from typing import Literal
 
-from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
 from testbed.algorithms.rule import GapOptions, GapRule, NesterovOptions
-from testbed.algorithms.server_half import ServerHalf
-from testbed.updates import FloatVector, Layout
 
 
 class GaOptions(GapOptions, NesterovOptions):
@@ -24,13 +21,4 @@ class GaOptions(GapOptions, NesterovOptions):
 class Ga(GapRule):
     """GA (Algorithms 4 and 14)."""
 
-    options_type = GaOptions
-
-    @staticmethod
-    def server(
-        options: GaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        penalty = options.penalty(layout, conditions)
-        return Momentum(
-            parameters, layout, conditions, options.gamma, penalty, nesterov=options.nesterov
-        )
+    options_type, half = GaOptions, Momentum

@@ -170,7 +170,8 @@ class Algorithm(ABC):
     """An algorithm: the type of its options, its parts, and functions that make its halves.
 
     Attributes:
-        parts: the parts of its roles; a half is made for each role by the function of its part's name.
+        parts: the parts of its roles; a half is made for each role by the function of its part's name,
+            which the algorithm must have.
         diagnostics: the numbers that its server's or peers' halves report with each update.
         sliced: True if each of several servers can apply it to its own part of Θ.
         scheduled: True if its halves take α from ``conditions.rate`` at the version of each step; with
@@ -324,18 +325,6 @@ class ServedAlgorithm(Algorithm):
             for server in range(population.servers):
                 yield Role("worker", worker), Role("server", server)
 
-    @staticmethod
-    @abstractmethod
-    def worker(options: Any, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        """Make one worker's half."""
-
-    @staticmethod
-    @abstractmethod
-    def server(
-        options: Any, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        """Make the server's half, which owns ``parameters`` from now on and changes them in place."""
-
 
 class AggregatedAlgorithm(ServedAlgorithm):
     """An algorithm with a server and, between it and the workers, an aggregator in each cluster.
@@ -357,21 +346,6 @@ class AggregatedAlgorithm(ServedAlgorithm):
                 Role("server", 0) if called < 0 else Role("aggregator", called),
             )
 
-    @staticmethod
-    @abstractmethod
-    def aggregator(
-        options: Any,
-        layout: Layout,
-        parameters: FloatVector,
-        devices: int,
-        conditions: Conditions,
-    ) -> AggregatorHalf:
-        """Make the half of one cluster's aggregator, to which ``parameters`` belong from now on.
-
-        Args:
-            devices: the number of workers and aggregators that talk to it.
-        """
-
 
 class PeerAlgorithm(Algorithm):
     """An algorithm without a server, or whose servers are peers themselves; all peers talk to all."""
@@ -384,10 +358,3 @@ class PeerAlgorithm(Algorithm):
     ) -> Iterable[tuple[Role, Role]]:
         for one, other in combinations(range(population.devices), 2):
             yield Role("peer", one), Role("peer", other)
-
-    @staticmethod
-    @abstractmethod
-    def peer(
-        options: Any, layout: Layout, parameters: FloatVector, number: int, conditions: Conditions
-    ) -> PeerHalf:
-        """Make one peer's half, which owns ``parameters`` from now on and changes them in place."""

@@ -5,12 +5,12 @@ the paper's ASGD: θ ← θ − η·g. (This testbed's ``asgd`` is AdaComp's, wh
 Nesterov's momentum is that of torch: θ ← θ − η·(g + γ·v). With one worker both are torch's SGD.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from testbed.algorithms.interface import Conditions
-from testbed.algorithms.penalties import Divisor, Penalty
+from testbed.algorithms.penalties import Divisor, NoPenalty
 from testbed.algorithms.rule import MomentumOptions, Rule, RuleServer, accumulate, zeros
 from testbed.algorithms.server_half import ServerHalf
 from testbed.updates import FloatVector, IndexVector, Layout, SparseUpdate, Update
@@ -29,6 +29,10 @@ class NagAsgdOptions(MomentumOptions):
     """NAG-ASGD's parameters; with momentum 0 it is ASGD without division by the staleness."""
 
     name: Literal["nag-asgd"] = "nag-asgd"
+
+    @property
+    def is_nesterov(self) -> bool:
+        return True
 
 
 class WholeStep(RuleServer):
@@ -56,19 +60,9 @@ class Momentum(RuleServer):
     With both kinds of momentum the penalty is given v itself (``Penalty.moved``).
     """
 
-    def __init__(
-        self,
-        parameters: FloatVector,
-        layout: Layout,
-        conditions: Conditions,
-        gamma: float,
-        penalty: Penalty | None = None,
-        *,
-        nesterov: bool = False,
-    ) -> None:
-        super().__init__(parameters, layout, conditions, penalty)
-        self._gamma, self._nesterov = gamma, nesterov
-        self._v = zeros(layout.parameters)
+    def _begin(self, options: Any, size: int) -> None:
+        self._gamma, self._nesterov = options.gamma, options.is_nesterov
+        self._v = zeros(size)
 
     def _step(self, worker: int, g: "Tensor", tau: int, eta: float) -> Divisor:
         v = self._torch.from_numpy(self._v)
@@ -89,27 +83,17 @@ class Momentum(RuleServer):
 class MomentumAsgd(Rule):
     """Momentum-ASGD (Algorithms 1 and 2)."""
 
-    options_type = MomentumAsgdOptions
+    options_type, half = MomentumAsgdOptions, Momentum
 
-    @staticmethod
+    @classmethod
     def server(
-        options: MomentumAsgdOptions,
-        layout: Layout,
-        parameters: FloatVector,
-        conditions: Conditions,
+        cls, options: Any, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        if options.gamma == 0:
-            return WholeStep(parameters, layout, conditions)
-        return Momentum(parameters, layout, conditions, options.gamma)
+        half = WholeStep if options.gamma == 0 else cls.half
+        return half(parameters, layout, conditions, options, NoPenalty())
 
 
 class NagAsgd(Rule):
     """NAG-ASGD: Nesterov's momentum at the server."""
 
-    options_type = NagAsgdOptions
-
-    @staticmethod
-    def server(
-        options: NagAsgdOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        return Momentum(parameters, layout, conditions, options.gamma, nesterov=True)
+    options_type, half = NagAsgdOptions, Momentum

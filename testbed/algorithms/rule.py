@@ -11,7 +11,7 @@ rule moves them as ASGD does, by −α / max(1, delay) times their gradient.
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -19,9 +19,9 @@ from pydantic import Field
 from testbed.algorithms.compression import Scope, SelectionOptions, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.gap import DECAY, Granularity, gap
-from testbed.algorithms.interface import AsynchronousOptions, Conditions, ServedAlgorithm
-from testbed.algorithms.penalties import Divisor, NoPenalty, Penalty
-from testbed.algorithms.server_half import AsynchronousServer
+from testbed.algorithms.interface import AsynchronousOptions, Conditions, Options, ServedAlgorithm
+from testbed.algorithms.penalties import DelayPenalty, Divisor, NoPenalty, Penalty
+from testbed.algorithms.server_half import AsynchronousServer, ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import DenseUpdate, FloatVector, IndexVector, Layout, Update
 
@@ -57,6 +57,11 @@ class MomentumOptions(RuleOptions):
         """γ."""
         return MOMENTUM if self.momentum is None else self.momentum
 
+    @property
+    def is_nesterov(self) -> bool:
+        """True if the momentum is Nesterov's."""
+        return False
+
 
 class NesterovOptions(MomentumOptions):
     """The options of a rule whose momentum may be Nesterov's."""
@@ -66,6 +71,10 @@ class NesterovOptions(MomentumOptions):
         description="Step along g/P + γ·v in place of v, as torch's SGD with nesterov=True. The "
         "paper's experiments have it (§6), its algorithms do not. Default: false.",
     )
+
+    @property
+    def is_nesterov(self) -> bool:
+        return self.nesterov
 
 
 class GapOptions(RuleOptions):
@@ -83,15 +92,15 @@ class GapOptions(RuleOptions):
         "0.999.",
     )
 
-    def penalty(self, layout: Layout, conditions: Conditions) -> Penalty:
-        """Make the gap that the options choose."""
-        beta = DECAY if self.gap_decay is None else self.gap_decay
-        return gap(layout, self.gap, conditions.learning_rate, beta, overlaps=self.overlaps)
-
 
 class Rule(ServedAlgorithm):
-    """An asynchronous rule of the server; its workers push whole gradients, or parts of them."""
+    """An asynchronous rule of the server; its workers push whole gradients, or parts of them.
 
+    Attributes:
+        half: the type of the server's half.
+    """
+
+    half: ClassVar[type["RuleServer"]]
     scheduled = True
     diagnostics: ClassVar[tuple[Diagnostic, ...]] = (
         Diagnostic(
@@ -109,6 +118,26 @@ class Rule(ServedAlgorithm):
     def worker(options: RuleOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
         return compressing_worker(options, layout, options.scope)
 
+    @classmethod
+    def server(
+        cls, options: Any, layout: Layout, parameters: FloatVector, conditions: Conditions
+    ) -> ServerHalf:
+        penalty = cls._penalty(options, layout, conditions)
+        return cls.half(parameters, layout, conditions, options, penalty)
+
+    @classmethod
+    def _penalty(cls, options: Any, layout: Layout, conditions: Conditions) -> Penalty:
+        """Make what a server's half divides gradients by."""
+        return NoPenalty()
+
+
+class DelayRule(Rule):
+    """A rule that divides each gradient by its delay."""
+
+    @classmethod
+    def _penalty(cls, options: Any, layout: Layout, conditions: Conditions) -> Penalty:
+        return DelayPenalty()
+
 
 class GapRule(Rule):
     """A rule that measures the gap, and reports it."""
@@ -121,6 +150,11 @@ class GapRule(Rule):
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
         return options.versions_sent  # θ^i of each
+
+    @classmethod
+    def _penalty(cls, options: GapOptions, layout: Layout, conditions: Conditions) -> Penalty:
+        beta = DECAY if options.gap_decay is None else options.gap_decay
+        return gap(layout, options.gap, conditions.learning_rate, beta, overlaps=options.overlaps)
 
 
 class RuleServer(AsynchronousServer):
@@ -138,7 +172,8 @@ class RuleServer(AsynchronousServer):
         parameters: FloatVector,
         layout: Layout,
         conditions: Conditions,
-        penalty: Penalty | None = None,
+        options: Options,
+        penalty: Penalty,
     ) -> None:
         # Imported here: the command line reads every algorithm's options, and torch takes seconds.
         import torch
@@ -146,11 +181,15 @@ class RuleServer(AsynchronousServer):
         super().__init__(parameters)
         self._torch = torch
         self.learning_rate = conditions.rate
-        self.penalty = penalty or NoPenalty()
+        self.penalty = penalty
         whole, size = torch.from_numpy(parameters), layout.parameters
         self._theta, self._buffers = whole[:size], whole[size:]
         self._scattered = torch.empty(len(parameters))
         self._diagnosis: dict[str, float] = {}
+        self._begin(options, size)
+
+    def _begin(self, options: Any, size: int) -> None:
+        """Take what a subclass needs of its options, and make its vectors of ``size`` parameters."""
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         theta = self.parameters[: len(self._theta)]

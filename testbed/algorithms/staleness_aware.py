@@ -8,12 +8,9 @@ g/τ + γ·v.
 
 from typing import TYPE_CHECKING, Literal
 
-from testbed.algorithms.interface import Conditions
 from testbed.algorithms.momentum_asgd import Momentum
-from testbed.algorithms.penalties import DelayPenalty, Divisor
-from testbed.algorithms.rule import NesterovOptions, Rule
-from testbed.algorithms.server_half import ServerHalf
-from testbed.updates import FloatVector, Layout
+from testbed.algorithms.penalties import Divisor
+from testbed.algorithms.rule import DelayRule, NesterovOptions, Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,25 +39,10 @@ class DividedStep(Momentum):
 class Sa(Rule):
     """SA (Algorithm 3)."""
 
-    options_type = SaOptions
-
-    @staticmethod
-    def server(
-        options: SaOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        return DividedStep(parameters, layout, conditions, options.gamma, nesterov=options.nesterov)
+    options_type, half = SaOptions, DividedStep
 
 
-class SaGradient(Rule):
+class SaGradient(DelayRule):
     """SA-gradient (Algorithm 5)."""
 
-    options_type = SaGradientOptions
-
-    @staticmethod
-    def server(
-        options: SaGradientOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
-    ) -> ServerHalf:
-        penalty = DelayPenalty()
-        return Momentum(
-            parameters, layout, conditions, options.gamma, penalty, nesterov=options.nesterov
-        )
+    options_type, half = SaGradientOptions, Momentum

@@ -22,7 +22,6 @@ from testbed.cli import (
     metrics,
     new,
     results,
-    resume,
     run,
     serve,
     sweep,
@@ -66,7 +65,7 @@ app.command()(run.run)
 app.command()(run.simulate)
 app.command()(sweep.sweep)
 app.command()(dilate.dilate)
-app.command()(resume.resume)
+app.command()(run.resume)
 app.command()(run.plan)
 app.command()(run.schema)
 app.command()(results.ls)

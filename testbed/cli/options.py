@@ -1,16 +1,36 @@
 """The arguments and options that several commands have."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from testbed.cli.completed_names import run_names
-
 WHICH = (
     "A run or an execution: its path; experiment/time-seed, with /algorithm after it for one run; "
     "an experiment's name for its newest execution; or 'latest'."
 )
+
+
+def run_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the experiments, executions or runs, one level below what is written already.
+
+    Only names of folders are looked at: a shell waits for this after each Tab.
+    """
+    above, slash, begin = incomplete.rpartition("/")
+    root = Path(context.params.get("runs") or "runs")
+    try:
+        with os.scandir(root / above) as entries:
+            found = sorted(
+                entry.name
+                for entry in entries
+                if entry.name.startswith(begin) and entry.name != "figures" and entry.is_dir()
+            )
+    except OSError:  # there are no runs here
+        return []
+    return [f"{above}{slash}{name}" for name in found]
+
+
 NAMED = typer.Argument(help=WHICH, autocompletion=run_names)
 AnyRun = Annotated[str, NAMED]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

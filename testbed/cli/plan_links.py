@@ -3,11 +3,10 @@
 from typing import Any
 
 from testbed.device_power import DevicePower
-from testbed.experiment.device_links import DeviceLink, link_of
+from testbed.experiment.device_links import DeviceLink, LinkKeys, link_of
 from testbed.experiment.power_figures import power_of
 from testbed.experiment.profiles.hardware_profiles import HARDWARE
 from testbed.experiment.profiles.link_profiles import LINKS
-from testbed.experiment.sections.link_shapes import LinkKeys
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import (
     format_duration,

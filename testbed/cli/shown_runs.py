@@ -7,6 +7,7 @@ A terminal gets tables with colours; a pipe gets plain aligned lines, as wide as
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,11 @@ from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_faults import alive, went_down
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.classes import class_rows
-from testbed.results.tables.classes import records as class_records
 from testbed.results.tables.comparison import ComparisonTable
 from testbed.results.tables.device_use_table import in_words
-from testbed.results.tables.device_use_table import records as utilisation_records
-from testbed.results.tables.diagnostics import records as diagnostic_records
+from testbed.results.tables.diagnostics import diagnostic_rows
 from testbed.results.tables.fault_table import in_a_line, never_struck
 from testbed.results.tables.fidelity_table import fidelity_in_words
-from testbed.results.tables.link_traffic_table import records as link_use_records
 from testbed.results.tables.listing import listing
 from testbed.results.tables.of_run import tables_of
 from testbed.results.tables.probed_links_table import in_a_sentence
@@ -140,9 +138,13 @@ def _shown(run: RecordedRun) -> dict[str, Any]:
 
 def shown_whole(run: RecordedRun) -> dict[str, Any]:
     """Return a run for JSON, with what tables and journals hold: classes, links, devices."""
-    rows = {"classes": class_records(class_rows(run)), "diagnostics": diagnostic_records(run)}
-    rows |= {"over_links": link_use_records(run), "devices": utilisation_records(run)}
-    return _shown(run) | rows
+    tables: dict[str, Sequence[Any]] = {
+        "classes": class_rows(run),
+        "diagnostics": diagnostic_rows(run),
+        "over_links": run.over_links,
+        "devices": run.utilisation,
+    }
+    return _shown(run) | {name: list(map(asdict, rows)) for name, rows in tables.items()}
 
 
 def _faults(run: RecordedRun) -> dict[str, str]:

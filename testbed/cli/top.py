@@ -18,6 +18,7 @@ import typer
 
 from testbed import number_text as q
 from testbed.cli.options import AsJson
+from testbed.signal_handlers import handled
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
@@ -170,9 +171,5 @@ def _ended_by_signals() -> Iterator[None]:
     def leave(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)
 
-    before = {n: signal.signal(n, leave) for n in (signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with handled(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), leave)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -4,9 +4,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from testbed.display.many_runs import ManyRuns, Screen
+from testbed.display.many_runs import ManyRuns, Screen, TerminalDisplay
 from testbed.display.notebook import NotebookDisplay, NotebookRuns, in_notebook
-from testbed.display.terminal import TerminalDisplay
 from testbed.planning.linked_plan import LinkedPlan
 
 Display: TypeAlias = TerminalDisplay | NotebookDisplay

@@ -1,20 +1,22 @@
-"""The progress of many runs: one line for all, and one for each that is going on."""
+"""The progress of one run or of many: lines on a terminal, a plain line every few seconds in a pipe."""
 
 import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from testbed.display.progress_text import describe, share_done
+from testbed.display.progress_text import describe, share_done, title
 from testbed.display.standard_streams import tell, terminal
 from testbed.number_text import as_duration
+from testbed.planning.linked_plan import LinkedPlan
 from testbed.runs.watching import AnyProgress
 
 PLAIN_PERIOD = 5.0
-"""Seconds between two lines in a pipe."""
+"""Seconds between two lines in a pipe; a new phase of an only run is shown at once."""
 
 
 class Screen(Protocol):
@@ -89,12 +91,7 @@ class ManyRuns(Counted):
     def __init__(self, title: str, count: int) -> None:
         """Make a display for ``count`` runs in all."""
         super().__init__(title, count)
-        self._console = terminal()
-        self._live = (
-            Live(console=self._console, auto_refresh=False, transient=True)
-            if self._console.is_terminal
-            else None
-        )
+        self._console, self._live = _screen()
         self._last = 0.0
 
     def __enter__(self) -> "ManyRuns":
@@ -123,9 +120,9 @@ class ManyRuns(Counted):
         table = Table.grid(padding=(0, 1))
         bar = _bar(self.share(running))
         table.add_row(Text(self.title, style="bold"), bar, self.words(left))
-        for title, at in running:
+        for name, at in running:
             share = share_done(at) if at is not None else 0.0
-            table.add_row(Text(title), _bar(share), describe(at) if at is not None else "starting")
+            table.add_row(Text(name), _bar(share), describe(at) if at is not None else "starting")
         self._live.update(table, refresh=True)
 
     def say(self, text: str) -> None:
@@ -136,6 +133,54 @@ class ManyRuns(Counted):
             tell(text)
 
 
-def _bar(share: float) -> Text:
-    done = min(16, round(16 * share))
-    return Text("━" * done, style="green") + Text("━" * (16 - done), style="bright_black")
+class TerminalDisplay:
+    """Shows the progress of one run until it is closed; a ``testbed.runs.watching.Watcher``."""
+
+    def __init__(self, plan: LinkedPlan, number: int, count: int) -> None:
+        self._title = title(plan, number, count)
+        self._console, self._live = _screen()
+        self._last = 0.0
+        self._phase = ""
+        if self._live:
+            self._live.start()
+
+    def close(self) -> None:
+        """Stop the live line and restore the terminal."""
+        if self._live:
+            self._live.stop()
+
+    def progress(self, progress: AnyProgress) -> None:
+        """Show the progress of the run, if the last display was long enough ago."""
+        now = time.monotonic()
+        if self._live:
+            if now - self._last >= 0.1:
+                self._last = now
+                self._live.update(self._picture(progress), refresh=True)
+        elif progress.phase != self._phase or now - self._last >= PLAIN_PERIOD:
+            self._last, self._phase = now, progress.phase
+            tell(f"{self._title}: {describe(progress)}")
+
+    def event(self, level: str, text: str) -> None:
+        """Show an event."""
+        if self._live:
+            self._console.print(Text(f"{self._title}: {level}: {text}", style="yellow"))
+        else:
+            tell(f"{self._title}: {level}: {text}")
+
+    def _picture(self, progress: AnyProgress) -> Table:
+        table = Table.grid(padding=(0, 1))
+        bar = _bar(share_done(progress), 24)
+        table.add_row(Text(self._title, style="bold"), bar, describe(progress))
+        return table
+
+
+def _screen() -> tuple[Console, Live | None]:
+    """Return standard error, and the lines on it that are drawn anew if it is a terminal."""
+    console = terminal()
+    live = Live(console=console, auto_refresh=False, transient=True)
+    return console, live if console.is_terminal else None
+
+
+def _bar(share: float, width: int = 16) -> Text:
+    done = min(width, round(width * share))
+    return Text("━" * done, style="green") + Text("━" * (width - done), style="bright_black")

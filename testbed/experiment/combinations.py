@@ -96,31 +96,17 @@ def _of_algorithms(sweep: Sweep[AnySpec], path: Path) -> Sweep[Spec]:
     return Sweep(sweep.keys, tuple(points))
 
 
-def parse_sweep(
-    text: str,
-    path: Path,
-    overrides: Sequence[str | Override] = (),
-    seed: int | None = None,
-    scaled: Callable[[Spec], Sequence[str]] = lambda _: (),
-) -> Sweep[Spec]:
-    """Read the text of an experiment file of algorithms with a ``sweep`` section.
-
-    Args:
-        text, path: as for ``load.parse``.
-        overrides, seed, scaled: as for ``load_sweep``.
-
-    Raises:
-        SpecError: as for ``load_sweep``.
-    """
-    return _of_algorithms(_parse(text, path, overrides, seed, scaled), path)
+def parse_sweep(text: str, path: Path, overrides: Sequence[str | Override] = ()) -> Sweep[Spec]:
+    """Read the text of an experiment file as ``load_sweep`` does; the path is for errors."""
+    return _of_algorithms(_parse(text, path, overrides), path)
 
 
 def _parse(
     text: str,
     path: Path,
     overrides: Sequence[str | Override],
-    seed: int | None,
-    scaled: Callable[[Spec], Sequence[str]],
+    seed: int | None = None,
+    scaled: Callable[[Spec], Sequence[str]] = lambda _: (),
 ) -> Sweep[AnySpec]:
     document, data, applied = load.read(text, path, overrides, seed)
     section = _section(path, document, data, applied)

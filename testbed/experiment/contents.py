@@ -12,7 +12,6 @@ from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_experiment
 from testbed.experiment.profiles.hardware_profiles import HARDWARE
-from testbed.experiment.sections.costs import CostsSpec
 from testbed.experiment.sections.datasets import (
     DATASETS,
     DatasetSpec,
@@ -30,24 +29,24 @@ from testbed.experiment.sections.learning import (
     ModelSpec,
     TrainingSpec,
     TransformerSpec,
+    plugin_model,
 )
 from testbed.experiment.sections.losses import LOSSES, LossSpec, own_loss
 from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
 from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
-from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.plugins import PluginSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.simulation import CheckpointSpec, SimulationSpec
 from testbed.experiment.sections.sweep import SweepSpec
 from testbed.experiment.sections.timing import (
     ComputeSpec,
+    CostsSpec,
     DrawnSpec,
     DurationSpec,
     PlainSpec,
     WaitingSpec,
 )
 from testbed.experiment.sections.traffic_between import FLOWS, FlowsSpec
-from testbed.network.links import Shape
 
 AlgorithmSpec: TypeAlias = Annotated[
     Options,
@@ -242,14 +241,6 @@ class Contents(Section):
         if one is None:
             return compute, self.waiting
         return one.of("compute", compute), one.of("waiting", self.waiting)
-
-    def shapes_of(self, one: DeviceClassSpec | None) -> tuple[Shape, Shape]:
-        """Return the uplink and the downlink of a class's devices; of all devices if it is None.
-
-        A direction that follows a trace has no rate.
-        """
-        link = self.link_of(one)
-        return link.up, link.down
 
     def link_of(self, one: DeviceClassSpec | None) -> DeviceLink:
         """Return the link of a class's devices, with its traces; of all devices if it is None."""

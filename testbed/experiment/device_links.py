@@ -1,13 +1,18 @@
-"""The link of a device, as its class or the section ``network`` has it."""
+"""The links that the sections of the experiment file say: their shapes, and the rates over time."""
 
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from testbed.experiment.rate_trace_files import Direction
 from testbed.experiment.sections.device_classes import DeviceClassSpec
-from testbed.experiment.sections.link_shapes import LinkKeys, link_shapes
 from testbed.experiment.sections.network import NetworkSpec
+from testbed.experiment.sections.shared_links import SharedLinkSpec
+from testbed.experiment.units import UNLIMITED
 from testbed.network.links import Shape
 from testbed.rate_trace import RateTrace
+
+LinkKeys: TypeAlias = NetworkSpec | DeviceClassSpec | SharedLinkSpec
+"""A section with the keys of a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +64,29 @@ def _trace(sections: tuple[LinkKeys, ...], direction: Direction) -> RateTrace | 
         if getattr(one, direction) is not None:
             return None
     return None
+
+
+def link_shapes(*sections: LinkKeys) -> tuple[Shape, Shape]:
+    """Return the shapes of a link's uplink and downlink.
+
+    Args:
+        sections: the first that has a value for a direction decides.
+    """
+    return _shape(sections, "up"), _shape(sections, "down")
+
+
+def _shape(sections: tuple[LinkKeys, ...], way: str) -> Shape:
+    rates = [section.uplink if way == "up" else section.downlink for section in sections]
+    rate = next((one for one in rates if one is not None), UNLIMITED)
+
+    def first(key: str, otherwise: Any) -> Any:
+        found = (getattr(getattr(section, key), way, None) for section in sections)
+        return next((value for value in found if value is not None), otherwise)
+
+    return Shape(
+        rate=rate if isinstance(rate, int) else None,
+        delay=first("delay", 0.0),
+        loss=first("loss", 0.0),
+        jitter=first("jitter", 0.0),
+        queue=first("queue", None),
+    )

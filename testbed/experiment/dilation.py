@@ -5,19 +5,23 @@ Times and rates are found by their types (``testbed.experiment.units``), whereve
 file, is refused.
 """
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from testbed.algorithms.fedavg import FedAvgOptions
 from testbed.algorithms.hierarchical import HierarchicalOptions
+from testbed.durations.traces import is_parquet
 from testbed.errors import SpecError
-from testbed.experiment.dilated_traces import write_dilated
 from testbed.experiment.labels import labels
 from testbed.experiment.load import AnySpec, dump, load_resolved
 from testbed.experiment.sections.devices import DevicesSpec
@@ -26,6 +30,7 @@ from testbed.experiment.sections.rate_traces import RateSteps
 from testbed.experiment.sections.timing import TraceSpec
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import parse_duration, parse_limit, parse_rate
+from testbed.trace_files import parse_seconds, read_rows
 
 
 class Unit(Enum):
@@ -179,3 +184,36 @@ class _Dilation:
             write_dilated(Path(file), path, columns, float(self._factor))
             self._files[known] = str(path.absolute())
         return self._files[known]
+
+
+def write_dilated(source: Path, copy: Path, columns: Sequence[str], factor: float) -> None:
+    """Write a trace with its times multiplied; an empty cell stays empty.
+
+    Args:
+        columns: those that are times, of which a trace need not have all.
+
+    Raises:
+        SpecError: the trace cannot be read, or a time is none.
+    """
+    try:
+        if is_parquet(source):
+            _write_parquet(source, copy, columns, factor)
+            return
+    except (OSError, pa.ArrowException) as error:
+        raise SpecError(f"the trace {source} cannot be read: {error}") from error
+    with copy.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        for where, row in read_rows(source, writer.writerow):
+            writer.writerow(
+                repr(parse_seconds(cell, where) * factor) if name in columns and cell else cell
+                for name, cell in row.items()
+            )
+
+
+def _write_parquet(source: Path, copy: Path, columns: Sequence[str], factor: float) -> None:
+    table = parquet.read_table(source)
+    for at, name in enumerate(table.column_names):
+        if name in columns:
+            longer = pc.multiply(table.column(name).cast(pa.float64()), factor)
+            table = table.set_column(at, name, longer)
+    parquet.write_table(table, copy)

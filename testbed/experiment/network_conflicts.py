@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from testbed.experiment.deployment import Deployment
+from testbed.experiment.device_links import LinkKeys, link_shapes
 from testbed.experiment.profiles.link_profiles import LINKS
 from testbed.experiment.rate_trace_files import DIRECTIONS, Direction
 from testbed.experiment.sections.device_classes import DeviceClassSpec
-from testbed.experiment.sections.link_shapes import LinkKeys, link_shapes
 from testbed.experiment.sections.network import NetworkSpec
 from testbed.experiment.sections.section import Conflict
 from testbed.experiment.sections.shared_links import cluster_conflicts

@@ -11,7 +11,7 @@ from testbed.algorithms import ALGORITHMS
 from testbed.durations import laws
 from testbed.durations.laws import LAWS
 from testbed.experiment.contents import Contents
-from testbed.experiment.sections import losses, plugin_models
+from testbed.experiment.sections import learning, losses
 from testbed.learning.data import choice
 from testbed.learning.data.choice import FUNCTIONS
 from testbed.plugins.names import is_plugin, module_digest
@@ -23,7 +23,7 @@ _Path: TypeAlias = tuple[Any, ...]
 def _names(contents: Contents) -> Iterator[tuple[_Path, str, Mapping[str, Any], str]]:
     """Yield what may be a plug-in: its place, its name, what is built in, and the entry points."""
     yield ("dataset",), contents.dataset.name, FUNCTIONS, choice.ENTRY_POINTS
-    yield ("model",), contents.model.name, plugin_models.BUILT_IN, plugin_models.ENTRY_POINTS
+    yield ("model",), contents.model.name, learning.BUILT_IN, learning.ENTRY_POINTS
     if contents.loss is not None:
         yield ("loss",), contents.loss.name, dict.fromkeys(losses.LOSSES), losses.ENTRY_POINTS
     if contents.evaluation.measure is not None:

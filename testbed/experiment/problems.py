@@ -18,9 +18,8 @@ from testbed.encoding_choice import EncodingChoice
 from testbed.experiment.alternatives import ShortForm, alternatives, keys, tags
 from testbed.experiment.document import KeyPath
 from testbed.experiment.sections.datasets import DatasetSpec, function_section
-from testbed.experiment.sections.learning import ModelSpec
+from testbed.experiment.sections.learning import ModelSpec, plugin_model
 from testbed.experiment.sections.losses import LossSpec, MeasureSpec, own_loss, own_measure
-from testbed.experiment.sections.plugin_models import plugin_model
 from testbed.experiment.sections.timing import DurationSpec, plugin_section
 
 _WANTED = {

@@ -3,10 +3,10 @@
 from typing import Any
 
 from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
 from testbed.experiment.program_conflicts import conflicts
 from testbed.experiment.program_contents import ProgramContents
+from testbed.experiment.sections.section import refuse
 
 
 class ProgramsSpec(ProgramContents):
@@ -14,13 +14,7 @@ class ProgramsSpec(ProgramContents):
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> "ProgramsSpec":
-        found = conflicts(self)
-        if found:
-            raise PydanticCustomError(
-                "conflict",
-                "{text}",
-                {"text": "; ".join(text for _, text in found), "conflicts": found},
-            )
+        refuse(conflicts(self))
         return self
 
 

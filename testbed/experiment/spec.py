@@ -9,11 +9,11 @@ datasets in a directory have an absolute path, and every key left out has its de
 from typing import Any
 
 from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
 from testbed.experiment.conflicts import conflicts
 from testbed.experiment.contents import Contents
 from testbed.experiment.labels import labels
+from testbed.experiment.sections.section import refuse
 
 
 class Spec(Contents):
@@ -29,13 +29,7 @@ class Spec(Contents):
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> "Spec":
-        found = conflicts(self)
-        if found:
-            raise PydanticCustomError(
-                "conflict",
-                "{text}",
-                {"text": "; ".join(text for _, text in found), "conflicts": found},
-            )
+        refuse(conflicts(self))
         return self
 
     def runs(self) -> dict[str, "Spec"]:

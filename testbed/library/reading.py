@@ -11,7 +11,7 @@ from testbed.library.data_frames import frame
 from testbed.results.reading import finding
 from testbed.results.reading.journals import NoRunError, read_columns, read_evaluations
 from testbed.results.reading.recorded_run import RecordedRun as Recorded
-from testbed.results.reading.recorded_utilisation import read_utilisation_table
+from testbed.results.reading.recorded_tables import read_utilisation_table
 from testbed.results.reading.run_files import Event, Summary
 
 if TYPE_CHECKING:

@@ -25,12 +25,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from testbed.nodes import etc_files, joining_container, linux, terminal_job
 from testbed.nodes.terminal_job import Terminal
+from testbed.signal_handlers import handled
 
 NO_PROGRAM, NOT_EXECUTABLE = 127, 126
 """Exit statuses for a program that cannot be started, as a shell has them."""
@@ -103,7 +105,7 @@ def visit(place: Place, command: Sequence[str], environment: Mapping[str, str]) 
     reading, writing = os.pipe2(os.O_CLOEXEC)
     sys.stdout.flush()
     sys.stderr.flush()
-    with _ignored(signal.SIGINT, signal.SIGQUIT):
+    with handled(dict.fromkeys((signal.SIGINT, signal.SIGQUIT), signal.SIG_IGN)):
         reaper = os.fork()
         if reaper == 0:
             os.close(reading)
@@ -148,7 +150,7 @@ class _Visit:
             _carry_out(lambda: self.keep(terminal), self.complaints)
         os.close(self.complaints)
         job = terminal_job.looked_after(terminal, keeper) if terminal else contextlib.nullcontext()
-        with _passed_on_to(keeper, *_PASSED_ON, _END_NOW), job:
+        with _passed_on_to(keeper, _END_NOW), job:
             # After any change of user, which would undo it.
             linux.die_with_parent(_END_NOW, front)
             ended = os.pidfd_open(keeper)
@@ -256,25 +258,9 @@ def _sender(process: int, number: int | None = None) -> Callable[[int, FrameType
     return send
 
 
-@contextlib.contextmanager
-def _ignored(*numbers: signal.Signals) -> Iterator[None]:
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _passed_on_to(process: int, *numbers: signal.Signals) -> Iterator[None]:
+def _passed_on_to(process: int, *others: signal.Signals) -> AbstractContextManager[None]:
     """Send signals on to a process, in the body."""
-    before = {number: signal.signal(number, _sender(process)) for number in numbers or _PASSED_ON}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handled(dict.fromkeys((*_PASSED_ON, *others), _sender(process)))
 
 
 def _end_children() -> None:
@@ -293,14 +279,7 @@ def _end_children() -> None:
 
 def _children() -> Iterator[int]:
     """Yield the ids of this process's children."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):  # it has just ended
-                state = (
-                    Path("/proc", name, "stat")
-                    .read_text("utf-8", "replace")
-                    .rpartition(")")[2]
-                    .split()
-                )
-                if int(state[1]) == os.getpid():
-                    yield int(name)
+    for process in linux.processes():
+        with contextlib.suppress(OSError):  # it has just ended
+            if int(linux.stat_of(process)[1]) == os.getpid():
+                yield process

@@ -189,11 +189,10 @@ def _beside(process: int) -> Iterator[int]:
     """Yield the processes in the pid namespace of a process."""
     with contextlib.suppress(OSError):  # it has just ended
         own = Path(f"/proc/{process}/ns/pid").stat().st_ino
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                with contextlib.suppress(OSError):
-                    if Path("/proc", name, "ns", "pid").stat().st_ino == own:
-                        yield int(name)
+        for one in linux.processes():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{one}/ns/pid").stat().st_ino == own:
+                    yield one
 
 
 def _report_exits(
@@ -221,59 +220,45 @@ def _start(
     Raises:
         FileNotFoundError: the container that it should enter has ended.
     """
-    try:
-        return _fork(request, descriptors, role, seen, own_pids=own_pids, forget=forget)
-    finally:
+    with contextlib.ExitStack() as handed:
         for fd in descriptors:
-            os.close(fd)
-
-
-def _fork(
-    request: ForkRole,
-    descriptors: Sequence[int],
-    role: Role,
-    seen: Seen,
-    *,
-    own_pids: int,
-    forget: Callable[[], None],
-) -> int:
-    """Do what ``_start`` does, but for its descriptors."""
-    first = request.container
-    if first is None:
-        linux.unshare(linux.CLONE_NEWPID)
-    else:
-        with Path(f"/proc/{first}/ns/pid").open() as pids:
-            linux.setns(pids.fileno(), linux.CLONE_NEWPID)
-    try:
-        pid = os.fork()
-    except OSError as error:
-        linux.setns(own_pids, linux.CLONE_NEWPID)
-        if first is not None and error.errno == errno.ENOMEM:  # the namespace has ended
-            raise FileNotFoundError(f"container of process {first}") from error
-        raise
-    if pid == 0:
-        status = 70
+            handed.callback(os.close, fd)
+        first = request.container
+        if first is None:
+            linux.unshare(linux.CLONE_NEWPID)
+        else:
+            with Path(f"/proc/{first}/ns/pid").open() as pids:
+                linux.setns(pids.fileno(), linux.CLONE_NEWPID)
         try:
-            forget()
-            linux.set_title(f"{TITLES}{request.device}")
-            _begin_anew()
-            if first is None:
-                _contain(request.device, descriptors[1:], seen)
-            elif request.beside:
-                joining_container.join(first)
-            else:
-                joining_container.enter(first)
-            status = role(request.role, Channel.from_descriptor(descriptors[0]))
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    # Without this the next unshare(CLONE_NEWPID) is refused: the namespace for children is no
-    # longer this process's own.
-    linux.setns(own_pids, linux.CLONE_NEWPID)
-    return pid
+            pid = os.fork()
+        except OSError as error:
+            linux.setns(own_pids, linux.CLONE_NEWPID)
+            if first is not None and error.errno == errno.ENOMEM:  # the namespace has ended
+                raise FileNotFoundError(f"container of process {first}") from error
+            raise
+        if pid == 0:
+            status = 70
+            try:
+                forget()
+                linux.set_title(f"{TITLES}{request.device}")
+                _begin_anew()
+                if first is None:
+                    _contain(request.device, descriptors[1:], seen)
+                elif request.beside:
+                    joining_container.join(first)
+                else:
+                    joining_container.enter(first)
+                status = role(request.role, Channel.from_descriptor(descriptors[0]))
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        # Without this the next unshare(CLONE_NEWPID) is refused: the namespace for children is no
+        # longer this process's own.
+        linux.setns(own_pids, linux.CLONE_NEWPID)
+        return pid
 
 
 def _begin_anew() -> None:

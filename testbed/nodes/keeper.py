@@ -37,6 +37,7 @@ from testbed.messages.keeper_messages import (
     ProgramWarned,
     StartProgram,
 )
+from testbed.nodes import linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.fork_server import Role
 from testbed.nodes.listening import Listener, listeners, sockets_of
@@ -318,11 +319,7 @@ class Keeper:
     def _processes(self) -> list[int]:
         """Return the device's processes that run, but for its first one and the keeper."""
         own = 1, os.getpid()
-        return [
-            int(name)
-            for name in os.listdir("/proc")
-            if name.isdigit() and int(name) not in own and not _is_zombie(int(name))
-        ]
+        return [one for one in linux.processes() if one not in own and not linux.is_over(one)]
 
     def _signal_all(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -420,11 +417,3 @@ def _program_of(process: int) -> str:
     mark = f"{MARK}=".encode()
     own = (one for one in _environment(process) if one.startswith(mark))
     return next(own, b"").removeprefix(mark).decode(errors="replace")
-
-
-def _is_zombie(process: int) -> bool:
-    try:
-        status = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
-    except OSError:
-        return True
-    return status.rpartition(")")[2].split()[0] in "ZX"

@@ -181,8 +181,31 @@ def set_title(title: str) -> None:
 @functools.cache
 def _place_of_command() -> tuple[int, int]:
     """Return where this process's command begins and ends; that of a forked process lies there, too."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    fields = stat_of("self")
     return int(fields[_ARG_START - 3]), int(fields[_ARG_START - 2])
+
+
+def stat_of(process: int | str) -> list[str]:
+    """Return the fields of a process's ``stat`` that follow its name: its state, its parent, and so on.
+
+    Raises:
+        OSError: there is no such process, or it is another user's.
+    """
+    text = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
+    return text.rpartition(")")[2].split()
+
+
+def is_over(process: int | str) -> bool:
+    """Return True if a process has ended or is a zombie."""
+    try:
+        return stat_of(process)[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def processes() -> list[int]:
+    """Return the ids of the processes that are in /proc."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def close_all_but(kept: Iterable[int]) -> None:

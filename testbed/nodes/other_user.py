@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from testbed.nodes import linux, terminal_job
+from testbed.signal_handlers import handled
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KEPT = ("TERM", "LANG", "LC_ALL", "LC_CTYPE")
@@ -242,9 +243,5 @@ def _passed_on_to(child: int) -> Iterator[None]:
             os.kill(child, wanted)
 
     numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
-    before = {number: signal.signal(number, send) for number in numbers}
-    try:
+    with handled(dict.fromkeys(numbers, send)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

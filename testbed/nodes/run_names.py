@@ -8,6 +8,8 @@ import os
 import secrets
 from pathlib import Path
 
+from testbed.nodes import linux
+
 PREFIX = "testbed-"
 """The beginning of every name that a run uses on its host; ``testbed clean`` looks for it."""
 
@@ -38,13 +40,7 @@ def is_over(name: str) -> bool:
         return False
     if len(rest) > 1 and rest[0] != str(_pid_namespace()):
         return False
-    try:
-        state = (
-            Path("/proc", maker, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-        )
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return state in "ZX"
+    return linux.is_over(maker)
 
 
 def _pid_namespace() -> int:

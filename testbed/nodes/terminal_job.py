@@ -17,8 +17,10 @@ import termios
 import tty
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
+
+from testbed.nodes import linux
+from testbed.signal_handlers import handled
 
 _TERMINAL = 0
 """The standard input."""
@@ -49,12 +51,7 @@ def controlling_terminal() -> Terminal | None:
 def _has_shell(process: int) -> bool:
     """Return True if the parent of a process is in another group of the same session."""
     with contextlib.suppress(OSError, ValueError):
-        parent = int(
-            Path(f"/proc/{process}/stat")
-            .read_text("utf-8", "replace")
-            .rpartition(")")[2]
-            .split()[1]
-        )
+        parent = int(linux.stat_of(process)[1])
         if parent:
             return os.getsid(parent) == os.getsid(0) and os.getpgid(parent) != os.getpgrp()
     return False
@@ -144,13 +141,11 @@ def looked_after(terminal: Terminal, leader: int) -> Iterator[None]:
         signal.SIGTSTP: pass_on,
         signal.SIGWINCH: pass_on,
     }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    stopped()
     try:
-        yield
+        with handled(handlers):
+            stopped()
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         with contextlib.suppress(OSError):  # it has been hung up
             _take_back()
 

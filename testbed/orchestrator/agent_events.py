@@ -1,14 +1,13 @@
 """Handle the events of the agent: the progress of set-up, exits of processes, and the traffic."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from testbed.channel import InvalidMessageError
-from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME
+from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, HOME_HOST
 from testbed.messages.agent_reports import (
-    BackgroundCounted,
     CountersSampled,
     DeviceFrozen,
     DeviceThawed,
@@ -19,41 +18,22 @@ from testbed.messages.agent_reports import (
     IngressRead,
     LastSampleTaken,
     LibrariesLoaded,
-    LinkBytesRead,
-    LinksCounted,
-    LinksProbed,
     NetworkBuilt,
-    NodesCounted,
-    NodesMade,
     OutputWritten,
     ProcessesSampled,
     ProcessExited,
     ProcessorTimesRead,
     ProcessStarted,
     RemainsFound,
-    RunFailed,
     SocketsCounted,
     TrafficStopped,
     UplinksSampled,
-    WarningRaised,
 )
 from testbed.messages.requests import GiveUpDevices, KillDevice
-from testbed.metrics.live import LiveRun
 from testbed.number_text import as_number
-from testbed.orchestrator.device_processes import DeviceProcesses
-from testbed.orchestrator.evaluations import Evaluations
-from testbed.orchestrator.hosts.agents_of_hosts import HOME
-from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.restoration import Restoration
-from testbed.orchestrator.sampled_links import SampledLinks
-from testbed.orchestrator.setup_progress import SetupProgress
-from testbed.orchestrator.training_records import TrainingRecords
-from testbed.planning.plan import Plan
-from testbed.runs import link_records
+from testbed.orchestrator.role_reports import RunParts
 from testbed.runs.ending import EndError
-from testbed.runs.link_bytes import LinkCounts
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.update_rows import LINK
 from traffic.counters import COUNTS
 
 _NO_PROGRESS = (
@@ -85,73 +65,42 @@ class AgentEvents:
         traffic_complete: whether the capture has ended and the last counters are logged.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        records: TrainingRecords,
-        evaluations: Evaluations,
-        devices: DeviceProcesses,
-        injection: Injection,
-        restoration: Restoration,
-        setup: SetupProgress,
-        metrics: LiveRun | None,
-        read_reports: Callable[[], None],
-        sampled: Mapping[str, Sequence[int]] | None = None,
-    ) -> None:
+    def __init__(self, parts: RunParts, *, read_reports: Callable[[], None]) -> None:
         """Make the table of handlers.
 
         Args:
             read_reports: takes in every report of a role that has arrived.
-            sampled: as ``SampledLinks`` takes it.
         """
         self.traffic_complete = False
-        self._plan = plan
-        self._records = records
-        self._evaluations = evaluations
-        self._devices = devices
-        self._injection = injection
-        self._restoration = restoration
-        self._setup = setup
-        self._metrics = metrics
-        self._read_reports = read_reports
-        self._counted_at_router = {*plan.counted, *plan.aggregators}
-        self._host = HOME  # of the event that is handled
-        self._sampled = SampledLinks(plan, records.log, sampled)
-        event = records.event
+        self._plan, self._records, self._devices = parts.plan, parts.records, parts.devices
+        self._evaluations, self._injection = parts.evaluations, parts.injection
+        self._restoration, self._setup = parts.restoration, parts.setup
+        self._metrics, self._read_reports = parts.metrics, read_reports
+        self._counted_at_router = {*parts.plan.counted, *parts.plan.aggregators}
+        self._host = HOME_HOST  # of the event that is handled
         self._handlers: dict[type, Callable[[Any], None]] = {
-            RunFailed: self._failed,
+            **parts.records.handlers,
             HostLost: self._host_lost,
-            ProcessStarted: devices.started,
+            ProcessStarted: parts.devices.started,
             ProcessExited: self._exited,
-            WarningRaised: lambda warning: event("warning", warning.text, None),
             LibrariesLoaded: self._loaded,
-            NodesCounted: self._nodes_counted,
-            NodesMade: lambda _: self._records.moment(EventKind.NODES_MADE),
-            LinksCounted: self._links_counted,
-            LinksProbed: self._links_probed,
             NetworkBuilt: self._network_built,
             CountersSampled: self._counters_sampled,
             IngressRead: self._ingress_read,
             TrafficStopped: self._traffic_stopped,
-            BackgroundCounted: lambda event: records.background.take(event.received, event.sent),
-            LinkBytesRead: self._link_bytes_read,
             ProcessorTimesRead: self._processor_times_read,
             HostRead: self._host_read,
             LastSampleTaken: self._last_sample_taken,
             **dict.fromkeys(_FOR_OTHERS, lambda _: None),
         }
 
-    def handle(self, event: Event | None, host: str = HOME) -> None:
+    def handle(self, event: Event | None, host: str = HOME_HOST) -> None:
         """Handle one event of a host's agent; None is the end of the agent.
 
         Raises:
             EndError: the run ends with this event.
         """
-        if event is None:
-            log = self._records.processes_log
-            raise EndError("failed", f"the agent of the run died; see {log}")
-        if self._metrics:
+        if self._metrics and event is not None:
             self._metrics.from_agent(event, host)
         if not isinstance(event, _NO_PROGRESS):
             self._setup.step()
@@ -164,18 +113,6 @@ class AgentEvents:
         self._setup.loaded = True
         self._records.event("info", "libraries and data are loaded", None)
         self._start_hub()
-
-    def _nodes_counted(self, event: NodesCounted) -> None:
-        self._records.progress.made = event.count
-
-    def _links_counted(self, event: LinksCounted) -> None:
-        self._records.progress.linked = event.count
-
-    def _links_probed(self, event: LinksProbed) -> None:
-        links = link_records.record(self._plan, event.result)
-        self._records.log.note(links=links)
-        for level, text, device in link_records.events(links):
-            self._records.event(level, text, device)
 
     def _network_built(self, _: NetworkBuilt) -> None:
         self._setup.built = True
@@ -190,10 +127,6 @@ class AgentEvents:
         self._devices.start_hubs(self._restoration.arguments())
 
     # -- processes
-
-    def _failed(self, event: RunFailed) -> None:
-        see = "" if event.host else f"; see {self._records.processes_log}"
-        raise EndError("failed", f"{event.reason}{see}")
 
     def _host_lost(self, event: HostLost) -> None:
         """Go on without a host, with which all its devices have died.
@@ -275,7 +208,7 @@ class AgentEvents:
     def _counters_sampled(self, event: CountersSampled) -> None:
         """Log one part of a sample of the counters of a host's links."""
         rows = np.frombuffer(event.raw, COUNTS)
-        places = self._sampled.take(self._host, rows)
+        places = self._records.links.take(self._host, rows)
         for place, row in zip(places, rows, strict=True):
             self._sample(self._plan.links[place].node, row)
         records = self._records
@@ -329,11 +262,6 @@ class AgentEvents:
         self._counted(event.ingress, event.ingress_of_each if others else None)
         for device, peer in self._records.peers.items():
             peer["wire_bytes"] = event.ingress_of_each[device]
-
-    def _link_bytes_read(self, event: LinkBytesRead) -> None:
-        """Take in one part of what passed the links."""
-        for link, up, *counts in np.frombuffer(event.raw, LINK).tolist():
-            self._records.over_links[link, up] = LinkCounts(*counts)
 
     def _last_sample_taken(self, _: LastSampleTaken) -> None:
         self.traffic_complete = True

@@ -7,15 +7,14 @@ that says how the run ended.
 """
 
 import contextlib
-import functools
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, NoReturn
 
 from testbed.channel import InvalidMessageError
+from testbed.device_names import HOME_HOST
 from testbed.errors import RunError
 from testbed.messages.requests import BuildNetwork, LoadRoles, StopTraffic
 from testbed.metrics.live import LiveRun
@@ -25,14 +24,14 @@ from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
-from testbed.orchestrator.hosts.agents_of_hosts import HOME, AgentsOfHosts
+from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.spread import Spread, channels_of_orders
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.restoration import Restoration
-from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports
+from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports, RunParts
 from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
@@ -42,50 +41,30 @@ from testbed.roles.sharing import BOARD, MODELS, ORDERS, PACES, SETTINGS, SPILL
 from testbed.run_endings import Ended
 from testbed.runs.ending import EndError, explain
 from testbed.runs.left_out_evaluations import ranges
-from testbed.runs.resuming import Resumption
-from testbed.runs.watching import Watcher
+from testbed.runs.planned_run import PlannedRun
 from testbed.telemetry.state_board import Board, lines_of
 
 
 class EmulatedRun:
     """Carries one plan out; to be used once."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        directory: Path,
-        watcher: Watcher,
-        host_seconds: float,
-        metrics: LiveRun | None = None,
-        *,
-        resumption: Resumption | None = None,
-        hosts: HostsFile | None = None,
-    ) -> None:
+    def __init__(self, planned: PlannedRun[Plan, LiveRun], hosts: HostsFile | None = None) -> None:
         """Prepare; nothing is started.
 
         Args:
-            directory: the run directory to make.
-            watcher: is called with progress and events.
-            host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
-            metrics: receives the run's state, if metrics are exported.
-            resumption: what is left of the run, if it is resumed in its directory.
             hosts: those that the run is spread over; None for this one.
         """
-        self._plan = plan
-        self._directory = directory
-        self._watcher = watcher
-        self._began = host_seconds
-        self._metrics = metrics
-        self._resumption = resumption
+        plan = planned.plan
+        self._planned, self._plan, self._metrics = planned, plan, planned.metrics
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
         self._hosts = hosts
         self._spread: Spread | None = None
-        self._setup = SetupProgress(host_seconds, len(plan.links) if alone else 0)
+        self._setup = SetupProgress(planned.began, len(plan.links) if alone else 0)
         self._store = CheckpointStores(
-            directory,
+            planned.directory,
             plan.checkpoint_every,
-            resumption,
+            planned.resumption,
             plan.servers,
             whole=plan.spec.clock == "virtual",
         )
@@ -104,16 +83,10 @@ class EmulatedRun:
         if self._hosts is not None:
             self._spread = Spread.called(self._hosts, self._plan)
         try:
-            self._records = TrainingRecords(
-                self._plan,
-                self._directory,
-                self._watcher,
-                began=self._began,
-                metrics=self._metrics,
-                resumption=self._resumption,
-            )
+            sampled = self._spread.sampled if self._spread else None
+            self._records = TrainingRecords(self._planned, sampled)
         except OSError as error:
-            raise RunError(explain(error, self._directory)) from error
+            raise RunError(explain(error, self._planned.directory)) from error
         if self._spread:
             self._spread.note_begin(self._records)
             if self._metrics:
@@ -125,7 +98,13 @@ class EmulatedRun:
             if self._spread:
                 self._spread.note_end(self._records)
             summary = write_end(
-                *(self._plan, self._directory, self._records, self._evaluations, self._store),
+                *(
+                    self._plan,
+                    self._planned.directory,
+                    self._records,
+                    self._evaluations,
+                    self._store,
+                ),
                 wake_ups=board.wake_ups() if board else (),
             )
         if self._metrics:
@@ -171,28 +150,18 @@ class EmulatedRun:
             devices=self._devices,
             injection=self._injection,
         )
-        self._role_reports = RoleReports(
+        parts = RunParts(
             plan,
-            records=records,
-            evaluations=self._evaluations,
-            devices=self._devices,
-            injection=self._injection,
-            restoration=self._restoration,
-            setup=self._setup,
-            metrics=self._metrics,
+            records,
+            self._evaluations,
+            self._devices,
+            self._injection,
+            self._restoration,
+            self._setup,
+            self._metrics,
         )
-        self._agent_events = AgentEvents(
-            plan,
-            records=records,
-            evaluations=self._evaluations,
-            devices=self._devices,
-            injection=self._injection,
-            restoration=self._restoration,
-            setup=self._setup,
-            metrics=self._metrics,
-            read_reports=self._read_reports,
-            sampled=self._spread.sampled if self._spread else None,
-        )
+        self._role_reports = RoleReports(parts)
+        self._agent_events = AgentEvents(parts, read_reports=self._read_reports)
 
     def _carry_out(self, opened: contextlib.ExitStack, board: Board | None, wake_up: int) -> None:
         """Carry the run out; every error is noted in the outcome, and none is raised.
@@ -202,12 +171,11 @@ class EmulatedRun:
             board: the memory to which devices write.
         """
         records = self._records
-        outcome = records.outcome
-        try:
-            self._restoration.open(opened, self._resumption)
+        with records.ending():
+            self._restoration.open(opened, self._planned.resumption)
             # The files have no names, so that nothing of them is left even after a SIGKILL.
             spills = [
-                opened.enter_context(tempfile.TemporaryFile(dir=self._directory)).fileno()  # noqa: SIM115 - closed by `opened`
+                opened.enter_context(tempfile.TemporaryFile(dir=self._planned.directory)).fileno()  # noqa: SIM115 - closed by `opened`
                 for _ in range(self._plan.settings.servers)
             ]
             shared = self._shared(board)
@@ -219,13 +187,6 @@ class EmulatedRun:
             with removed_at_end(agents, self._plan.spec.devices.runtime, records):
                 self._ask_for_set_up({SPILL: spills, MODELS: models, **shared, **orders})
                 self._loop(agents, wake_up)
-        except EndError as end:
-            outcome.ended, outcome.reason = end.ended, end.reason
-        except OSError as error:
-            records.log.give_back_reserve()
-            outcome.ended, outcome.reason = "failed", explain(error, self._directory)
-        except Exception as error:
-            records.fail(error)
 
     def _agents(
         self, handed: Sequence[int], *, keeps_models: bool
@@ -247,25 +208,16 @@ class EmulatedRun:
             host: channels_of_orders(spread.devices(host) if spread.has_orders else ())
             for host in spread.members
         }
-        paces = self._plan.settings.workers if self._injection.paces is not None else 0
         ours = {n: end for each in channels.values() for n, (end, _) in each.items()}
-        others = {
-            name: AgentProcess(
-                *(log, (), reports),
-                functools.partial(
-                    member.begin,
-                    {n: end for n, (_, end) in channels[name].items()},
-                    {"paces": paces, "models": spread.devices(name) if keeps_models else []},
-                    table=spread.table_of(name),
-                ),
-            )
-            for name, member in spread.members.items()
-        }
+        theirs = {host: {n: end for n, (_, end) in each.items()} for host, each in channels.items()}
         descriptors = {n: end.fileno() for n, end in ours.items()}
-        home = AgentProcess(log, (*handed, *descriptors.values()), reports)
+        agents = spread.agents(
+            *(log, reports, (*handed, *descriptors.values()), theirs),
+            paces=self._plan.settings.workers if self._injection.paces is not None else 0,
+            keeps_models=keeps_models,
+        )
         for end in ours.values():
             end.close()
-        agents = AgentsOfHosts(home, others, spread.place, spread.behind)
         return agents, {ORDERS: {str(n): fd for n, fd in descriptors.items()}}
 
     def _shared(self, board: Board | None) -> dict[str, int]:
@@ -281,7 +233,7 @@ class EmulatedRun:
         if self._plan.served or settings.faults.checkpoint_every is None:
             return []
         return [
-            opened.enter_context(tempfile.TemporaryFile(dir=self._directory)).fileno()
+            opened.enter_context(tempfile.TemporaryFile(dir=self._planned.directory)).fileno()
             for _ in range(settings.workers)
         ]
 
@@ -301,7 +253,7 @@ class EmulatedRun:
         agents.ask(LoadRoles(load, chosen))
         network = node_plan.network(plan, self._records.log.traffic)
         network["traffic"]["metrics"] = self._metrics is not None
-        agents.ask(BuildNetwork(spread.part(network, HOME) if spread else network))
+        agents.ask(BuildNetwork(spread.part(network, HOME_HOST) if spread else network))
         if spread is None:
             return
         for host, member in spread.members.items():

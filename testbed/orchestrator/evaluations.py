@@ -1,11 +1,11 @@
 """The evaluations of one run: which are due, what is known of each, and when one is complete."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.checkpoints.checkpoint_marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
-from testbed.messages.reports import EvaluationDue, EvaluationLeftOut, VersionEvaluated
+from testbed.messages.reports import EvaluationDue, EvaluationLeftOut
 from testbed.orchestrator.ingress_of_servers import IngressOfServers
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.orchestrator.training_records import TrainingRecords
@@ -62,10 +62,6 @@ class Evaluations:
         self.missing: list[int] = []
         self._backlog = Backlog()
 
-    def resume(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Record the evaluations of an interrupted run, in order."""
-        self.ingress.has(rows)
-
     def expect(self, report: EvaluationDue) -> None:
         """Expect the evaluation of a version, which is due."""
         ledger: dict[str, Any] = {
@@ -77,10 +73,6 @@ class Evaluations:
         self.ingress.evaluation_due(
             report.server, report.version, report.host_time, ledger, again=report.after_restoration
         )
-
-    def take(self, report: VersionEvaluated) -> None:
-        """Record the evaluator's result."""
-        self.ingress.evaluated(report)
 
     def leave_out(self, report: EvaluationLeftOut) -> None:
         """Record that an evaluation that was due is left out."""

@@ -11,14 +11,14 @@ from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.run_endings import is_complete
+from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy, link_bytes, utilisation
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.utilisation import Passed
-from testbed.telemetry import link_table, utilisation_table
+from testbed.telemetry.end_tables import write_links, write_utilisation
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.state_board import WakeUps
-from testbed.telemetry.utilisation_table import DeviceUtilisation
 
 
 def write_end(
@@ -61,12 +61,12 @@ def write_end(
             summary["peers"] = records.peers
         if records.over_links:
             seconds = outcome.last_update - records.earlier_seconds
-            link_table.write(log.traffic, link_bytes.rows(plan, records.over_links, seconds))
+            write_links(log.traffic, link_bytes.rows(plan, records.over_links, seconds))
             if dropped := link_bytes.unasked_drops(plan, records.over_links):
                 records.event("warning", dropped, None)
         used = records.used if plan.spec.clock == "virtual" else _measured(plan, records)
         if used:
-            utilisation_table.write(directory, used)
+            write_utilisation(directory, used)
             summary["utilisation"] = utilisation.summary(used, plan.spec.clock)
             summary |= energy.summary(used)
         if evaluations.left_out:

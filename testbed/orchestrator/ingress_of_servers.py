@@ -118,14 +118,9 @@ class IngressOfServers:
 
     def after_drain(self) -> dict[str, int] | None:
         """Return the same once every connection is closed, late pushes included; None until then."""
-        each = self.after_drain_of_each()
-        return None if each is None else _sum_of(each)
-
-    def after_drain_of_each(self) -> list[dict[str, int]] | None:
-        """Return the same for each server; None before all connections of all are closed."""
         found = [one.after_drain() for one in self.each]
         known = [one for one in found if one is not None]
-        return known if len(known) == len(found) else None
+        return _sum_of(known) if len(known) == len(found) else None
 
     @property
     def newest(self) -> int:

@@ -18,7 +18,7 @@ from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.training_records import TrainingRecords
-from testbed.runs.repetition import Repetition
+from testbed.runs.deduplication import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.telemetry.event_kinds import EventKind
 
@@ -66,7 +66,7 @@ class Restoration:
         elapsed = latest(marks).time
         self._injection.resume(of_first, kept.records, marks[0].version, elapsed)
         self._records.resume(kept, marks)
-        self._evaluations.resume(kept.evaluations)
+        self._evaluations.ingress.has(kept.evaluations)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of servers that go on from a checkpoint; empty if they begin."""

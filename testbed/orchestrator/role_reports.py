@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -68,30 +68,30 @@ NOT_UNDERSTOOD = (
 """The errors of handling a report whose values no role of the testbed reports."""
 
 
+@dataclass(slots=True)
+class RunParts:
+    """What ``AgentEvents`` and ``RoleReports`` of a run have in common."""
+
+    plan: Plan
+    records: TrainingRecords
+    evaluations: Evaluations
+    devices: DeviceProcesses
+    injection: Injection
+    restoration: Restoration
+    setup: SetupProgress
+    metrics: LiveRun | None
+
+
 class RoleReports:
     """Handles the reports of one run's roles."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        records: TrainingRecords,
-        evaluations: Evaluations,
-        devices: DeviceProcesses,
-        injection: Injection,
-        restoration: Restoration,
-        setup: SetupProgress,
-        metrics: LiveRun | None,
-    ) -> None:
+    def __init__(self, parts: RunParts) -> None:
         """Make the table of handlers."""
-        self._plan = plan
-        self._records = records
-        self._evaluations = evaluations
-        self._devices = devices
-        self._injection = injection
-        self._restoration = restoration
-        self._setup = setup
-        self._metrics = metrics
+        self._plan, self._records, self._devices = parts.plan, parts.records, parts.devices
+        self._evaluations, self._injection = parts.evaluations, parts.injection
+        self._restoration, self._setup = parts.restoration, parts.setup
+        self._metrics = parts.metrics
+        records, devices, injection = parts.records, parts.devices, parts.injection
         self._others_started = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             ServerListening: self._server_listening,
@@ -100,8 +100,8 @@ class RoleReports:
             UpdatesApplied: self._updates_applied,
             DiagnosticsReported: self._diagnostics_reported,
             EvaluationDue: self._evaluation_due,
-            EvaluationLeftOut: evaluations.leave_out,
-            VersionEvaluated: evaluations.take,
+            EvaluationLeftOut: parts.evaluations.leave_out,
+            VersionEvaluated: parts.evaluations.ingress.evaluated,
             EventReported: self._event_reported,
             DeviceMissed: lambda report: records.disturb(devices.name(report.device)),
             Suspected: self._worker_suspected,
@@ -113,8 +113,8 @@ class RoleReports:
             PeerReturned: self._peer_returned,
             FaultRestored: lambda report: injection.restore_fault(report.record),
             ServerKillDue: lambda report: injection.kill_server(report.kills, report.record),
-            CheckpointBegun: restoration.checkpoint_begun,
-            ServerRestored: restoration.server_restored,
+            CheckpointBegun: parts.restoration.checkpoint_begun,
+            ServerRestored: parts.restoration.server_restored,
             TrainingEnded: self._training_ended,
             WorkerStillConnected: self._worker_still_connected,
             FinalParameters: self._final_parameters,

@@ -1,53 +1,179 @@
-"""The events of a run, and the errors of the testbed itself, as they are logged and shown."""
+"""The records that emulated runs of any kind have: events, errors, and what agents report."""
 
 import contextlib
 import traceback
-from abc import ABC, abstractmethod
-from pathlib import Path
-from typing import Generic, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NoReturn, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
+from testbed.device_names import HOME_HOST
 from testbed.errors import TestbedError
+from testbed.messages.agent_reports import (
+    BackgroundCounted,
+    LinkBytesRead,
+    LinksCounted,
+    LinksProbed,
+    NodesCounted,
+    NodesMade,
+    RunFailed,
+    WarningRaised,
+)
+from testbed.network.background import BackgroundFlow
+from testbed.network.building import DEVICE_INTERFACE
+from testbed.network.topology import Direction
+from testbed.planning.plans import AnyPlan
+from testbed.runs import link_records
+from testbed.runs.ending import EndError, explain
+from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import RunOutcome
-from testbed.runs.watching import ProgramProgress, Progress, Watcher
+from testbed.runs.planned_run import PlannedRun
+from testbed.runs.watching import ProgramProgress, Progress
 from testbed.telemetry.entries import Noted
 from testbed.telemetry.event_kinds import SENTENCES, EventKind
 from testbed.telemetry.run_log import RunLog
+from testbed.telemetry.update_rows import LINK
 
 P = TypeVar("P", Progress, ProgramProgress)
 
 
-class RunNotes(ABC, Generic[P]):
-    """The events of one run; the records of a run of algorithms or of programs add what it yields.
+class BackgroundBytes:
+    """What the flows of one run have sent, and what of it has arrived, as frames."""
+
+    def __init__(self, flows: Sequence[BackgroundFlow]) -> None:
+        self._flows = flows
+        self._received: list[int | None] = [None] * len(flows)
+        self._sent: list[int | None] = [None] * len(flows)
+
+    def take(
+        self,
+        received: Sequence[int | None] | None,
+        sent: Sequence[int | None] | None = None,
+    ) -> None:
+        """Take in the bytes of each flow so far, as one host has counted them; None: not known."""
+        for known, new in ((self._received, received), (self._sent, sent)):
+            for number, size in enumerate(new or ()):
+                if size is not None:
+                    known[number] = size
+
+    def into(self, device: str) -> dict[str, int] | None:
+        """Return what has arrived at a device, by its sender; None if the run has no flows."""
+        if not self._flows:
+            return None
+        found: dict[str, int] = {}
+        for flow, size in zip(self._flows, self._received, strict=True):
+            if flow.receiver == device:
+                found[flow.sender] = found.get(flow.sender, 0) + (size or 0)
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """Return the entry of ``summary.json``; nothing without flows."""
+        if not self._flows:
+            return {}
+        flows = zip(self._flows, self._sent, self._received, strict=True)
+        return {
+            "background": [
+                {
+                    "from": flow.sender,
+                    "to": flow.receiver,
+                    "sent_bytes": sent_bytes,
+                    "received_bytes": received_bytes,
+                }
+                for flow, sent_bytes, received_bytes in flows
+            ]
+        }
+
+
+class SampledLinks:
+    """Logs the samples of one run's links.
+
+    A link is sampled at its node; that of a device whose ingress is counted, or of a router, at the
+    router above.
+    """
+
+    def __init__(
+        self, plan: AnyPlan, log: RunLog, by_host: Mapping[str, Sequence[int]] | None
+    ) -> None:
+        """Expect each host's first link first.
+
+        Args:
+            by_host: the places in the plan of the links that each host's agent samples, in their order;
+                None if there is one host.
+        """
+        at_router = {*plan.counted, *plan.network.routers}
+        self._log = log
+        self._names = [link.node for link in plan.links]
+        self._interfaces = [
+            link.interface if link.node in at_router else DEVICE_INTERFACE for link in plan.links
+        ]
+        self._by_host = {HOME_HOST: range(len(plan.links))} if by_host is None else by_host
+        self._next: Counter[str] = Counter()
+
+    def take(self, host: str, rows: npt.NDArray[np.void]) -> Sequence[int]:
+        """Log the next part of a host's sample; return the places of its links in the plan."""
+        own, first = self._by_host[host], self._next[host]
+        places = own[first : first + len(rows)]
+        self._next[host] = (first + len(rows)) % max(1, len(own))
+        self._log.counters(
+            [self._names[one] for one in places], [self._interfaces[one] for one in places], rows
+        )
+        return places
+
+
+class RunNotes(Generic[P]):
+    """The records of one run; those of a run of algorithms or of programs add what it yields.
 
     Attributes:
         log: the run directory.
         outcome: how the run ended, and what it came to so far.
         processes_log: the file with the output of the run's own processes.
         progress: what watchers are shown.
+        background: the bytes of background traffic.
+        over_links: what passed each direction of a link; empty until the end.
+        links: logs the samples of links' counters.
+        handlers: what is done with the agents' events that mean the same in any run, by their types.
     """
 
     progress: P
 
     def __init__(
         self,
+        planned: PlannedRun[Any, Any],
         log: RunLog,
         outcome: RunOutcome,
-        directory: Path,
-        watcher: Watcher,
-        command_began: float,
+        sampled: Mapping[str, Sequence[int]] | None,
     ) -> None:
         """Start without events.
 
         Args:
-            command_began: when the command began, in seconds of CLOCK_MONOTONIC.
+            sampled: as ``SampledLinks`` takes it.
         """
+        self._planned, self._plan, self._command_began = planned, planned.plan, planned.began
         self.log, self.outcome = log, outcome
-        self.processes_log = directory / "processes.log"
-        self._watcher, self._command_began = watcher, command_began
+        self.processes_log = planned.directory / "processes.log"
+        self.background = BackgroundBytes(planned.plan.background)
+        self.over_links: dict[Direction, LinkCounts] = {}
+        self.links = SampledLinks(planned.plan, log, sampled)
+        self.handlers: Mapping[type, Callable[[Any], None]] = {
+            type(None): self._agent_ended,
+            RunFailed: self._failed,
+            WarningRaised: lambda event: self.event("warning", event.text, None),
+            NodesCounted: self._nodes_counted,
+            NodesMade: lambda _: self.moment(EventKind.NODES_MADE),
+            LinksCounted: self._links_counted,
+            LinksProbed: self._probed,
+            BackgroundCounted: lambda event: self.background.take(event.received, event.sent),
+            LinkBytesRead: self._link_bytes_read,
+        }
 
-    @abstractmethod
     def show_progress(self) -> None:
         """Show the progress to watchers and metrics."""
+        self.progress.follow(self.outcome)
+        self._planned.watcher.progress(self.progress)
+        if self._planned.metrics:
+            self._planned.metrics.progress(self.progress)
 
     def event(
         self, level: str, text: str, device: str | None, kind: EventKind = EventKind.REMARK
@@ -58,6 +184,22 @@ class RunNotes(ABC, Generic[P]):
     def moment(self, kind: EventKind, device: str | None = None) -> None:
         """Log an event that has always the same sentence."""
         self.event("info", SENTENCES[kind], device, kind)
+
+    # -- errors
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """In the body, note in the outcome whatever ends the run; no error leaves it."""
+        try:
+            yield
+        except EndError as end:
+            self.outcome.ended, self.outcome.reason = end.ended, end.reason
+        except OSError as error:
+            self.log.give_back_reserve()
+            self.outcome.ended = "failed"
+            self.outcome.reason = explain(error, self._planned.directory)
+        except Exception as error:
+            self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """Record that an error of the testbed itself ended the run, and keep its traceback."""
@@ -70,3 +212,29 @@ class RunNotes(ABC, Generic[P]):
         """Keep the traceback of an error in the log of processes."""
         with contextlib.suppress(OSError), self.processes_log.open("a", encoding="utf-8") as log:
             traceback.print_exception(error, file=log)
+
+    # -- the agents' events
+
+    def _agent_ended(self, _: None) -> NoReturn:
+        raise EndError("failed", f"the agent of the run died; see {self.processes_log}")
+
+    def _failed(self, event: RunFailed) -> NoReturn:
+        see = "" if event.host else f"; see {self.processes_log}"
+        raise EndError("failed", f"{event.reason}{see}")
+
+    def _nodes_counted(self, event: NodesCounted) -> None:
+        self.progress.made = event.count
+
+    def _links_counted(self, event: LinksCounted) -> None:
+        self.progress.linked = event.count
+
+    def _probed(self, event: LinksProbed) -> None:
+        links = link_records.record(self._plan, event.result)
+        self.log.note(links=links)
+        for level, text, device in link_records.events(links):
+            self.event(level, text, device)
+
+    def _link_bytes_read(self, event: LinkBytesRead) -> None:
+        """Take in one part of what passed the links."""
+        for link, up, *counts in np.frombuffer(event.raw, LINK).tolist():
+            self.over_links[link, up] = LinkCounts(*counts)

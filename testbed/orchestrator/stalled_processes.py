@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from testbed.nodes import linux
+
 _PROC = Path("/proc")
 _FROZEN = ("refrigerator", "freezer_trap", "freezing")
 
@@ -12,8 +14,7 @@ def is_stalled(process: int) -> bool:
     """Return True if a process was stopped by a signal, or is in a control group that is frozen."""
     folder = _PROC / str(process)
     try:
-        state = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-        if state in ("T", "t"):
+        if linux.stat_of(process)[0] in ("T", "t"):
             return True
         # A frozen process looks asleep; only the kernel function that it waits in tells the difference.
         return any(name in (folder / "wchan").read_text("utf-8", "replace") for name in _FROZEN)

@@ -2,37 +2,32 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from testbed.checkpoints.checkpoint_marks import Mark, latest
 from testbed.device_names import server_names
-from testbed.experiment.load import dump
 from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.agent_reports import ProcessorTimesRead
 from testbed.messages.reports import EvaluationDue, ServerFinished
 from testbed.metrics.live import LiveRun
-from testbed.network.topology import Direction
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.server_reports import Servers
 from testbed.planning.plan import Plan
-from testbed.runs.background_bytes import BackgroundBytes
+from testbed.run_tables import DeviceUtilisation
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.energy import EnergyMeter
 from testbed.runs.fidelity_readings import TrainingFidelity
 from testbed.runs.ledgers.ledgers import Ledgers
-from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import RunOutcome, manifest
-from testbed.runs.resuming import Resumption
+from testbed.runs.planned_run import PlannedRun
 from testbed.runs.shared_images import record_images
 from testbed.runs.utilisation import Processor
-from testbed.runs.watching import Progress, Watcher, progress_of
+from testbed.runs.watching import Progress, progress_of
 from testbed.telemetry.entries import Updates
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.run_log import Kept, RunLog
-from testbed.telemetry.utilisation_table import DeviceUtilisation
+from testbed.telemetry.run_log import Kept
 from testbed.training.slices import slices_of
 
 
@@ -83,7 +78,6 @@ class TrainingRecords(RunNotes[Progress]):
     """The records of one run, which everything that handles a message adds to.
 
     Attributes:
-        background: the bytes of background traffic.
         ledgers: of the traffic: those of each server and aggregator by its index, or those of the
             observed peer.
         servers: what the servers have reported.
@@ -93,7 +87,6 @@ class TrainingRecords(RunNotes[Progress]):
         training_over: whether training has ended at all servers.
         finished: whether all servers have finished.
         peers: the ledgers of peers by name, from the coordinator's last report on.
-        over_links: what passed each direction of a link; empty until the end.
         meter: the devices' energies.
         used: how busy each device was, by the virtual clock; empty under the wall clock.
         processors: the devices' processor times during training.
@@ -105,44 +98,29 @@ class TrainingRecords(RunNotes[Progress]):
 
     def __init__(
         self,
-        plan: Plan,
-        directory: Path,
-        watcher: Watcher,
-        *,
-        began: float,
-        metrics: LiveRun | None,
-        resumption: Resumption | None,
+        planned: PlannedRun[Plan, LiveRun],
+        sampled: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Make the run directory, or continue it.
 
         Args:
-            began: when the command began, in seconds of CLOCK_MONOTONIC.
+            sampled: as ``SampledLinks`` takes it.
 
         Raises:
             OSError: the directory cannot be made or written to.
         """
+        plan, resumption = planned.plan, planned.resumption
         settings = plan.settings
-        self._metrics = metrics
         if resumption is not None:
-            resumption.put_traffic_aside(directory)
+            resumption.put_traffic_aside(planned.directory)
         outcome, meter = RunOutcome(), EnergyMeter(plan)
-        log = RunLog(
-            directory,
-            dump(plan.spec),
-            manifest(plan),
-            kept=resumption.kept if resumption else None,
-            readers=(outcome, meter, *((metrics,) if metrics else ())),
-            show=watcher.event,
-            name=plan.names.__getitem__,
-            began=began,
-        )
-        record_images(plan, directory)
-        super().__init__(log, outcome, directory, watcher, began)
+        log = planned.open_log(manifest(plan), outcome, meter)
+        record_images(plan, planned.directory)
+        super().__init__(planned, log, outcome, sampled)
         self.meter = meter
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1
         self.servers = Servers(slices_of(settings, layout_of(plan.spec)), settings.aggregators)
-        self.background = BackgroundBytes(plan.background)
         self.ledgers = [
             Ledgers(
                 address,
@@ -161,7 +139,6 @@ class TrainingRecords(RunNotes[Progress]):
         self._virtual = plan.spec.clock == "virtual"
         self.last_loss: str | None = None
         self.peers: Mapping[str, dict[str, Any]] = {}
-        self.over_links: dict[Direction, LinkCounts] = {}
         self.used: list[DeviceUtilisation] = []
         self.processors = ProcessorWindow()
         self.fidelity = TrainingFidelity(plan) if plan.spec.clock == "wall" else None
@@ -175,13 +152,6 @@ class TrainingRecords(RunNotes[Progress]):
     def training_now(self) -> bool:
         """True from the begin of training until it has ended."""
         return self.training is not None and not self.training_over
-
-    def show_progress(self) -> None:
-        """Show the progress to watchers and metrics."""
-        self.progress.follow(self.outcome)
-        self._watcher.progress(self.progress)
-        if self._metrics:
-            self._metrics.progress(self.progress)
 
     def begin_training(self, when: float, hub: str) -> None:
         """Record the moment of CLOCK_MONOTONIC at which training began, as ``hub`` has reported."""

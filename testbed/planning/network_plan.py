@@ -17,8 +17,8 @@ from testbed.device_names import (
 )
 from testbed.errors import SpecError
 from testbed.experiment.deployment import Deployment
+from testbed.experiment.device_links import link_shapes
 from testbed.experiment.sections.graph import GraphSpec
-from testbed.experiment.sections.link_shapes import link_shapes
 from testbed.experiment.sections.programs import NodeSpec
 from testbed.experiment.sections.shared_links import (
     SharedLinkSpec,

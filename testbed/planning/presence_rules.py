@@ -7,8 +7,7 @@ from testbed.device_names import worker_name
 from testbed.errors import SpecError
 from testbed.experiment.deployment import Deployment
 from testbed.faults.fault import Fault
-from testbed.faults.presence import absences
-from testbed.faults.presence_traces import load_presence
+from testbed.faults.presence import absences, load_presence
 from testbed.faults.rules import FaultRule, FaultTrace, Laws, TracedFault
 
 KEYS = ("arrives", "leaves", "returns")

@@ -5,8 +5,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from abc import ABCMeta
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
@@ -115,15 +114,22 @@ def failures_of(what: str) -> Iterator[None]:
         raise SpecError(f"{what} fails{where}: {said(error)}") from error
 
 
-def check_complete(name: str, found: ABCMeta) -> None:
+def check_complete(name: str, found: type, needed: Iterable[str] = ()) -> None:
     """Check that a class which a name stands for has all that it must.
 
+    Args:
+        needed: functions that must be others than those of the last of its bases that has them.
+
     Raises:
-        SpecError: it is abstract.
+        SpecError: it is abstract, or lacks a function.
     """
-    if inspect.isabstract(found):
-        missing = ", ".join(sorted(found.__abstractmethods__))
-        raise SpecError(f"'{name}' is not complete: it has no {missing}")
+    missing = {*getattr(found, "__abstractmethods__", ())}
+    for function in needed:
+        base = next(one for one in reversed(found.__mro__) if function in vars(one))
+        if getattr(found, function) is getattr(base, function):
+            missing.add(function)
+    if missing:
+        raise SpecError(f"'{name}' is not complete: it has no {', '.join(sorted(missing))}")
 
 
 def is_plugin(name: str, built_in: Mapping[str, Any], group: str) -> bool:

@@ -67,3 +67,32 @@ class Deduplication:
             case Suspected() | Welcomed():
                 return report if self.is_new("suspicions") else None
         return report
+
+
+MANY = 50
+"""The number of returns to one checkpoint that is reported."""
+
+
+class Repetition:
+    """The returns of one run to its checkpoints, to notice that it is slow because of them.
+
+    Under the virtual clock each kill of a server takes the run back to the last checkpoint, and a kill
+    that the run has come back from does not strike once more: the run always gets on, to the next kill.
+    But what is between the checkpoint and the kill is done again each time, so that the time grows with
+    the square of the number of kills.
+    """
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._times = 0
+
+    def back_to(self, version: int) -> str | None:
+        """Count a return to the checkpoint of a version; return a warning if it is due."""
+        self._times = self._times + 1 if version == self._version else 1
+        self._version = version
+        if self._times != MANY:
+            return None
+        return (
+            f"it is the {MANY}th return to the checkpoint of update {version:,}, and after each all "
+            "that came since is done again: a smaller `checkpoints: {every: …}` makes this faster"
+        )

@@ -357,15 +357,14 @@ def _first_process(network: int, opened: contextlib.ExitStack) -> Path:
         ProcessLookupError: there is none.
     """
     wanted = os.fstat(network).st_ino
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):  # it has just ended, or is another user's
-                if Path("/proc", name, "ns", "net").stat().st_ino != wanted:
-                    continue
-                status = Path("/proc", name, "status").read_text("utf-8", "replace")
-                (ids,) = (line for line in status.splitlines() if line.startswith("NSpid:"))
-                if ids.split()[-1] == "1":
-                    return _process(int(name), opened)
+    for process in linux.processes():
+        with contextlib.suppress(OSError):  # it has just ended, or is another user's
+            if Path(f"/proc/{process}/ns/net").stat().st_ino != wanted:
+                continue
+            status = Path(f"/proc/{process}/status").read_text("utf-8", "replace")
+            (ids,) = (line for line in status.splitlines() if line.startswith("NSpid:"))
+            if ids.split()[-1] == "1":
+                return _process(process, opened)
     raise ProcessLookupError
 
 

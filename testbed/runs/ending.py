@@ -10,6 +10,7 @@ from typing import Any
 
 from testbed.errors import InterruptedRunError, RunError
 from testbed.run_endings import STATES, Ended
+from testbed.signal_handlers import handled
 
 
 class LateSignalError(Exception):
@@ -96,12 +97,10 @@ def noted(numbers: Iterable[int], note: Callable[[int], object] = lambda _: None
     """
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     wake_up_before = signal.set_wakeup_fd(writing)
-    before = {number: signal.signal(number, lambda number, _: note(number)) for number in numbers}
     try:
-        yield reading
+        with handled(dict.fromkeys(numbers, lambda number, _: note(number))):
+            yield reading
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         signal.set_wakeup_fd(wake_up_before)
         os.close(reading)
         os.close(writing)

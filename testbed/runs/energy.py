@@ -11,8 +11,8 @@ from typing import Any
 
 from testbed.device_power import DevicePower
 from testbed.planning.plan import Plan
+from testbed.run_tables import DeviceUtilisation
 from testbed.telemetry.entries import EnergyUsed, FaultChanged, RunEntry
-from testbed.telemetry.utilisation_table import DeviceUtilisation
 
 
 class EnergyMeter:

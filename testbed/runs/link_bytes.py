@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from testbed.network.topology import Direction, Network
 from testbed.planning.linked_plan import LinkedPlan
-from testbed.telemetry.link_table import LinkBytes
+from testbed.run_tables import LinkBytes
 
 
 class LinkCounts(NamedTuple):

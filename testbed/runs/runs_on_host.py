@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from testbed.nodes import linux
 from testbed.nodes.run_names import AGENT, TITLES
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_run import RecordedRun
@@ -61,11 +62,9 @@ def named(runs: Sequence[RecordedRun], text: str) -> list[RecordedRun]:
 
 def _candidates() -> Iterator[tuple[int, Path]]:
     """Yield processes with the folders of which they hold the events open."""
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    for process in linux.processes():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
-            own = Path("/proc", name)
+            own = Path(f"/proc/{process}")
             command = (own / "cmdline").read_bytes()
             # Of a run's other processes, of which there may be thousands, none holds its records open.
             if not command or command.startswith(TITLES.encode()) or _INSIDE in command:
@@ -74,4 +73,4 @@ def _candidates() -> Iterator[tuple[int, Path]]:
                 with contextlib.suppress(OSError):  # closed meanwhile
                     opened = (own / "fd" / descriptor).readlink()
                     if opened.name == _EVENTS:
-                        yield int(name), opened.parent
+                        yield process, opened.parent

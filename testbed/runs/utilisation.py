@@ -20,7 +20,7 @@ from testbed.clock.device_use import DeviceUse
 from testbed.network.links import Shape
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
-from testbed.telemetry.utilisation_table import DeviceUtilisation
+from testbed.run_tables import DeviceUtilisation
 
 PARTS = ("worker", "peer", "aggregator", "server", "machine")
 """The parts of a run, in the order of the table."""

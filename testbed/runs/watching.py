@@ -101,6 +101,10 @@ class ProgramProgress:
     limit: float = 1.0
     lost: int = 0
 
+    def follow(self, outcome: RunOutcome) -> None:
+        """Take over how many devices have died."""
+        self.lost = outcome.workers_lost
+
 
 AnyProgress: TypeAlias = Progress | ProgramProgress
 

@@ -7,33 +7,28 @@ and is left out.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from testbed.device_names import peer_name, worker_name
-from testbed.experiment.load import dump
+from testbed.device_names import peer_name
 from testbed.learning.losses import Evaluated
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
+from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy
-from testbed.runs.deduplication import Deduplication
+from testbed.runs.deduplication import Deduplication, Repetition
 from testbed.runs.energy import EnergyMeter
 from testbed.runs.outcome import RunOutcome, goes_on_with, manifest
-from testbed.runs.repetition import Repetition
-from testbed.runs.resuming import Resumption
+from testbed.runs.planned_run import PlannedRun
 from testbed.runs.shared_images import record_images
 from testbed.runs.strikes import Strikes
 from testbed.runs.utilisation import by_clock
-from testbed.runs.watching import Watcher
 from testbed.simulation.system import System
 from testbed.telemetry.entries import Diagnoses, EvaluationMade, Noted, Updates
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.run_log import RunLog
 from testbed.telemetry.update_rows import UPDATE, UpdateRow
-from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.updates import FloatVector
 
@@ -52,46 +47,31 @@ class Recording:
 
     def __init__(
         self,
-        plan: Plan,
-        directory: Path,
-        watcher: Watcher,
+        planned: PlannedRun[Plan, LiveRun],
         *,
-        began: float,
-        metrics: LiveRun | None,
-        resumption: Resumption | None,
         evaluate: Callable[[FloatVector], Evaluated],
         exact: Callable[[FloatVector], Mapping[str, float]],
     ) -> None:
         """Make the run directory.
 
         Args:
-            began: CLOCK_MONOTONIC when the command began.
             exact: returns the exact values at parameters; empty if the run computes none.
 
         Raises:
             OSError: the run directory could not be made.
         """
+        plan, resumption = planned.plan, planned.resumption
         counts = resumption.counts if resumption else {}
         self.outcome = RunOutcome()
         self.meter = EnergyMeter(plan)
         self._plan = plan
-        self._name = worker_name if plan.served else peer_name
-        self.log = RunLog(
-            directory,
-            dump(plan.spec),
-            manifest(plan),
-            kept=resumption.kept if resumption else None,
-            readers=(self.outcome, self.meter, *((metrics,) if metrics else ())),
-            show=watcher.event,
-            name=self._name,
-            began=began,
-        )
-        record_images(plan, directory)
+        self.log = planned.open_log(manifest(plan), self.outcome, self.meter)
+        record_images(plan, planned.directory)
         self.ingress = {"payload_bytes": 0, "message_bytes": 0, "wire_bytes": 0}
-        self._began = began
+        self._began = planned.began
         self._before = resumption.host_seconds if resumption else 0.0
         self._training = 0.0
-        self._metrics = metrics
+        self._metrics = planned.metrics
         self._evaluate = evaluate
         self._exact = exact
         self._deduplication = Deduplication(counts)
@@ -192,7 +172,7 @@ class Recording:
         self._strikes.write(record)
 
     def returned(self, peer: int, version: int) -> None:
-        self.event("info", goes_on_with(version), self._name(peer), EventKind.RETURNED)
+        self.event("info", goes_on_with(version), peer_name(peer), EventKind.RETURNED)
 
     def _evaluate_now(self) -> None:
         if not self._deduplication.is_new("evaluations"):

@@ -6,7 +6,6 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,17 +24,18 @@ from testbed.network.topology import Direction
 from testbed.planning.plan import Plan
 from testbed.plugins.names import said
 from testbed.run_endings import is_complete
+from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy, link_bytes, utilisation
 from testbed.runs.ending import EndError, explain, signal_in, stopped_by
 from testbed.runs.link_bytes import LinkCounts, over_routes
-from testbed.runs.resuming import FOLDER, Resumption
-from testbed.runs.watching import Watcher, progress_of
+from testbed.runs.planned_run import PlannedRun
+from testbed.runs.resuming import FOLDER
+from testbed.runs.watching import progress_of
 from testbed.simulation.recording import Recording
 from testbed.simulation.simulated_devices import STORED
 from testbed.simulation.systems import system
-from testbed.telemetry import link_table, utilisation_table
+from testbed.telemetry.end_tables import write_links, write_utilisation
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.utilisation_table import DeviceUtilisation
 from testbed.training import computation
 from testbed.updates import FloatVector
 
@@ -46,33 +46,16 @@ LOOK_PERIOD = 0.1
 class SimulatedRun:
     """Carries one plan out in this process; use it only once."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        directory: Path,
-        watcher: Watcher,
-        began: float,
-        metrics: LiveRun | None = None,
-        *,
-        resumption: Resumption | None = None,
-    ) -> None:
-        """Prepare; nothing is started.
-
-        Args:
-            began: CLOCK_MONOTONIC when the command began, from which set-up is counted.
-        """
-        self._resumption = resumption
+    def __init__(self, planned: PlannedRun[Plan, LiveRun]) -> None:
+        """Prepare; nothing is started."""
+        self._planned, self._plan = planned, planned.plan
         self._server_kills = 0
         self._checkpoints: Checkpoints | None = None
         self._exact: Exact | None = None
         self._opened, self._computing = contextlib.ExitStack(), contextlib.ExitStack()
-        self._metrics = metrics
-        self._plan = plan
-        self._settings = plan.settings
-        self._directory = directory
-        self._watcher = watcher
-        self._began = began
-        self._progress = progress_of(plan.settings)
+        self._settings = planned.plan.settings
+        self._directory = planned.directory
+        self._progress = progress_of(self._settings)
         self._after_drain: dict[str, int] | None = None
         self._over_links: Mapping[Direction, LinkCounts] = {}
         self._used: list[DeviceUtilisation] = []
@@ -89,14 +72,7 @@ class SimulatedRun:
         """
         try:
             self._recording = Recording(
-                self._plan,
-                self._directory,
-                self._watcher,
-                began=self._began,
-                metrics=self._metrics,
-                resumption=self._resumption,
-                evaluate=self._evaluate,
-                exact=self._exact_values,
+                self._planned, evaluate=self._evaluate, exact=self._exact_values
             )
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
@@ -214,7 +190,7 @@ class SimulatedRun:
         self._recording.back_to(state, name)
 
     def _prepare_checkpoints(self) -> None:
-        going_on, every = self._resumption, self._plan.checkpoint_every
+        going_on, every = self._planned.resumption, self._plan.checkpoint_every
         files = next(iter(going_on.files), None) if going_on else None
         if every is not None:
             if files is None:
@@ -249,9 +225,9 @@ class SimulatedRun:
 
     def _report_progress(self) -> None:
         self._progress.follow(self._recording.outcome)
-        self._watcher.progress(self._progress)
-        if self._metrics:
-            self._metrics.progress(self._progress)
+        self._planned.watcher.progress(self._progress)
+        if self._planned.metrics:
+            self._planned.metrics.progress(self._progress)
 
     def _look(self, wake_up: int) -> None:
         if self._checkpoints and self._checkpoints.due(self._system.version):
@@ -304,7 +280,7 @@ class SimulatedRun:
             if outcome.parameters_sha256:
                 summary |= self._system.own_summary()
             if self._used:
-                utilisation_table.write(self._directory, self._used)
+                write_utilisation(self._directory, self._used)
                 summary["utilisation"] = utilisation.summary(self._used, self._plan.spec.clock)
                 summary |= energy.summary(self._used)
             if outcome.reason:
@@ -314,14 +290,14 @@ class SimulatedRun:
                 summary["checkpoints"] = self._checkpoints.account()
             if self._over_links:
                 rows = link_bytes.rows(self._plan, self._over_links, outcome.last_update)
-                link_table.write(recording.log.traffic, rows)
+                write_links(recording.log.traffic, rows)
             recording.log.close(outcome.ended, outcome.reason, summary)
             if complete and (self._directory / FOLDER).is_dir():
                 shutil.rmtree(self._directory / FOLDER)
         except OSError as error:
             raise RunError(explain(error, self._directory)) from error
-        if self._metrics:
-            self._metrics.ended(summary)
+        if self._planned.metrics:
+            self._planned.metrics.ended(summary)
         return summary
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from testbed.faults.descriptions import describe
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.telemetry import utilisation_table
+from testbed.telemetry.end_tables import UTILISATION
 from testbed.telemetry.entries import (
     Diagnoses,
     EnergyUsed,
@@ -35,10 +35,9 @@ from testbed.telemetry.entries import (
 )
 from testbed.telemetry.evaluation_log import MEASURED, EvaluationLog
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.fault_log import FaultLog
 from testbed.telemetry.json_text import json_text
 from testbed.telemetry.table_journal import Journal
-from testbed.telemetry.text_files import append_to, replace_text
+from testbed.telemetry.text_files import append_to, begin_with, replace_text
 from testbed.telemetry.update_rows import UPDATE
 from traffic.counters import COUNTS
 
@@ -56,6 +55,29 @@ _ENERGY_SCHEMA = pa.schema([("time", pa.float64()), ("joules", pa.float64())])
 ENERGY_COLUMNS = tuple(_ENERGY_SCHEMA.names)
 COUNTER_COLUMNS = tuple(_COUNTER_SCHEMA.names)
 _RESERVE = 512 * 1024
+
+
+class FaultLog:
+    """``faults.jsonl``: a line for the beginning of every fault and another for its end.
+
+    Attributes:
+        count: number of records.
+    """
+
+    def __init__(self, directory: Path, kept: Sequence[str]) -> None:
+        """Replace the file by the lines of the earlier one that are kept."""
+        self._file = begin_with(directory / "faults.jsonl", kept)
+        self.count = len(kept)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Append a record, with the names of its devices."""
+        self._file.write(json_text(record) + "\n")
+        self._file.flush()
+        self.count += 1
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +196,7 @@ class RunLog:
             # They describe the end of the earlier session.
             (directory / "summary.json").unlink(missing_ok=True)
             (directory / "parameters.npy").unlink(missing_ok=True)
-            (directory / utilisation_table.NAME).unlink(missing_ok=True)
+            (directory / UTILISATION).unlink(missing_ok=True)
         tables = kept.tables if kept else {}
         self._updates = Journal(directory, "updates", _UPDATE_SCHEMA, tables.get("updates"))
         measure = (self._manifest.get("measure") or {}).get("name")

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from bench import costs
-from testbed.experiment.sections.costs import CostsSpec
+from testbed.experiment.sections.timing import CostsSpec
 
 
 def test_the_line_is_that_of_an_experiment_file(

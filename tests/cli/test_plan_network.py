@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from testbed.cli import app
 from tests.docs.blocks import REPOSITORY, blocks
-from tests.planning.test_bottlenecks import CLUSTERS
 from tests.planning.test_graph_source import BASE
+from tests.planning.test_routes import CLUSTERS
 
 GRAPH = "network: {uplink: 20mbit, graph: {topohub: sndlib/germany50, rate: 100mbit}}\n"
 

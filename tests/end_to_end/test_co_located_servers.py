@@ -9,7 +9,8 @@ import yaml
 from bench.agree import pairs
 from bench.command import execute_here
 from testbed.experiment.load import load
-from testbed.results.reading.link_traffic import LinkUse, read_over_links
+from testbed.results.reading.recorded_tables import read_over_links
+from testbed.run_tables import LinkBytes
 from testbed.runs.ledgers.ledgers import Ledgers
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
@@ -24,7 +25,7 @@ def written(tmp_path: Path, **changes: Any) -> Path:
     return path
 
 
-def over_links(run: Path) -> dict[tuple[str, str], LinkUse]:
+def over_links(run: Path) -> dict[tuple[str, str], LinkBytes]:
     return {(use.node, use.direction): use for use in read_over_links(run)}
 
 

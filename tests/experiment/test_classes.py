@@ -227,7 +227,7 @@ def test_virtual_clock_refuses_classes_with_losses_or_without_durations(tmp_path
         tmp_path,
         f"clock: virtual\nwaiting: {{mean: 1s}}\ndevices: {{workers: 2, classes: {linked}}}",
     )
-    assert spec.shapes_of(spec.devices.classes[0])[0].delay == 0.001
+    assert spec.link_of(spec.devices.classes[0]).first_shapes()[0].delay == 0.001
 
 
 def test_settings_with_classes_survive_json(tmp_path: Path) -> None:

@@ -44,14 +44,14 @@ def network(tmp_path: Path, keys: str) -> tuple[Shape, Shape]:
     spec = read(tmp_path, f"network: {{{keys}}}\n")
     (one,) = plan(spec)
     link = one.network.link("worker-1")
-    assert (link.uplink, link.downlink) == spec.shapes_of(None)
+    assert (link.uplink, link.downlink) == spec.link_of(None).first_shapes()
     return link.uplink, link.downlink
 
 
 def test_a_plain_delay_or_loss_is_the_uplinks_and_is_dumped_plainly(tmp_path: Path) -> None:
     text = "network: {uplink: 1mbit, delay: 20ms, loss: 1%}\n"
     spec = read(tmp_path, text)
-    assert spec.shapes_of(None) == (Shape(1_000_000, 0.02, 0.01), Shape())
+    assert spec.link_of(None).first_shapes() == (Shape(1_000_000, 0.02, 0.01), Shape())
     assert yaml.safe_load(dump(spec))["network"] == {
         "uplink": "1mbit",
         "downlink": None,
@@ -90,10 +90,12 @@ devices:
     - {name: other, number: 1}
 """
     spec = read(tmp_path, "network: {uplink: 1mbit, delay: {up: 5ms, down: 7ms}}\n", devices)
-    far, fast, other = (spec.shapes_of(one) for one in spec.devices.classes)
+    far, fast, other = (spec.link_of(one).first_shapes() for one in spec.devices.classes)
     assert far == (Shape(1_000_000, 0.005), Shape(delay=0.04))
     assert fast == (Shape(), Shape())
-    assert other == spec.shapes_of(None) == (Shape(1_000_000, 0.005), Shape(delay=0.007))
+    assert (
+        other == spec.link_of(None).first_shapes() == (Shape(1_000_000, 0.005), Shape(delay=0.007))
+    )
 
 
 @pytest.mark.parametrize("name", LINKS)
@@ -102,7 +104,7 @@ def test_every_profile_can_be_used_everywhere(tmp_path: Path, name: str) -> None
     cluster = f"{{name: c, share: 100%, profile: {name}}}"
     text = f"network: {{server: {{profile: {name}}}, clusters: [{cluster}]}}\n"
     spec = read(tmp_path, text, devices)
-    up, down = spec.shapes_of(spec.devices.classes[0])
+    up, down = spec.link_of(spec.devices.classes[0]).first_shapes()
     assert up.rate and down.rate and up.rate <= down.rate
     assert up.delay >= up.jitter > 0 and down.delay >= down.jitter > 0
     (one,) = plan(spec)
@@ -123,7 +125,9 @@ def test_a_profile_of_a_class_replaces_all_of_networks_link(tmp_path: Path) -> N
     devices = "devices: {workers: 2, classes: [{name: a, share: 100%, profile: dsl}]}\n"
     spec = read(tmp_path, "network: {uplink: 9mbit, loss: {down: 3%}, delay: 99ms}\n", devices)
     alone = read(tmp_path, "network: {profile: dsl}\n")
-    assert spec.shapes_of(spec.devices.classes[0]) == alone.shapes_of(None)
+    assert (
+        spec.link_of(spec.devices.classes[0]).first_shapes() == alone.link_of(None).first_shapes()
+    )
 
 
 def test_hardware_multiplies_the_mean_of_the_general_time_to_compute(tmp_path: Path) -> None:
@@ -225,4 +229,7 @@ def test_hardware_without_a_time_to_compute_is_refused(tmp_path: Path) -> None:
 def test_two_directions_without_a_value_are_read_as_such_again(
     tmp_path: Path, key: str, text: str
 ) -> None:
-    assert read(tmp_path, f"network: {{{key}: {text}}}\n").shapes_of(None) == (Shape(), Shape())
+    assert read(tmp_path, f"network: {{{key}: {text}}}\n").link_of(None).first_shapes() == (
+        Shape(),
+        Shape(),
+    )

@@ -10,7 +10,7 @@ from testbed.durations import traces as durations
 from testbed.errors import SpecError
 from testbed.experiment.rate_trace_files import read_csv
 from testbed.faults import fault_traces as faults
-from testbed.faults.presence_traces import load_presence
+from testbed.faults.presence import load_presence
 
 
 def test_generated_files_are_planned_or_refused_in_sentences(

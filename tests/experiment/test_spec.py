@@ -35,7 +35,7 @@ def test_a_small_spec_has_the_documented_defaults() -> None:
     assert (spec.training.batch_size, spec.training.learning_rate) == (10, 0.1)
     assert spec.devices.runtime == "namespaces"
     assert (spec.network.uplink, spec.network.downlink) == (None, None)
-    assert spec.shapes_of(None) == (Shape(), Shape())
+    assert spec.link_of(None).first_shapes() == (Shape(), Shape())
     assert spec.waiting.model_dump() == {"distribution": "exponential", "mean": 0}
     assert (spec.evaluation.every, spec.evaluation.images) == (100, None)
 

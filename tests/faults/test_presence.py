@@ -8,7 +8,7 @@ import pytest
 
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
-from testbed.faults.presence_traces import load_presence
+from testbed.faults.presence import load_presence
 from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule, TimedFault
 from testbed.planning.plan import plan

@@ -13,6 +13,7 @@ from testbed.experiment.spec import Spec
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan, plan
 from testbed.runs.ending import signals
+from testbed.runs.planned_run import PlannedRun
 from testbed.runs.watching import Unwatched
 from testbed.simulation.simulated_run import SimulatedRun
 
@@ -38,7 +39,8 @@ def simulated(one: Plan, folder: Path) -> tuple[Path, LiveRun]:
     directory = folder / one.spec.name / "time-1" / one.label
     live = LiveRun(one, "time-1")
     with signals() as wake_up:
-        SimulatedRun(one, directory, Unwatched(), time.monotonic(), live).execute(wake_up)
+        planned = PlannedRun(one, directory, Unwatched(), time.monotonic(), live)
+        SimulatedRun(planned).execute(wake_up)
     return directory, live
 
 

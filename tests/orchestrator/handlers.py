@@ -15,9 +15,10 @@ from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.restoration import Restoration
-from testbed.orchestrator.role_reports import RoleReports
+from testbed.orchestrator.role_reports import RoleReports, RunParts
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
+from testbed.runs.planned_run import PlannedRun
 from testbed.runs.watching import AnyProgress
 from testbed.telemetry.update_rows import UPDATE
 from tests.metrics.running import planned
@@ -57,9 +58,7 @@ class Orchestrator:
         plan = planned(3)
         self.began = time.monotonic()
         self.directory, self.watcher = directory, Watcher()
-        self.records = TrainingRecords(
-            plan, directory, self.watcher, began=self.began, metrics=None, resumption=None
-        )
+        self.records = TrainingRecords(PlannedRun(plan, directory, self.watcher, self.began))
         self.store = CheckpointStores(directory, 10, None, plan.servers, whole=False)
         self.evaluations = Evaluations(self.records, ())
         self.devices = DeviceProcesses(plan, self.records)
@@ -74,17 +73,18 @@ class Orchestrator:
             deduplication=self.records.deduplication,
             clock=time.monotonic,
         )
-        parts: dict[str, Any] = {
-            "records": self.records,
-            "evaluations": self.evaluations,
-            "devices": self.devices,
-            "injection": injection,
-        }
-        restoration = Restoration(self.store, **parts)
+        restoration = Restoration(
+            self.store,
+            records=self.records,
+            evaluations=self.evaluations,
+            devices=self.devices,
+            injection=injection,
+        )
         self.setup = SetupProgress(self.began)
-        parts |= {"restoration": restoration, "setup": self.setup, "metrics": None}
-        self.reports = RoleReports(plan, **parts)
-        self.events = AgentEvents(plan, read_reports=lambda: None, **parts)
+        handled = self.records, self.evaluations, self.devices, injection, restoration
+        parts = RunParts(plan, *handled, self.setup, None)
+        self.reports = RoleReports(parts)
+        self.events = AgentEvents(parts, read_reports=lambda: None)
 
     def logged(self) -> list[str]:
         text = (self.directory / "events.jsonl").read_text()

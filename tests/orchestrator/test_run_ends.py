@@ -16,6 +16,7 @@ from testbed.orchestrator.emulated_run import EmulatedRun
 from testbed.planning.plan import Plan, plan
 from testbed.roles.server.wall_server import WallServer
 from testbed.runs.ending import signals
+from testbed.runs.planned_run import PlannedRun
 from testbed.runs.watching import AnyProgress, Progress
 from testbed.simulation.simulated_run import SimulatedRun
 
@@ -72,7 +73,7 @@ def assert_failed(directory: Path, reason: str, traceback: str) -> None:
 @pytest.mark.exercises("namespaces")
 def test_an_exception_in_the_orchestrator_ends_the_run_as_failed(tmp_path: Path) -> None:
     watcher, directory = Impatient(), tmp_path / "run"
-    run = EmulatedRun(_plan(tmp_path), directory, watcher, time.monotonic())
+    run = EmulatedRun(PlannedRun(_plan(tmp_path), directory, watcher, time.monotonic()))
     with signals() as wake_up:
         summary = run.execute(wake_up)
     reason = 'the orchestrator: KeyError: "something of the testbed\'s own"'
@@ -109,7 +110,7 @@ def test_a_server_s_last_report_is_read_before_its_exit(
 ) -> None:
     """The agent reports the exit over another channel, which may be read first."""
     monkeypatch.setattr(WallServer, "serve", talkative)
-    run = EmulatedRun(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic())
+    run = EmulatedRun(PlannedRun(_plan(tmp_path), tmp_path / "run", Slow(), time.monotonic()))
     with signals() as wake_up:
         summary = run.execute(wake_up)
     assert summary["reason"].startswith("the parameter server died: the reason; see ")
@@ -123,7 +124,9 @@ def test_an_exception_in_the_simulator_ends_the_run_as_failed(tmp_path: Path) ->
     one = _plan(tmp_path, "engine=simulation", "clock=virtual")
     directory = tmp_path / "run"
     with signals() as wake_up:
-        summary = SimulatedRun(one, directory, Impatient(), time.monotonic()).execute(wake_up)
+        summary = SimulatedRun(PlannedRun(one, directory, Impatient(), time.monotonic())).execute(
+            wake_up
+        )
     reason = 'the simulator: KeyError: "something of the testbed\'s own"'
     assert summary["reason"].startswith(reason)
     assert_failed(directory, reason, "traceback.txt")

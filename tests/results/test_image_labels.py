@@ -12,12 +12,12 @@ from testbed.results.reading.curves import curves_of
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
-from testbed.telemetry import image_table
+from testbed.runs.shared_images import write
 from tests.results.conftest import WriteRun
 
 
 def recorded(directory: Path, counts: npt.NDArray[np.int64]) -> RecordedRun:
-    image_table.write(directory, [f"worker-{i}" for i in range(len(counts))], counts)
+    write(directory, [f"worker-{i}" for i in range(len(counts))], counts)
     return RecordedRun.load(directory)
 
 

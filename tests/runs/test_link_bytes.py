@@ -7,10 +7,10 @@ import pytest
 
 from testbed.device_names import EVALUATOR_NAME
 from testbed.planning.plan import Plan
-from testbed.results.reading.link_traffic import read_over_links
+from testbed.results.reading.recorded_tables import read_over_links
 from testbed.runs.link_bytes import LinkCounts, over_routes, rows, unasked_drops
-from testbed.telemetry import link_table
-from tests.planning.test_bottlenecks import CLUSTERS, planned
+from testbed.telemetry.end_tables import write_links
+from tests.planning.test_routes import CLUSTERS, planned
 
 
 @pytest.fixture(params=["wall", "virtual"])
@@ -44,7 +44,7 @@ def test_the_use_is_of_the_rate_as_asked_under_either_clock(plan: Plan, tmp_path
         (0, False): LinkCounts(15_000_000, 10_000, 3),
         (0, True): LinkCounts(1_000),
     }
-    link_table.write(tmp_path, rows(plan, counted, 4.0))
+    write_links(tmp_path, rows(plan, counted, 4.0))
     up, down = pq.read_table(tmp_path / "links.parquet").to_pylist()
     assert (up["node"], up["router"], up["device"]) == ("server", "core", True)
     assert (up["direction"], up["rate"], up["utilisation"], up["frames"]) == (
@@ -86,7 +86,7 @@ def test_without_time_there_is_no_use(plan: Plan) -> None:
 def test_what_was_written_is_read(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "traffic").mkdir()
     written = list(rows(plan, {(0, True): LinkCounts(1, 1, 0), (0, False): LinkCounts(2)}, 1.5))
-    link_table.write(tmp_path / "traffic", written)
-    assert [str(use)[len("LinkUse") :] for use in read_over_links(tmp_path)] == [
+    write_links(tmp_path / "traffic", written)
+    assert [str(use)[len("LinkBytes") :] for use in read_over_links(tmp_path)] == [
         str(row)[len("LinkBytes") :] for row in written
     ]

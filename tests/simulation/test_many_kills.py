@@ -8,7 +8,7 @@ import pytest
 
 from testbed.execution import execute
 from testbed.experiment.spec import Spec
-from testbed.runs.repetition import MANY, Repetition
+from testbed.runs.deduplication import MANY, Repetition
 from testbed.runs.watching import Unwatched
 
 # A push takes 0.6 s and more.

@@ -9,7 +9,7 @@ from testbed import execution
 from testbed.experiment.spec import Spec
 from testbed.network.segments import wire_bytes
 from testbed.results.reading.recorded_run import RecordedRun
-from testbed.results.reading.recorded_utilisation import Utilisation
+from testbed.run_tables import DeviceUtilisation
 from testbed.wire.frames import HEADER
 from tests.simulation.test_beyond import watch
 
@@ -38,7 +38,7 @@ def simulated(out: Path, **changes: Any) -> RecordedRun:
     return RecordedRun.load(done.directory / summary["algorithm"])
 
 
-def by_name(run: RecordedRun) -> dict[str, Utilisation]:
+def by_name(run: RecordedRun) -> dict[str, DeviceUtilisation]:
     return {one.device: one for one in run.utilisation}
 
 

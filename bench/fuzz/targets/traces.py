@@ -17,7 +17,7 @@ from testbed.durations import traces as durations
 from testbed.errors import SpecError
 from testbed.experiment.rate_trace_files import read_csv, read_mahimahi
 from testbed.faults import fault_traces as faults
-from testbed.faults.presence_traces import load_presence
+from testbed.faults.presence import load_presence
 
 _FILE = MemoryFile("trace")
 _DEVICES = {f"worker-{i}": i for i in range(3)}

@@ -4,11 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Sure: TypeAlias = Literal["quoted", "about", "assumed"]
-SURE: dict[Sure, str] = {
-    "quoted": "the source, or an article about it, has this figure",
-    "about": "the size of what the source reports, rounded, and not compared with it figure by figure",
-    "assumed": "plausible; no source was found",
-}
+"""Whether the source has the figure, reports about as much, or there is none; see docs/links.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +13,7 @@ class ProfileValue:
 
     Attributes:
         value: as in an experiment file.
-        sure: see ``SURE``.
-        source: a key of ``publications.SOURCES``; None for what is assumed.
+        source: a key of ``website.publications.SOURCES``; None for what is assumed.
         note: how the value follows from the source; may be empty.
     """
 

@@ -12,9 +12,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
 )
 
 from testbed.durations.shares import apportion
@@ -27,9 +24,9 @@ from testbed.experiment.sections.directions import (
 from testbed.experiment.sections.faults import ClassFaultSpec
 from testbed.experiment.sections.power import PowerSpec
 from testbed.experiment.sections.presence import PresenceSpec
-from testbed.experiment.sections.profile_keys import HardwareName, LinkName, with_profile
+from testbed.experiment.sections.profile_keys import HardwareName, LinkName, ProfiledSection
 from testbed.experiment.sections.rate_traces import RateTraceSpec
-from testbed.experiment.sections.section import Conflict, Section, as_tuple, check_name, wrong_sizes
+from testbed.experiment.sections.section import Conflict, as_tuple, check_name, wrong_sizes
 from testbed.experiment.sections.timing import ComputeSpec, DrawnSpec, WaitingSpec
 from testbed.experiment.units import Limit, Share, Size
 
@@ -40,7 +37,7 @@ def _check_name(name: str) -> str:
     return check_name(name, "a class")
 
 
-class DeviceClassSpec(Section):
+class DeviceClassSpec(ProfiledSection):
     """A class of devices, with its own times, link, limits, faults and images."""
 
     name: Annotated[str, AfterValidator(_check_name)] = Field(
@@ -153,16 +150,6 @@ class DeviceClassSpec(Section):
         description="`partition: sizes`: the number of a device's images is in proportion to it.",
         examples=[3],
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, data: Any) -> Any:
-        return with_profile(data)
-
-    @model_serializer(mode="wrap")
-    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
 
     def of(self, key: str, general: Any) -> Any:
         """Return the class's own value of a key, or ``general`` if it has none."""

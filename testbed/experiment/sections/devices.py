@@ -1,13 +1,12 @@
 """The experiment file's section on devices: their number, runtime, limits and classes."""
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -20,7 +19,7 @@ from testbed.experiment.sections.device_classes import (
 from testbed.experiment.sections.power import PowerSpec
 from testbed.experiment.sections.presence import KEYS, PresenceSpec, presence_conflicts
 from testbed.experiment.sections.profile_keys import HardwareName, with_memory
-from testbed.experiment.sections.section import Conflict, Section, as_tuple
+from testbed.experiment.sections.section import Conflict, SparseSection, as_tuple
 from testbed.experiment.sections.timing import file_beside
 from testbed.experiment.units import Duration, Size
 from testbed.updates import Allocation
@@ -37,7 +36,7 @@ LEAST_STARTED = 200 * 2**20
 """Bytes of memory that are not enough for a container that loads torch itself (measured: 220 MB)."""
 
 
-class DevicesSpec(Section):
+class DevicesSpec(SparseSection):
     """The emulated machines other than the server and the evaluator."""
 
     workers: int = Field(
@@ -160,19 +159,9 @@ class DevicesSpec(Section):
     def _fill_in(cls, data: Any) -> Any:
         return with_memory(data)
 
-    @model_serializer(mode="wrap")
-    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out missing keys: they mean nothing, or (launch, image) depend on the host."""
-        data: dict[str, Any] = handler(self)
-        given = {"suspect_after"} & self.model_fields_set
-        return {
-            key: value
-            for key, value in data.items()
-            if (getattr(self, key) not in (None, ()) or key in given)
-            and not (key == "servers" and value == 1)
-            and not (key == "placement" and value == "apart")
-            and not (key == "allocation" and value == "ranges")
-        }
+    def _written(self) -> Collection[str]:
+        # The defaults of launch and image depend on the host; that of suspect_after on the algorithm.
+        return {"runtime", *({"suspect_after"} & self.model_fields_set)}
 
     @property
     def co_located(self) -> int:

@@ -4,20 +4,19 @@ Each fault is checked here by itself. ``testbed.experiment.fault_conflicts`` che
 of the file (such as its devices), and ``testbed.planning.fault_rules`` chooses the devices it strikes.
 """
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 
 from testbed.device_names import is_server
 from testbed.experiment.alternatives import ChosenByKey, ChosenByValue, ShortForm
-from testbed.experiment.sections.section import Section, as_tuple
+from testbed.experiment.sections.section import Section, SparseSection, as_tuple
 from testbed.experiment.sections.timing import file_beside
 from testbed.experiment.units import Duration, Rate, Share
 from testbed.faults.fault import KINDS
@@ -154,7 +153,7 @@ class PlainFault(Section):
         return self.kind
 
 
-class SlowFault(Section):
+class SlowFault(SparseSection):
     """A fault that makes the device's computing and waiting take longer, or its link slower."""
 
     kind: Literal["slow"]
@@ -181,11 +180,6 @@ class SlowFault(Section):
                 "`how: {kind: slow, factor: 5}`"
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if value is not None}
 
 
 class CorruptFault(Section):

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -12,6 +12,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 
 from testbed.errors import SpecError
 from testbed.experiment.sections.section import FOLDER, Section, path_in
+from testbed.plugins.names import find, is_plugin
 
 
 class FunctionSection(Section):
@@ -40,6 +41,27 @@ def _general(section: type[FunctionSection]) -> type[FunctionSection]:
 
 
 S = TypeVar("S", bound=FunctionSection)
+
+
+def own_section(
+    name: str, base: type[S], built_in: Mapping[str, Any], group: str, *, given: int, what: str
+) -> type[S] | None:
+    """Return the section of a function of one's own; None if the name is none of a plug-in.
+
+    Args:
+        base, given: as for ``section_of``.
+        built_in, group: as ``testbed.plugins.names.find`` takes them.
+        what: what it must be, in words.
+
+    Raises:
+        SpecError: its module cannot be imported, or it is no function.
+    """
+    if not is_plugin(name, built_in, group):
+        return None
+    function = find(name, built_in, group)
+    if not callable(function):
+        raise SpecError(f"'{name}' is no {what}")
+    return section_of(name, function, base, given)
 
 
 @functools.cache

@@ -1,22 +1,21 @@
 """The experiment file's graph of routers, to which devices are attached."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Collection
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
 from testbed.experiment.sections.directions import SMALLEST_QUEUE
-from testbed.experiment.sections.section import Section
+from testbed.experiment.sections.section import SparseSection
 from testbed.experiment.sections.timing import file_beside
 from testbed.experiment.units import Duration, Limit, Percentage, Size
 
 
-class GraphSpec(Section):
+class GraphSpec(SparseSection):
     """Routers and the links between them, from a file or from the package topohub."""
 
     file: Annotated[str, AfterValidator(file_beside)] | None = Field(
@@ -77,10 +76,8 @@ class GraphSpec(Section):
             raise ValueError("give it one source: a file, or the name of a topology of topohub")
         return self
 
-    @model_serializer(mode="wrap")
-    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key) is not None}
+    def _written(self) -> Collection[str]:
+        return ("attach",)
 
     @property
     def source(self) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from testbed.experiment.alternatives import OrOwn, ShortForm
-from testbed.experiment.sections.functions import FunctionSection
+from testbed.experiment.sections.functions import FunctionSection, own_section
 from testbed.experiment.sections.losses import MeasureSpec, own_measure
 from testbed.experiment.sections.section import Section, as_tuple
 
@@ -230,3 +230,20 @@ class EvaluationSpec(Section):
         description="Algorithms without a server: the peer whose model is tested, and whose link is "
         "captured; default 0.",
     )
+
+
+BUILT_IN = dict.fromkeys((*MODELS, TRANSFORMER))
+ENTRY_POINTS = "testbed.models"
+"""As ``testbed.learning.models.ENTRY_POINTS``, which imports torch."""
+
+
+def plugin_model(name: str) -> type[ModelSpec] | None:
+    """Return the section of a model with keys of its own; None if the name is of no such model.
+
+    Raises:
+        SpecError: its module cannot be imported, or it is no function.
+    """
+    if name == TRANSFORMER:
+        return TransformerSpec
+    what = "model: it must be a function that returns a torch.nn.Module"
+    return own_section(name, ModelSpec, BUILT_IN, ENTRY_POINTS, given=1, what=what)

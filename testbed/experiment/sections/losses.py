@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from testbed.errors import SpecError
-from testbed.experiment.sections.functions import FunctionSection, S, section_of
-from testbed.plugins.names import find, is_plugin
+from testbed.experiment.sections.functions import FunctionSection, S, own_section
+from testbed.plugins.names import is_plugin
 
 LOSSES = ("classification", "next-token")
 """As ``testbed.learning.losses.BUILT_IN``, which imports torch."""
@@ -54,6 +54,11 @@ class MeasureSpec(FunctionSection):
         return name
 
 
+def _own(name: str, base: type[S]) -> type[S] | None:
+    what = "function of outputs and targets that returns a mean"
+    return own_section(name, base, _BUILT_IN, ENTRY_POINTS, given=2, what=what)
+
+
 def own_loss(name: str) -> type[LossSpec] | None:
     """Return the section of a loss of one's own; None if the name is none of a plug-in.
 
@@ -71,12 +76,3 @@ def own_measure(name: str) -> type[MeasureSpec] | None:
             f"'{name}': evaluations have a column {column}: call the function otherwise"
         )
     return section
-
-
-def _own(name: str, base: type[S]) -> type[S] | None:
-    if not is_plugin(name, _BUILT_IN, ENTRY_POINTS):
-        return None
-    function = find(name, _BUILT_IN, ENTRY_POINTS)
-    if not callable(function):
-        raise SpecError(f"'{name}' is no function of outputs and targets that returns a mean")
-    return section_of(name, function, base, 2)

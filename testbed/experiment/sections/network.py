@@ -1,17 +1,14 @@
 """The experiment file's sections on the links, and on capturing and counting their traffic."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Annotated, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     WithJsonSchema,
-    model_serializer,
-    model_validator,
 )
 
 from testbed.experiment.alternatives import ShortForm
@@ -23,7 +20,7 @@ from testbed.experiment.sections.directions import (
     Percentages,
 )
 from testbed.experiment.sections.graph import GraphSpec
-from testbed.experiment.sections.profile_keys import LinkName, with_profile
+from testbed.experiment.sections.profile_keys import LinkName, ProfiledSection
 from testbed.experiment.sections.rate_traces import RateTraceSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.shared_links import ClusterSpec, SharedLinkSpec
@@ -54,7 +51,7 @@ def _check_sysctl(name: str) -> str:
 SysctlName: TypeAlias = Annotated[str, AfterValidator(_check_sysctl)]
 
 
-class NetworkSpec(Section):
+class NetworkSpec(ProfiledSection):
     """The link of every worker, and the links that several devices share."""
 
     profile: LinkName | None = Field(
@@ -163,22 +160,8 @@ class NetworkSpec(Section):
         """True if devices may share links."""
         return bool(self.server or self.clusters or self.graph)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, data: Any) -> Any:
-        return with_profile(data)
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not given, so that a file without these keys is dumped without them."""
-        data: dict[str, Any] = handler(self)
-        left_out = {"probe": True, "server": None, "clusters": (), "graph": None}
-        left_out |= dict.fromkeys(("profile", "jitter", "queue", "trace", "sysctls"))
-        return {
-            key: value
-            for key, value in data.items()
-            if key not in left_out or getattr(self, key) != left_out[key]
-        }
+    def _written(self) -> Collection[str]:
+        return "uplink", "downlink", "delay", "loss"
 
 
 class TrafficSpec(Section):

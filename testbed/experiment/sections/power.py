@@ -1,14 +1,12 @@
 """The experiment file's section on the electric power of devices."""
 
-from typing import Any
+from pydantic import Field
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
-
-from testbed.experiment.sections.section import Section
+from testbed.experiment.sections.section import SparseSection
 from testbed.experiment.units import JoulesPerByte, Watts
 
 
-class PowerSpec(Section):
+class PowerSpec(SparseSection):
     """The power of devices, in place of the figures of their hardware and of their link's profile."""
 
     idle: Watts | None = Field(
@@ -33,8 +31,3 @@ class PowerSpec(Section):
         description="Energy of each byte that a device receives, likewise.",
         examples=["420nJ"],
     )
-
-    @model_serializer(mode="wrap")
-    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if value is not None}

@@ -4,10 +4,11 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, WithJsonSchema, model_validator
 
 from testbed.experiment.profiles.hardware_profiles import HARDWARE
 from testbed.experiment.profiles.link_profiles import LINKS
+from testbed.experiment.sections.section import SparseSection
 
 
 def _one_of(known: Collection[str]) -> Callable[[str], str]:
@@ -35,22 +36,28 @@ HardwareName: TypeAlias = Annotated[
 """The name of a profile of devices."""
 
 
-def with_profile(data: Any) -> Any:
-    """Return a section's content with what its profile gives; keys of its own replace that.
+class ProfiledSection(SparseSection):
+    """A section with the keys of a link, of which ``profile`` gives some.
 
-    A key that has a value for each direction may replace only one of them.
+    Keys of its own replace what the profile gives; one that has a value for each direction may replace
+    only one of them.
     """
-    profile = _named(data, "profile", LINKS)
-    if profile is None:
-        return data
-    filled = dict(data)
-    for key, value in profile.keys().items():
-        own = data.get(key)
-        if own is None:
-            filled[key] = value
-        elif isinstance(own, Mapping) and isinstance(value, Mapping):
-            filled[key] = {**value, **{at: part for at, part in own.items() if part is not None}}
-    return filled
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        profile = _named(data, "profile", LINKS)
+        if profile is None:
+            return data
+        filled = dict(data)
+        for key, value in profile.keys().items():
+            own = data.get(key)
+            if own is None:
+                filled[key] = value
+            elif isinstance(own, Mapping) and isinstance(value, Mapping):
+                given = {at: part for at, part in own.items() if part is not None}
+                filled[key] = {**value, **given}
+        return filled
 
 
 def with_memory(data: Any) -> Any:

@@ -1,6 +1,7 @@
 """The experiment file's sections on programs of users: what runs where, in which order, until when."""
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -18,7 +19,13 @@ from pydantic import (
 from testbed.device_names import may_be_a_device
 from testbed.experiment.alternatives import ChosenByKey
 from testbed.experiment.sections.faults import OfClass
-from testbed.experiment.sections.section import Section, as_tuple, check_name, path_in
+from testbed.experiment.sections.section import (
+    Section,
+    SparseSection,
+    as_tuple,
+    check_name,
+    path_in,
+)
 from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.sections.timing import TRACES
 from testbed.experiment.units import Duration, Size
@@ -107,7 +114,7 @@ OnSpec: TypeAlias = Annotated[
 """The devices on which a program runs."""
 
 
-class ReadySpec(Section):
+class ReadySpec(SparseSection):
     """The sign by which a program is ready, so that those after it start."""
 
     tcp: int | None = Field(
@@ -140,16 +147,14 @@ class ReadySpec(Section):
             )
         return self
 
-    @model_serializer(mode="wrap")
-    def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key) is not None}
+    def _written(self) -> Collection[str]:
+        return ("within",)
 
 
 _SIGNS = ("tcp", "output", "file", "command")
 
 
-class ProgramSpec(Section):
+class ProgramSpec(SparseSection):
     """A program: its command, the devices that run it, and its life."""
 
     on: OnSpec = Field(
@@ -204,18 +209,6 @@ class ProgramSpec(Section):
         description="Environment variables of its own, beside those of the whole file; default: none.",
         examples=[{"OMP_NUM_THREADS": "1"}],
     )
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        always = ("on",)
-        fields = type(self).model_fields
-        return {
-            key: value
-            for key, value in data.items()
-            if key in always
-            or getattr(self, key) != fields[key].get_default(call_default_factory=True)
-        }
 
 
 class MeasuredSpec(Section):

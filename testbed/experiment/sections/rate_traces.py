@@ -5,16 +5,14 @@ resumed, or whose devices are elsewhere, needs no file.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
@@ -25,7 +23,7 @@ from testbed.experiment.rate_trace_files import (
     read_csv,
     read_mahimahi,
 )
-from testbed.experiment.sections.section import Section, as_tuple
+from testbed.experiment.sections.section import Section, SparseSection, as_tuple
 from testbed.experiment.sections.timing import TRACES, file_beside
 from testbed.experiment.units import Duration
 from testbed.rate_trace import RateTrace
@@ -64,19 +62,14 @@ class RateSteps(Section):
         return RateTrace.of(self.times, self.rates, self.period, spread=spread)
 
 
-class TraceContent(Section):
+class TraceContent(SparseSection):
     """What the files of a trace say."""
 
     uplink: RateSteps | None = Field(default=None, description="The rates of the uplink.")
     downlink: RateSteps | None = Field(default=None, description="The rates of the downlink.")
 
-    @model_serializer(mode="wrap")
-    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key) is not None}
 
-
-class RateTraceSpec(Section):
+class RateTraceSpec(SparseSection):
     """How the rate of a device's link changes over time: a CSV file, or Mahimahi's traces."""
 
     file: _File | None = Field(
@@ -170,8 +163,3 @@ class RateTraceSpec(Section):
         """Return the trace of a direction, or None if it has none."""
         steps: RateSteps | None = getattr(self.content, direction, None)
         return None if steps is None else steps.trace(spread=self.spread)
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key)}

@@ -1,11 +1,12 @@
 """The base of all sections of an experiment file, and helpers that several of them use."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic_core import PydanticCustomError
 
 Conflict: TypeAlias = tuple[tuple[Any, ...], str]
 """A path from the top of the file, and a sentence: what is wrong there and what to do."""
@@ -19,6 +20,31 @@ class Section(BaseModel):
     """A frozen mapping that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SparseSection(Section):
+    """A section that is dumped without the keys that have their defaults."""
+
+    def _written(self) -> Collection[str]:
+        """Return the keys that are dumped with their defaults, too."""
+        return ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields, written = type(self).model_fields, self._written()
+        return {
+            key: value
+            for key, value in handler(self).items()
+            if key in written
+            or getattr(self, key) != fields[key].get_default(call_default_factory=True)
+        }
+
+
+def refuse(conflicts: Sequence[Conflict]) -> None:
+    """Raise an error of pydantic's that has all conflicts; do nothing if there are none."""
+    if conflicts:
+        text = "; ".join(text for _, text in conflicts)
+        raise PydanticCustomError("conflict", "{text}", {"text": text, "conflicts": conflicts})
 
 
 def path_in(folder: Path, name: str) -> Path | None:

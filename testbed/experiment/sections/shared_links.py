@@ -1,15 +1,12 @@
 """The experiment file's links that several devices share: the server's own, and those of clusters."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
 )
 
 from testbed.device_names import may_be_a_device
@@ -19,10 +16,9 @@ from testbed.experiment.sections.directions import (
     DirectedPercentage,
     DirectedSize,
 )
-from testbed.experiment.sections.profile_keys import LinkName, with_profile
+from testbed.experiment.sections.profile_keys import LinkName, ProfiledSection
 from testbed.experiment.sections.section import (
     Conflict,
-    Section,
     as_tuple,
     check_name,
     wrong_sizes,
@@ -33,7 +29,7 @@ from testbed.network.links import CORE
 _PATH = ("network", "clusters")
 
 
-class SharedLinkSpec(Section):
+class SharedLinkSpec(ProfiledSection):
     """A link that the traffic of several devices passes; its rate is shared fairly."""
 
     profile: LinkName | None = Field(
@@ -74,16 +70,6 @@ class SharedLinkSpec(Section):
         description="Bytes that may wait for the rate, of each pair of devices that share it, as "
         "network.queue; default: 1,000 packets.",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, data: Any) -> Any:
-        return with_profile(data)
-
-    @model_serializer(mode="wrap")
-    def _without_missing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if getattr(self, key) not in (None, ())}
 
 
 def _check_name(name: str) -> str:

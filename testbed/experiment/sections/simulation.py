@@ -1,10 +1,11 @@
 """The experiment file's sections on simulations and on checkpoints."""
 
-from typing import Any, Literal
+from collections.abc import Collection
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from testbed.experiment.sections.section import Section
+from testbed.experiment.sections.section import Section, SparseSection
 
 
 class ExactSpec(Section):
@@ -23,7 +24,7 @@ class ExactSpec(Section):
     )
 
 
-class SimulationSpec(Section):
+class SimulationSpec(SparseSection):
     """The computation of gradients in a simulation; without effect in an emulation."""
 
     batched: bool = Field(
@@ -51,10 +52,8 @@ class SimulationSpec(Section):
         examples=[{"images": 5000}],
     )
 
-    @model_serializer(mode="wrap")
-    def _what_is_asked_for(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if value is not None}
+    def _written(self) -> Collection[str]:
+        return "batched", "device"
 
 
 class CheckpointSpec(Section):

@@ -1,6 +1,7 @@
-"""The sections of an experiment file that say how long something takes: ``compute`` and ``waiting``.
+"""The sections of an experiment file that say how long something takes: computing, waiting, messages.
 
-Each distribution is a section with its own options; all have classes of devices and changes.
+Each distribution of ``compute`` and ``waiting`` is a section with its own options; all have classes of
+devices and changes.
 """
 
 import functools
@@ -259,3 +260,23 @@ WaitingSpec: TypeAlias = Annotated[
     OrOwn("distribution", plugin_section),
 ]
 """The time that a worker waits between computing and pushing."""
+
+
+class CostsSpec(Section):
+    """The processor time that messages cost a server or an aggregator."""
+
+    message: Duration = Field(
+        default=0.0,
+        description="Each message that a server receives or sends: a push, a question for parameters, "
+        "parameters; default 0.",
+        examples=["50us"],
+    )
+    byte: Duration = Field(
+        default=0.0, description="Each byte of a message; default 0.", examples=["0.3ns"]
+    )
+    apply: Duration = Field(
+        default=0.0,
+        description="An update that a server takes in, for each parameter that the server holds; "
+        "default 0.",
+        examples=["1ns"],
+    )

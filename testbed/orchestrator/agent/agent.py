@@ -352,8 +352,7 @@ class Agent:
 
     def _read_use(self, plan: Mapping[str, Any]) -> None:
         """Read from now on how busy the host and its devices are."""
-        from testbed.orchestrator.agent.host_readings import HostReadings
-        from testbed.orchestrator.agent.processor_readings import ProcessorTimes
+        from testbed.orchestrator.agent.host_readings import HostReadings, ProcessorTimes
         from testbed.orchestrator.agent.usage import Usage
 
         self._host = HostReadings() if plan.get("timed") else None

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME, is_server
+from testbed.nodes import linux
 
 SHARE = 0.002
 """Seconds of processor time that reading may take in each second."""
@@ -146,8 +147,7 @@ class Usage:
 
 
 def _processor_seconds(process: int) -> float:
-    text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-    user, system = text.rpartition(")")[2].split()[11:13]
+    user, system = linux.stat_of(process)[11:13]
     return (int(user) + int(system)) / _TICKS
 
 

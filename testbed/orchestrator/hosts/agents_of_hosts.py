@@ -13,6 +13,7 @@ from typing import Generic
 import numpy as np
 
 from testbed.channel import Channel
+from testbed.device_names import HOME_HOST
 from testbed.messages.agent_reports import (
     EVENTS,
     CountersSampled,
@@ -52,8 +53,6 @@ from testbed.messages.requests import (
 from testbed.orchestrator.agent.process import AgentProcess, R
 from traffic.counters import COUNTS
 
-HOME = ""
-"""The name of the orchestrator's own host."""
 _OF_DEVICE = (
     *(StartRole, FreezeDevice, ThawDevice, KillDevice, LimitProcessors, SetCorruption, SetPace),
     ReadHome,
@@ -88,7 +87,7 @@ class AgentsOfHosts(Generic[R]):
             behind: by how many seconds each other host's CLOCK_MONOTONIC is behind this host's.
         """
         self.reports = home.reports
-        self._agents = {HOME: home, **(others or {})}
+        self._agents = {HOME_HOST: home, **(others or {})}
         self._lost: set[str] = set()
         self._place = place or {}
         self._behind = behind or {}
@@ -99,7 +98,7 @@ class AgentsOfHosts(Generic[R]):
     @property
     def process(self) -> int:
         """The process id of the agent at home."""
-        return self._agents[HOME].process
+        return self._agents[HOME_HOST].process
 
     @property
     def controls(self) -> Sequence[Channel]:
@@ -112,7 +111,7 @@ class AgentsOfHosts(Generic[R]):
 
     def is_lost(self, device: str) -> bool:
         """Return True if the host of a device is lost."""
-        return self._place.get(device, HOME) in self._lost
+        return self._place.get(device, HOME_HOST) in self._lost
 
     def ask(self, request: Request) -> None:
         """Send a request to the agents that it concerns."""
@@ -121,12 +120,12 @@ class AgentsOfHosts(Generic[R]):
 
     def _concerned(self, request: Request) -> Collection[str]:
         if isinstance(request, _OF_DEVICE):
-            return (self._place.get(request.device, HOME),)
+            return (self._place.get(request.device, HOME_HOST),)
         if isinstance(request, _OF_LINK):
-            return {HOME, self._place.get(request.device, HOME)}
+            return {HOME_HOST, self._place.get(request.device, HOME_HOST)}
         if isinstance(request, SetTracedRates):
-            return {HOME, *(self._place.get(device, HOME) for device in request.rates)}
-        return self._agents if isinstance(request, _OF_ALL) else (HOME,)
+            return {HOME_HOST, *(self._place.get(device, HOME_HOST) for device in request.rates)}
+        return self._agents if isinstance(request, _OF_ALL) else (HOME_HOST,)
 
     def ask_host(self, host: str, request: Request) -> None:
         """Send a request to the agent of a host, unless that is lost."""
@@ -141,7 +140,7 @@ class AgentsOfHosts(Generic[R]):
         """Yield what an agent's next message says about the run, and its host; None if it has ended."""
         (host,) = (name for name, agent in self._agents.items() if agent.control is control)
         event = EVENTS.receive(control)
-        if host != HOME:
+        if host != HOME_HOST:
             event = self._of_other(host, event)
         if isinstance(event, _WHEN_ALL_HAVE):
             self._reported.setdefault(type(event), set()).add(host)
@@ -160,11 +159,11 @@ class AgentsOfHosts(Generic[R]):
             event = replace(event, count=sum(counts.values()))
         elif isinstance(event, ProcessorTimesRead):
             self._seconds[host] = event.seconds
-            if host != HOME:
+            if host != HOME_HOST:
                 return
             together = {name: one for each in self._seconds.values() for name, one in each.items()}
             event = replace(event, seconds=together)
-        elif isinstance(event, ProcessStarted) and host != HOME:
+        elif isinstance(event, ProcessStarted) and host != HOME_HOST:
             return  # its number says nothing here
         yield host, event
 
@@ -196,11 +195,11 @@ class AgentsOfHosts(Generic[R]):
             What could not be removed.
         """
         for host, agent in self._agents.items():
-            if host != HOME:
+            if host != HOME_HOST:
                 with contextlib.suppress(OSError):
                     agent.control.end()  # they end at the same time
         self.reports.close()
         for host, agent in self._agents.items():
-            where = f"host {host}: " if host != HOME else ""
+            where = f"host {host}: " if host != HOME_HOST else ""
             for what in agent.end(deadline):
                 yield f"{where}{what}"

@@ -4,16 +4,19 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
+from testbed.device_names import HOME_HOST
 from testbed.errors import HostError, SpecError
 from testbed.network.links import Link
 from testbed.network.underlay import MOST_NETWORKS, OUTER_MTU, longest_packet
+from testbed.orchestrator.agent.process import AgentProcess, R
 from testbed.orchestrator.hosts.agent_service import secret_in
-from testbed.orchestrator.hosts.agents_of_hosts import HOME
+from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 from testbed.orchestrator.hosts.inquiries import HostClock
 from testbed.orchestrator.hosts.member import HostTable, Member, own_processors
@@ -169,7 +172,7 @@ class Spread:
             HostError, SpecError: see ``called``.
         """
         processors = {name: one.processors for name, one in members.items()}
-        place = placed(file, plan, {HOME: own_processors(), **processors})
+        place = placed(file, plan, {HOME_HOST: own_processors(), **processors})
         # At random: two runs that share a host must not have a link's number in common.
         spread = cls(file, plan, members, place, secrets.randbelow(MOST_NETWORKS), delays)
         problems = (one.problem for one in spread.crossing_directions)
@@ -207,17 +210,53 @@ class Spread:
     @cached_property
     def _host_of_node(self) -> Mapping[str, str]:
         network = self.plan.network
-        return {node: self.place.get(node, HOME) for node in (*network.devices, *network.routers)}
+        return {
+            node: self.place.get(node, HOME_HOST) for node in (*network.devices, *network.routers)
+        }
 
     def placed_on(self, host: str) -> list[str]:
         """Return the workers or peers on a host, in the order of their numbers."""
-        return [one for one in self.plan.workers if self.place.get(one, HOME) == host]
+        return [one for one in self.plan.workers if self.place.get(one, HOME_HOST) == host]
 
     def table_of(self, host: str) -> HostTable:
         """Return what ``testbed exec`` has to know of another host."""
         member = self.members[host]
         secret = member.secret.decode()
         return HostTable(member.host, secret, self.first, self.placed_on(host))
+
+    def agents(
+        self,
+        log: Path,
+        reports: R,
+        handed: Collection[int] = (),
+        orders: Mapping[str, Mapping[int, socket.socket]] | None = None,
+        *,
+        paces: int = 0,
+        keeps_models: bool = False,
+    ) -> AgentsOfHosts[R]:
+        """Start an agent on each host.
+
+        Args:
+            log, reports: as ``AgentProcess`` takes them.
+            handed: descriptors that the roles of this host inherit from its agent.
+            orders: the ends of the devices on each other host that get orders, by their numbers.
+            paces: the number of factors that devices share.
+            keeps_models: True if peers keep their parameters in files.
+        """
+        others = {
+            name: AgentProcess(
+                *(log, (), reports),
+                partial(
+                    member.begin,
+                    orders[name] if orders else {},
+                    {"paces": paces, "models": self.devices(name) if keeps_models else []},
+                    table=self.table_of(name),
+                ),
+            )
+            for name, member in self.members.items()
+        }
+        home = AgentProcess(log, handed, reports)
+        return AgentsOfHosts(home, others, self.place, self.behind)
 
     def crosses(self, link: Link) -> bool:
         """Return True if a link's ends are on two hosts."""
@@ -244,7 +283,7 @@ class Spread:
         return "the workers" if plan.served else "the peers"
 
     def _address(self, host: str) -> str:
-        return self.members[host].host.underlay if host != HOME else self.file.underlay
+        return self.members[host].host.underlay if host != HOME_HOST else self.file.underlay
 
     def part(self, content: Mapping[str, Any], host: str) -> dict[str, Any]:
         """Return what the agent of a host is to make of a network.
@@ -255,14 +294,18 @@ class Spread:
         at = self._host_of_node
         own = {
             "devices": [
-                one for one in content["devices"] if self.place.get(one["name"], HOME) == host
+                one for one in content["devices"] if self.place.get(one["name"], HOME_HOST) == host
             ],
-            "sockets": content.get("sockets", ()) if host == HOME else (),
-            "measured": [one for one in content["measured"] if self.place.get(one, HOME) == host],
+            "sockets": content.get("sockets", ()) if host == HOME_HOST else (),
+            "measured": [
+                one for one in content["measured"] if self.place.get(one, HOME_HOST) == host
+            ],
             "probe": [
-                one for one in content["probe"] if host == HOME and one["node"] not in self.place
+                one
+                for one in content["probe"]
+                if host == HOME_HOST and one["node"] not in self.place
             ],
-            "timed": content["timed"] and host == HOME,
+            "timed": content["timed"] and host == HOME_HOST,
             "underlay": {
                 "address": self._address(host),
                 "elsewhere": {node: self._address(on) for node, on in at.items() if on != host},
@@ -279,7 +322,9 @@ class Spread:
             own["delays"] = content["delays"] or [
                 (link.uplink.delay, link.downlink.delay) for link in self.plan.links
             ]
-        traffic = content["traffic"] | {"capture": content["traffic"]["capture"] and host == HOME}
+        traffic = content["traffic"] | {
+            "capture": content["traffic"]["capture"] and host == HOME_HOST
+        }
         return {**content, **own, "traffic": traffic}
 
     def _less_underlay(self, link: Link, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -293,7 +338,7 @@ class Spread:
     def sampled(self) -> dict[str, list[int]]:
         """By host, the places of the links whose counters its agent samples; see ``Observation``."""
         counted = {*self.plan.counted, *self.plan.aggregators}
-        found: dict[str, list[int]] = {host: [] for host in (HOME, *self.members)}
+        found: dict[str, list[int]] = {host: [] for host in (HOME_HOST, *self.members)}
         for number, link in enumerate(self.plan.links):
             end = link.router if link.node in counted else link.node
             found[self._host_of_node[end]].append(number)
@@ -306,7 +351,7 @@ class Spread:
 
     def behind_of(self, device: str) -> float:
         """Return the same of the host of a device."""
-        return self.behind.get(self.place.get(device, HOME), 0.0)
+        return self.behind.get(self.place.get(device, HOME_HOST), 0.0)
 
     def clocks_now(self) -> dict[str, HostClock]:
         """Ask each other host for its clocks anew; one that does not answer is left out."""
@@ -347,7 +392,7 @@ class Spread:
             HostError: this host has no way there from its address in the underlay.
         """
         found = {}
-        for host in sorted({*self.place.values()} - {HOME}):
+        for host in sorted({*self.place.values()} - {HOME_HOST}):
             here, there = self.file.underlay, self._address(host)
             try:
                 found[host] = longest_packet(here, there)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from testbed.device_names import HOME_HOST
 from testbed.experiment.units import format_rate
 from testbed.number_text import as_delay, as_number
-from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 from testbed.orchestrator.hosts.spread import Spread, check_kind
 from testbed.planning.plan import Plan
@@ -79,7 +79,7 @@ def outline(file: HostsFile, plan: AnyPlan) -> SpreadOutline:
     slow = [] if file.accept_underlay else [one.problem for one in spread.crossing_directions]
     return SpreadOutline(
         at_home=at_home,
-        here=spread.placed_on(HOME),
+        here=spread.placed_on(HOME_HOST),
         devices={one: spread.placed_on(one) for one in spread.members},
         part="worker" if plan.served else "peer",
         crossing=len(crossing),

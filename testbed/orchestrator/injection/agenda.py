@@ -1,13 +1,38 @@
-"""Faults to begin and to end next by the wall clock: scheduled times, and ends of active faults."""
+"""The clock of training, and the faults to begin and to end next by the wall clock.
+
+An agenda has scheduled times, and the ends of active faults.
+"""
 
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule, TimedFault
+
+Clock: TypeAlias = Callable[[], float]
+"""Returns the present in seconds of CLOCK_MONOTONIC, as ``time.monotonic`` does."""
+
+
+class TrainingClock:
+    """The clock by which the faults of one run are timed.
+
+    Attributes:
+        now: returns the present.
+        began: when training began; None before that.
+    """
+
+    def __init__(self, now: Clock) -> None:
+        self.now = now
+        self.began: float | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since training began; 0 before that."""
+        return 0.0 if self.began is None else self.now() - self.began
 
 
 @dataclass(order=True, slots=True)

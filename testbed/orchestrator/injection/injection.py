@@ -23,14 +23,13 @@ from testbed.device_names import SERVER_NUMBER, is_peer, server_names, server_nu
 from testbed.faults.fault import Fault, Kind
 from testbed.faults.futility import Futility
 from testbed.faults.schedule import Schedule, TimedFault
-from testbed.orchestrator.injection.agenda import Agenda
+from testbed.orchestrator.injection.agenda import Agenda, Clock, TrainingClock
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killable_workers import KillableWorkers, Start
 from testbed.orchestrator.injection.killed_server import KilledServer
 from testbed.orchestrator.injection.reachability import UNREACHABLE, Reachability
 from testbed.orchestrator.injection.traced_rates import TracedRates
-from testbed.orchestrator.injection.training_clock import Clock, TrainingClock
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.messages.requests import KillDevice
+from testbed.orchestrator.injection.agenda import Clock
 from testbed.orchestrator.injection.impairments import Ask
-from testbed.orchestrator.injection.training_clock import Clock
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 
 Start: TypeAlias = Callable[[str, dict[str, Any]], None]

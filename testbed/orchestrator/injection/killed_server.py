@@ -6,9 +6,9 @@ from typing import Any
 
 from testbed.faults.fault import Fault
 from testbed.messages.requests import KillDevice
+from testbed.orchestrator.injection.agenda import TrainingClock
 from testbed.orchestrator.injection.impairments import Ask
 from testbed.orchestrator.injection.killable_workers import Start
-from testbed.orchestrator.injection.training_clock import TrainingClock
 from testbed.runs.strikes import Strikes
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from testbed.messages.requests import SetTracedRates
+from testbed.orchestrator.injection.agenda import Clock
 from testbed.orchestrator.injection.impairments import Ask
-from testbed.orchestrator.injection.training_clock import Clock
 from testbed.rate_trace import RateTrace
 
 Traces: TypeAlias = tuple[RateTrace | None, RateTrace | None]

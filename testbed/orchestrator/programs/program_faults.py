@@ -11,10 +11,9 @@ from typing import NamedTuple
 from testbed.faults.fault import KINDS, Fault
 from testbed.faults.schedule import TimedFault
 from testbed.messages.requests import KillDevice
-from testbed.orchestrator.injection.agenda import Agenda
+from testbed.orchestrator.injection.agenda import Agenda, Clock
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.traced_rates import TracedRates
-from testbed.orchestrator.injection.training_clock import Clock
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.strikes import Strikes

@@ -3,38 +3,28 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from testbed.code_digest import package_digest
 from testbed.device_names import SERVER_NAME
-from testbed.experiment.load import dump
 from testbed.messages.agent_reports import IngressRead, SocketsCounted, TrafficStopped
 from testbed.messages.keeper_messages import ProgramMeasured
 from testbed.metrics.live_programs import LivePrograms
 from testbed.network.sysctls import OF_ALL
-from testbed.network.topology import Direction
 from testbed.orchestrator.run_notes import RunNotes
-from testbed.orchestrator.sampled_links import SampledLinks
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning.program_plan import ProgramPlan
 from testbed.runs import link_bytes, link_records
-from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.fidelity_readings import HostShares, of_programs
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
 from testbed.runs.ledgers.traffic_account import settle
-from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import RunOutcome, graph
+from testbed.runs.planned_run import PlannedRun
 from testbed.runs.versions import commit, host, versions
-from testbed.runs.watching import ProgramProgress, Watcher
-from testbed.telemetry import link_table
+from testbed.runs.watching import ProgramProgress
+from testbed.telemetry.end_tables import write_links
 from testbed.telemetry.entries import EvaluationMade
 from testbed.telemetry.event_kinds import EventKind
-from testbed.telemetry.run_log import RunLog
-from testbed.telemetry.update_rows import LINK
-from traffic.counters import COUNTS
 from traffic.sockets import Forgotten, Socket
 
 
@@ -43,64 +33,39 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
     Attributes:
         began: when the programs began, in seconds of CLOCK_MONOTONIC; None before.
-        background: the bytes of background traffic.
     """
 
     def __init__(
         self,
-        plan: ProgramPlan,
-        directory: Path,
-        watcher: Watcher,
-        command_began: float,
-        metrics: LivePrograms | None = None,
-        *,
+        planned: PlannedRun[ProgramPlan, LivePrograms],
         sampled: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Make the run directory.
 
         Args:
-            command_began: when the command began, in seconds of CLOCK_MONOTONIC.
             sampled: as ``SampledLinks`` takes it.
 
         Raises:
             OSError: it cannot be made or written to.
         """
-        outcome = RunOutcome()
-        log = RunLog(
-            directory,
-            dump(plan.spec),
-            manifest(plan),
-            readers=(outcome, *((metrics,) if metrics else ())),
-            show=watcher.event,
-            began=command_began,
-        )
-        super().__init__(log, outcome, directory, watcher, command_began)
-        self._plan, self._metrics = plan, metrics
+        plan, outcome = planned.plan, RunOutcome()
+        log = planned.open_log(manifest(plan), outcome)
+        super().__init__(planned, log, outcome, sampled)
         self.progress = ProgramProgress("loading", len(plan.devices))
         self.began: float | None = None
         self.over: float | None = None
         self.host = HostShares()
         self.programs: dict[str, dict[str, Any]] = {}
-        self.background = BackgroundBytes(plan.background)
         self.ledgers = Ledgers(
             plan.address(SERVER_NAME),
             {link.address: link.node for link in plan.links},
             plan.spec.traffic.capture,
             background=self.background.into(SERVER_NAME),
         )
-        self.over_links: dict[Direction, LinkCounts] = {}
         self.ingress = ServerIngress()
         self._measured: list[dict[str, Any]] = []
         self._written = 0
         self._odd = False
-        self._sampled = SampledLinks(plan, self.log, sampled)
-
-    def show_progress(self) -> None:
-        """Show the progress to watchers and metrics."""
-        self.progress.lost = self.outcome.workers_lost
-        self._watcher.progress(self.progress)
-        if self._metrics:
-            self._metrics.progress(self.progress)
 
     @property
     def running_now(self) -> bool:
@@ -203,15 +168,6 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         self.ingress.counted(event.ingress["time"], int(event.ingress["bytes"]))
         self.progress.wire_bytes = self.ingress.newest
 
-    def counters(self, raw: bytes, host: str) -> None:
-        """Log one part of a sample of the counters of a host's links."""
-        self._sampled.take(host, np.frombuffer(raw, COUNTS))
-
-    def link_bytes(self, raw: bytes) -> None:
-        """Take in one part of what passed the links."""
-        for link, up, *counts in np.frombuffer(raw, LINK).tolist():
-            self.over_links[link, up] = LinkCounts(*counts)
-
     def traffic_stopped(self, event: TrafficStopped) -> None:
         """Take in the last counts of the capture and of the class."""
         self.counted(event)
@@ -226,13 +182,6 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         counts.forgotten += [Forgotten(*row) for row in event.forgotten]
         counts.lost = event.lost
         self.ledgers.sockets = counts
-
-    def probed(self, result: Mapping[str, Any]) -> None:
-        """Take in how links were measured."""
-        links = link_records.record(self._plan, result)
-        self.log.note(links=links)
-        for level, text, device in link_records.events(links):
-            self.event(level, text, device)
 
     # -- the end
 
@@ -265,14 +214,14 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             **({"fidelity": of_programs(plan, self.host, self.over_links)} if seconds else {}),
         }
         if self.over_links:
-            link_table.write(log.traffic, link_bytes.rows(plan, self.over_links, seconds))
+            write_links(log.traffic, link_bytes.rows(plan, self.over_links, seconds))
             if dropped := link_bytes.unasked_drops(plan, self.over_links):
                 self.event("warning", dropped, None)
         if outcome.reason:
             self.event("error", outcome.reason, None, EventKind.ENDED)
         log.close(outcome.ended, outcome.reason, summary)
-        if self._metrics:
-            self._metrics.ended(outcome.ended)
+        if self._planned.metrics:
+            self._planned.metrics.ended(outcome.ended)
         return summary
 
     def _warn_of_no_measurement(self) -> None:

@@ -5,17 +5,17 @@ of the testbed's own algorithms. Every end takes the same path: programs are ask
 of them is killed, the traffic comes to rest, and the run directory says how the run ended.
 """
 
-import functools
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from testbed.channel import InvalidMessageError
+from testbed.device_names import HOME_HOST
 from testbed.errors import RunError
 from testbed.messages.agent_reports import (
-    BackgroundCounted,
     CountersSampled,
     Event,
     HomePartRead,
@@ -24,18 +24,11 @@ from testbed.messages.agent_reports import (
     IngressRead,
     LastSampleTaken,
     LibrariesLoaded,
-    LinkBytesRead,
-    LinksCounted,
-    LinksProbed,
     NetworkBuilt,
-    NodesCounted,
-    NodesMade,
     OutputWritten,
     ProcessExited,
-    RunFailed,
     SocketsCounted,
     TrafficStopped,
-    WarningRaised,
 )
 from testbed.messages.keeper_messages import (
     EndPrograms,
@@ -62,7 +55,6 @@ from testbed.nodes.confinement import HOME
 from testbed.number_text import as_number
 from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import AgentProcess
-from testbed.orchestrator.hosts.agents_of_hosts import HOME as HOME_HOST
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.spread import Spread
@@ -76,8 +68,9 @@ from testbed.planning.program_plan import ProgramPlan
 from testbed.programs.instance import Instance
 from testbed.programs.life import Action, EndRun, Life, LogMessage, Start
 from testbed.runs.ending import EndError, explain
-from testbed.runs.watching import Watcher
+from testbed.runs.planned_run import PlannedRun
 from testbed.telemetry.event_kinds import EventKind
+from traffic.counters import COUNTS
 
 NODES = "nodes"
 """The folder of a run directory with a folder for each device."""
@@ -91,34 +84,17 @@ class ProgramRun:
     """Carries one plan of programs out; to be used once."""
 
     def __init__(
-        self,
-        plan: ProgramPlan,
-        directory: Path,
-        watcher: Watcher,
-        host_seconds: float,
-        metrics: LivePrograms | None = None,
-        *,
-        hosts: HostsFile | None = None,
+        self, planned: PlannedRun[ProgramPlan, LivePrograms], hosts: HostsFile | None = None
     ) -> None:
         """Prepare; nothing is started.
 
         Args:
-            directory: the run directory to make.
-            watcher: is called with progress and events.
-            host_seconds: CLOCK_MONOTONIC when the command began, from which set-up is counted.
-            metrics: receives the run's state, if metrics are exported.
             hosts: those that the run is spread over; None for this one.
         """
-        self._metrics = metrics
-        self._hosts = hosts
+        self._planned, self._plan, self._hosts = planned, planned.plan, hosts
+        self._folders = (planned.directory / NODES).absolute()
         self._spread: Spread | None = None
         self._host = HOME_HOST  # of the event that is handled
-        self._homes = HomesElsewhere(
-            (directory / NODES).absolute(),
-            lambda request: self._agent.ask(request),  # noqa: PLW0108 - made later
-        )
-        self._plan, self._directory = plan, directory
-        self._watcher, self._command_began = watcher, host_seconds
         self._loaded = self._built = False
         self._moved = time.monotonic()
         self._keeping: set[str] = set()
@@ -126,32 +102,6 @@ class ProgramRun:
         self._killed: set[str] = set()
         self._kill_at: float | None = None
         self._traffic_asked = self._traffic_complete = self._stopped = False
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            RunFailed: self._failed,
-            ProcessExited: self._exited,
-            WarningRaised: lambda event: self._records.event("warning", event.text, None),
-            LibrariesLoaded: lambda _: self._set_up(loaded=True),
-            NodesCounted: self._nodes_counted,
-            NodesMade: lambda _: self._records.moment(EventKind.NODES_MADE),
-            LinksCounted: self._links_counted,
-            LinksProbed: lambda event: self._records.probed(event.result),
-            NetworkBuilt: lambda _: self._set_up(built=True),
-            CountersSampled: lambda event: self._records.counters(event.raw, self._host),
-            HostLost: self._host_lost,
-            OutputWritten: self._output_written,
-            HomePartRead: self._homes.take,
-            BackgroundCounted: lambda event: self._records.background.take(
-                event.received, event.sent
-            ),
-            IngressRead: lambda event: self._records.counted(event),  # noqa: PLW0108 - made later
-            TrafficStopped: lambda event: self._records.traffic_stopped(event),  # noqa: PLW0108 - made later
-            LinkBytesRead: lambda event: self._records.link_bytes(event.raw),
-            SocketsCounted: lambda event: self._records.sockets_counted(event),  # noqa: PLW0108 - made later
-            HostRead: lambda event: self._records.host.take(
-                event, training=self._records.running_now
-            ),
-            LastSampleTaken: self._last_sample_taken,
-        }
 
     def execute(self, wake_up: int) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
@@ -166,21 +116,14 @@ class ProgramRun:
         if self._hosts is not None:
             self._spread = Spread.called(self._hosts, self._plan)
         try:
-            self._records = ProgramRecords(
-                self._plan,
-                self._directory,
-                self._watcher,
-                self._command_began,
-                self._metrics,
-                sampled=self._spread.sampled if self._spread else None,
-            )
+            sampled = self._spread.sampled if self._spread else None
+            self._records = ProgramRecords(self._planned, sampled)
         except OSError as error:
-            raise RunError(explain(error, self._directory)) from error
+            raise RunError(explain(error, self._planned.directory)) from error
         if self._spread:
             self._spread.note_begin(self._records)
-        home = (self._directory / NODES).absolute()
-        run = "/".join(self._directory.absolute().parts[-3:])
-        instances = self._plan.instances(home / HOME, run)
+        run = "/".join(self._folders.parts[-4:-1])
+        instances = self._plan.instances(self._folders / HOME, run)
         self._life = Life(self._plan.life_rules, instances, self._plan.spec.limits.time)
         self._faults = ProgramFaults(
             self._plan,
@@ -189,52 +132,52 @@ class ProgramRun:
             clock=time.monotonic,
             round_of=lambda: self._records.round,
         )
-        self._carry_out(home, wake_up)
+        self._make_handlers()
+        with self._records.ending():
+            device_folders.make(self._folders, self._plan.devices, self._plan.spec.files)
+            log, keepers = self._records.processes_log, Keepers()
+            agent = self._agent = (
+                self._spread.agents(log, keepers)
+                if self._spread
+                else AgentsOfHosts(AgentProcess(log, (), keepers))
+            )
+            with removed_at_end(agent, self._plan.spec.devices.runtime, self._records):
+                self._ask_for_set_up()
+                self._loop(wake_up)
         if self._spread:
             self._spread.note_end(self._records)
         try:
             return self._records.close(self._life.running)
         except OSError as error:
-            raise RunError(explain(error, self._directory)) from error
+            raise RunError(explain(error, self._planned.directory)) from error
 
-    def _carry_out(self, home: Path, wake_up: int) -> None:
-        """Carry the run out; every error is noted in the outcome, and none is raised."""
-        records, outcome = self._records, self._records.outcome
-        try:
-            device_folders.make(home, self._plan.devices, self._plan.spec.files)
-            agent = self._agent = self._agents()
-            with removed_at_end(agent, self._plan.spec.devices.runtime, records):
-                self._ask_for_set_up(home)
-                self._loop(wake_up)
-        except EndError as end:
-            outcome.ended, outcome.reason = end.ended, end.reason
-        except OSError as error:
-            records.log.give_back_reserve()
-            outcome.ended, outcome.reason = "failed", explain(error, self._directory)
-        except Exception as error:
-            records.fail(error)
-
-    def _agents(self) -> AgentsOfHosts[Keepers]:
-        """Start the agents, one on each host."""
-        log, keepers = self._records.processes_log, Keepers()
-        spread = self._spread
-        if spread is None:
-            return AgentsOfHosts(AgentProcess(log, (), keepers))
-        made: dict[str, Any] = {"paces": 0, "models": []}
-        others = {
-            name: AgentProcess(
-                *(log, (), keepers),
-                functools.partial(member.begin, {}, made, table=spread.table_of(name)),
-            )
-            for name, member in spread.members.items()
+    def _make_handlers(self) -> None:
+        """Make the table of what is done with the agents' events."""
+        records = self._records
+        self._homes = HomesElsewhere(
+            self._folders,
+            lambda request: self._agent.ask(request),  # noqa: PLW0108 - made later
+        )
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            **records.handlers,
+            ProcessExited: self._exited,
+            LibrariesLoaded: lambda _: self._set_up(loaded=True),
+            NetworkBuilt: lambda _: self._set_up(built=True),
+            CountersSampled: self._counters_sampled,
+            HostLost: self._host_lost,
+            OutputWritten: self._output_written,
+            HomePartRead: self._homes.take,
+            IngressRead: records.counted,
+            TrafficStopped: records.traffic_stopped,
+            SocketsCounted: records.sockets_counted,
+            HostRead: lambda event: records.host.take(event, training=records.running_now),
+            LastSampleTaken: self._last_sample_taken,
         }
-        home = AgentProcess(log, (), keepers)
-        return AgentsOfHosts(home, others, spread.place, spread.behind)
 
-    def _ask_for_set_up(self, home: Path) -> None:
+    def _ask_for_set_up(self) -> None:
         """Ask the agents to make the nodes and the network."""
         plan, agents, spread = self._plan, self._agent, self._spread
-        load, chosen = program_nodes.load(plan), program_nodes.chosen(plan, str(home))
+        load, chosen = program_nodes.load(plan), program_nodes.chosen(plan, str(self._folders))
         network = program_nodes.network(plan, self._records.log.traffic)
         agents.ask(LoadRoles(load, chosen))
         agents.ask(BuildNetwork(spread.part(network, HOME_HOST) if spread else network))
@@ -338,10 +281,9 @@ class ProgramRun:
         self._follow(self._life.begin(there, now))
 
     def _start_keeper(self, device: str) -> None:
-        nodes = (self._directory / NODES).absolute()
         role = {
-            "folder": str(nodes / device),
-            "home": str(nodes / HOME),
+            "folder": str(self._folders / device),
+            "home": str(self._folders / HOME),
             "output": self._plan.spec.limits.output,
         }
         self._keeping.add(device)
@@ -359,22 +301,9 @@ class ProgramRun:
 
     def _handle(self, event: Event | None, host: str) -> None:
         self._host = host
-        if event is None:
-            log = self._records.processes_log
-            raise EndError("failed", f"the agent of the run died; see {log}")
         self._moved = time.monotonic()
         if handler := self._handlers.get(type(event)):
             handler(event)
-
-    def _failed(self, event: RunFailed) -> None:
-        see = "" if event.host else f"; see {self._records.processes_log}"
-        raise EndError("failed", f"{event.reason}{see}")
-
-    def _nodes_counted(self, event: NodesCounted) -> None:
-        self._records.progress.made = event.count
-
-    def _links_counted(self, event: LinksCounted) -> None:
-        self._records.progress.linked = event.count
 
     def _host_lost(self, event: HostLost) -> None:
         """Go on without a host, with which all its devices have died.
@@ -405,9 +334,12 @@ class ProgramRun:
         """Keep what a program on another host has said where that of all programs is."""
         known = event.device in self._agent.devices(self._host)
         if known and event.program in self._plan.spec.programs:
-            folder = self._directory / NODES / event.device
+            folder = self._folders / event.device
             with (folder / f"{event.program}.log").open("ab") as log:
                 log.write(event.raw)
+
+    def _counters_sampled(self, event: CountersSampled) -> None:
+        self._records.links.take(self._host, np.frombuffer(event.raw, COUNTS))
 
     def _last_sample_taken(self, _: LastSampleTaken) -> None:
         self._traffic_complete = True

@@ -19,7 +19,6 @@ import yaml
 from pydantic import ValidationError
 
 from testbed.number_text import as_duration
-from testbed.results.reading.image_counts import read_image_counts
 from testbed.results.reading.journals import (
     NoRunError,
     read_columns,
@@ -27,11 +26,14 @@ from testbed.results.reading.journals import (
     read_updates,
     whole,
 )
-from testbed.results.reading.link_traffic import LinkUse, read_over_links
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
-from testbed.results.reading.recorded_energy import joules_at
 from testbed.results.reading.recorded_faults import FaultOccurrence, paired, read_records, struck
-from testbed.results.reading.recorded_utilisation import Utilisation, read_utilisation
+from testbed.results.reading.recorded_tables import (
+    joules_at,
+    read_image_counts,
+    read_over_links,
+    read_utilisation,
+)
 from testbed.results.reading.run_files import (
     Event,
     FaultRecord,
@@ -42,6 +44,7 @@ from testbed.results.reading.run_files import (
     Summary,
 )
 from testbed.run_endings import diverged_at, is_complete, not_finite_from
+from testbed.run_tables import DeviceUtilisation, LinkBytes
 from testbed.untrusted_text import parse_json, printable, read_file
 
 KILLED = "the orchestrator was killed"
@@ -262,7 +265,7 @@ class RecordedRun:
             return {name: column.to_numpy() for name, column in columns.items()}
 
     @cached_property
-    def over_links(self) -> tuple[LinkUse, ...]:
+    def over_links(self) -> tuple[LinkBytes, ...]:
         """What passed each direction of each link; none if the run left no table of it.
 
         Raises NoRunError if the table cannot be read.
@@ -270,7 +273,7 @@ class RecordedRun:
         return read_over_links(self.directory)
 
     @cached_property
-    def utilisation(self) -> tuple[Utilisation, ...]:
+    def utilisation(self) -> tuple[DeviceUtilisation, ...]:
         """How busy each device was; none if the run left no table of it.
 
         Raises NoRunError if the table cannot be read.

@@ -9,12 +9,12 @@ import signal
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from testbed.fidelity.section import Fidelity
 from testbed.results.reading.quality import Quality
 from testbed.run_endings import Ended
-from testbed.untrusted_text import printable
+from testbed.run_tables import Text, Whole
 
 State: TypeAlias = Ended | Literal["running"]
 """The state of a run: ``running``, or how it ended."""
@@ -38,10 +38,6 @@ def _of_our_time(value: datetime) -> datetime:
 
 
 Timestamp: TypeAlias = Annotated[datetime, AfterValidator(_of_our_time), AfterValidator(_aware)]
-Whole: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-"""A number of 64 bits, as tables hold it."""
-Text: TypeAlias = Annotated[str, Field(max_length=20_000), AfterValidator(printable)]
-"""Text that may be printed on a terminal."""
 Number: TypeAlias = Annotated[float | None, BeforeValidator(_number)]
 
 

@@ -4,9 +4,7 @@ The members of a class are in the run's manifest; the numbers come from its jour
 for a run that is still going or was cut off.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -103,8 +101,3 @@ def class_rows(run: RecordedRun) -> tuple[ClassRow, ...]:
             )
         )
     return tuple(rows)
-
-
-def records(rows: Sequence[ClassRow]) -> list[dict[str, Any]]:
-    """Return the rows for ``json.dumps``: exact numbers, null for unknown values."""
-    return [asdict(row) for row in rows]

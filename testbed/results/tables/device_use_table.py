@@ -1,13 +1,11 @@
 """The table of how busy a run's devices were: a row for each part, and for each of a few devices."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from testbed import number_text as q
 from testbed.drawing import link_labels
 from testbed.results.reading.recorded_run import RecordedRun
-from testbed.results.reading.recorded_utilisation import Utilisation
+from testbed.run_tables import DeviceUtilisation
 
 _HEADINGS = ("devices", "processor in use", "sent", "uplink in use", "received", "downlink in use")
 _OPTIONAL = {"message_wait": "messages waited", "joules": "energy"}
@@ -79,12 +77,9 @@ def _of_energy(run: RecordedRun) -> list[str]:
     return [total, *remarks]
 
 
-def records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return the whole table as JSON values."""
-    return [asdict(one) for one in run.utilisation]
-
-
-def _cells(name: str, devices: Sequence[Utilisation], known: Sequence[str]) -> tuple[str, ...]:
+def _cells(
+    name: str, devices: Sequence[DeviceUtilisation], known: Sequence[str]
+) -> tuple[str, ...]:
     """Return a row's cells; ``known`` are the columns that not every run has, of those it has."""
     each = " each" if len(devices) > 1 else ""
 

@@ -1,7 +1,6 @@
 """The numbers that a run's algorithm itself reported with each update, one row for each."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,8 +51,3 @@ def diagnostic_rows(run: RecordedRun) -> tuple[DiagnosticRow, ...]:
             )
         )
     return tuple(rows)
-
-
-def records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return the rows for ``json.dumps``: exact numbers, null for unknown values."""
-    return [asdict(row) for row in diagnostic_rows(run)]

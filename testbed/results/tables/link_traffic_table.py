@@ -1,14 +1,13 @@
 """The table of what passed the links of a run: a row for devices that are alike, and for busy links."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from testbed import number_text as q
 from testbed.drawing import link_labels
 from testbed.drawing.drawn_network import Picture, Way, Wire, is_special
-from testbed.results.reading.link_traffic import LinkUse
 from testbed.results.reading.recorded_run import RecordedRun
+from testbed.run_tables import LinkBytes
 
 HEADINGS = (
     "links",
@@ -99,20 +98,15 @@ def link_use_rows(run: RecordedRun) -> tuple[LinkUseRow, ...]:
     return tuple(rows)
 
 
-def records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return the whole table as JSON values."""
-    return [asdict(use) for use in run.over_links]
-
-
 def _most(wire: Wire) -> float:
     """Return a link's greater use, in which the busier of two is greater."""
     used = [way.utilisation for way in (wire.up, wire.down) if way.utilisation is not None]
     return max(used) if used else float(max(wire.up.bytes or 0, wire.down.bytes or 0))
 
 
-def _wires(uses: Sequence[LinkUse]) -> list[Wire]:
+def _wires(uses: Sequence[LinkBytes]) -> list[Wire]:
     """Return the links, with both directions each."""
-    ways: dict[int, dict[str, LinkUse]] = {}
+    ways: dict[int, dict[str, LinkBytes]] = {}
     for use in uses:
         ways.setdefault(use.link, {})[use.direction] = use
     return [
@@ -122,7 +116,7 @@ def _wires(uses: Sequence[LinkUse]) -> list[Wire]:
     ]
 
 
-def _way(use: LinkUse) -> Way:
+def _way(use: LinkBytes) -> Way:
     return Way(use.rate, use.delay, use.bytes, use.utilisation)
 
 

@@ -1,6 +1,8 @@
 """The tables of one run, which ``testbed show`` and the report print."""
 
+from testbed import number_text as q
 from testbed.results.reading.recorded_run import RecordedRun
+from testbed.results.reading.run_files import Ingress
 from testbed.results.tables import (
     classes,
     device_use_table,
@@ -8,7 +10,6 @@ from testbed.results.tables import (
     fidelity_table,
     link_traffic_table,
     probed_links_table,
-    servers,
 )
 from testbed.results.tables.table import Table
 
@@ -31,10 +32,38 @@ def tables_of(run: RecordedRun) -> dict[str, Table]:
         "diagnostics": Table(
             diagnostics.HEADINGS, [row.cells for row in diagnostics.diagnostic_rows(run)]
         ),
-        "servers": Table(servers.HEADINGS, servers.server_rows(run)),
+        "servers": Table(("server", "payload", "message", "wire"), server_rows(run)),
         "fidelity": Table(fidelity_table.HEADINGS, fidelity_table.fidelity_rows(run)),
         "utilisation": Table(
             device_use_table.headings(run), device_use_table.utilisation_rows(run)
         ),
     }
     return {name: table for name, table in found.items() if table.cells}
+
+
+def server_rows(run: RecordedRun) -> list[tuple[str, ...]]:
+    """Return the cells of a row for each server of a run, and of one for all; none if it has one.
+
+    Payload and messages that a co-located server got from the worker on its machine are named apart.
+    """
+    summary = run.summary
+    if not summary.servers:
+        return []
+    return [
+        *(_cells(name, ingress) for name, ingress in summary.servers.items()),
+        _cells("all", summary.ingress),
+    ]
+
+
+def _cells(name: str, ingress: Ingress) -> tuple[str, ...]:
+    return (
+        name,
+        _with_local(ingress.payload_bytes, ingress.local_payload_bytes),
+        _with_local(ingress.message_bytes, ingress.local_message_bytes),
+        q.as_bytes(ingress.wire_bytes),
+    )
+
+
+def _with_local(size: int | None, local: int) -> str:
+    text = q.as_bytes(size)
+    return f"{text}, of it {q.as_bytes(local)} within machines" if local else text

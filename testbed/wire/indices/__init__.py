@@ -10,14 +10,11 @@ Each module states the layout of its coding.
 """
 
 from testbed.updates import IndexVector, is_range
-from testbed.wire.indices.bitmap import Bitmap
 from testbed.wire.indices.coding import IndexCoding, Sized
 from testbed.wire.indices.elias_fano import EliasFano
-from testbed.wire.indices.fixed_gaps import FixedGaps
 from testbed.wire.indices.gap_bytes import GapBytes
-from testbed.wire.indices.range import Range
-from testbed.wire.indices.rice_gaps import RiceGaps
-from testbed.wire.indices.uint32 import PlainIndices
+from testbed.wire.indices.grouped_gaps import FixedGaps, RiceGaps
+from testbed.wire.indices.plain_indices import Bitmap, PlainIndices, Range
 
 INDEX_CODINGS: dict[str, type[IndexCoding]] = {
     coding.name: coding

@@ -2,7 +2,9 @@
 
 Layout: uint8 0: one group, the model; 1: a group per tensor. For each group its number of entries
 (varint) and its width w (uint8). Then numbers: each index minus its predecessor in the group minus 1;
-the first index minus the group's start. How the numbers are written is the coding's.
+the first index minus the group's start. ``gaps`` writes each number in w bits, packed; ``rice`` in a
+Golomb–Rice code (Rice, 1979; Golomb, 1966): of each number ⌊number / 2^w⌋ in unary; then the lower w
+bits of each number, packed.
 """
 
 from abc import abstractmethod
@@ -14,7 +16,18 @@ import numpy.typing as npt
 
 from testbed.updates import IndexVector
 from testbed.wire import WireError
-from testbed.wire.bits import Numbers, read_varint, varint, varint_size
+from testbed.wire.bits import (
+    Numbers,
+    bit_lengths,
+    pack,
+    pack_unary,
+    packed_size,
+    read_varint,
+    unpack,
+    unpack_unary,
+    varint,
+    varint_size,
+)
 from testbed.wire.indices.coding import IndexCoding, Sized, gaps_of
 from testbed.wire.values import ValueCoding
 
@@ -118,3 +131,70 @@ def repeated(widths: Numbers, counts: Numbers | npt.NDArray[np.int64]) -> tuple[
         return int(counts[0]), int(widths[0])
     each = np.repeat(widths, counts)
     return len(each), each
+
+
+class FixedGaps(GapCoding):
+    """Distances in as many bits as the largest of the group needs."""
+
+    name, code = "gaps", 3
+
+    def sized_in(self, grouped: Grouped) -> Sized:
+        largest = np.zeros(len(grouped.counts), np.uint32)
+        filled = grouped.counts > 0
+        if filled.any():
+            firsts = (np.cumsum(grouped.counts) - grouped.counts)[filled]
+            largest[filled] = np.maximum.reduceat(grouped.numbers, firsts)
+        widths = bit_lengths(largest)
+        head, (count, each) = grouped.head(widths), repeated(widths, grouped.counts)
+        return Sized(
+            self.code,
+            len(head) + packed_size(count, each),
+            lambda: [head, pack(grouped.numbers, each)],
+        )
+
+    def _read(self, part: memoryview, counts: Numbers, widths: Numbers) -> npt.NDArray[np.int64]:
+        count, each = repeated(widths, counts)
+        if len(part) != packed_size(count, each):
+            raise WireError(f"{count} packed distances in {len(part)} bytes")
+        return unpack(part, count, each).astype(np.int64)
+
+
+_LOG_PHI = np.log((1 + np.sqrt(5)) / 2)
+
+
+class RiceGaps(GapCoding):
+    """Distances in Golomb–Rice codes, within 0.03 bits each of the shortest for a geometric law."""
+
+    name, code = "rice", 4
+
+    def sized_in(self, grouped: Grouped) -> Sized:
+        widths = self._widths(grouped)
+        count, each = repeated(widths, grouped.counts)
+        high = grouped.numbers >> np.asarray(each, np.uint32)
+        unary = count + int(high.sum(dtype=np.int64))
+        packed = int(grouped.counts @ widths)
+        return Sized(
+            self.code,
+            grouped.head_size + (unary + 7) // 8 + (packed + 7) // 8,
+            lambda: [grouped.head(widths), pack_unary(high), pack(grouped.numbers, each)],
+        )
+
+    @staticmethod
+    def _widths(grouped: Grouped) -> Numbers:
+        """Return for each group the best width for numbers of a geometric law with its mean.
+
+        1 + ⌊log₂(ln(φ − 1) / ln(mean / (mean + 1)))⌋, at least 0, φ the golden ratio (Kiely,
+        "Selecting the Golomb parameter in Rice coding", 2004).
+        """
+        means = np.maximum(grouped.sums / np.maximum(grouped.counts, 1), 1e-9)
+        exponents: npt.NDArray[np.int32] = np.frexp(_LOG_PHI / np.log1p(1 / means))[1]
+        return np.maximum(exponents, 0).astype(np.uint32)
+
+    def _read(self, part: memoryview, counts: Numbers, widths: Numbers) -> npt.NDArray[np.int64]:
+        count, each = repeated(widths, counts)
+        split = len(part) - packed_size(count, each)
+        if not 0 <= split <= len(part) or 8 * (split - 1) > self._total + count:
+            raise WireError(f"{count} Rice-coded distances in {len(part)} bytes")
+        high = unpack_unary(part[:split], count).astype(np.int64)
+        numbers: npt.NDArray[np.int64] = (high << each) | unpack(part[split:], count, each)
+        return numbers

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from testbed.channel import Channel
+from testbed.device_names import HOME_HOST
 from testbed.messages.agent_reports import HostLost, LastSampleTaken
 from testbed.messages.codec import send
 from testbed.messages.requests import (
@@ -25,7 +26,7 @@ from testbed.messages.requests import (
     StopTraffic,
 )
 from testbed.orchestrator.agent.process import AgentProcess
-from testbed.orchestrator.hosts.agents_of_hosts import HOME, AgentsOfHosts
+from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.report_channels import ReportChannels
 
 PLACE = {"worker-2": "b", "worker-3": "b", "worker-4": "c"}
@@ -47,7 +48,7 @@ class Three:
 
             return AgentProcess(folder / "log", (), reports, begin)
 
-        home, others = agent(HOME), {host: agent(host) for host in "bc"}
+        home, others = agent(HOME_HOST), {host: agent(host) for host in "bc"}
         return AgentsOfHosts(home, others, PLACE, {"b": 0.0, "c": 0.0})
 
     def asked(self) -> dict[str, list[Request]]:
@@ -76,14 +77,14 @@ def test_a_request_reaches_the_hosts_that_have_what_it_changes(
     agents = three.started(tmp_path)
     expected: list[tuple[Request, set[str]]] = [
         (KillDevice("worker-2"), {"b"}),
-        (KillDevice("worker-0"), {HOME}),
+        (KillDevice("worker-0"), {HOME_HOST}),
         (LimitProcessors("worker-4", 0.5), {"c"}),
-        (SetLink("worker-4", False), {HOME, "c"}),
-        (SetLink("worker-0", False), {HOME}),
-        (SetPartition(["worker-2", "worker-4"], True), {HOME}),
-        (SetTracedRates({"worker-0": [1, 2], "worker-3": [3, 4]}), {HOME, "b"}),
-        (StopTraffic(), {HOME, "b", "c"}),
-        (SendBackground(True), {HOME, "b", "c"}),
+        (SetLink("worker-4", False), {HOME_HOST, "c"}),
+        (SetLink("worker-0", False), {HOME_HOST}),
+        (SetPartition(["worker-2", "worker-4"], True), {HOME_HOST}),
+        (SetTracedRates({"worker-0": [1, 2], "worker-3": [3, 4]}), {HOME_HOST, "b"}),
+        (StopTraffic(), {HOME_HOST, "b", "c"}),
+        (SendBackground(True), {HOME_HOST, "b", "c"}),
         (ReadHome("worker-4"), {"c"}),
     ]
     for request, hosts in expected:
@@ -94,7 +95,7 @@ def test_a_request_reaches_the_hosts_that_have_what_it_changes(
 def test_a_host_that_is_lost_is_neither_asked_nor_waited_for(three: Three, tmp_path: Path) -> None:
     agents = three.started(tmp_path)
     home, of_b, of_c = agents.controls
-    for host in (HOME, "b"):
+    for host in (HOME_HOST, "b"):
         send(three.ends[host], LastSampleTaken())
     assert [*agents.events(home)] == [*agents.events(of_b)] == []
     three.ends["c"].close()
@@ -104,4 +105,4 @@ def test_a_host_that_is_lost_is_neither_asked_nor_waited_for(three: Three, tmp_p
     agents.ask(GiveUpDevices(["worker-4"]))
     agents.ask(KillDevice("worker-4"))
     del three.ends["c"]
-    assert three.asked() == {host: [GiveUpDevices(["worker-4"])] for host in (HOME, "b")}
+    assert three.asked() == {host: [GiveUpDevices(["worker-4"])] for host in (HOME_HOST, "b")}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from testbed.device_names import HOME_HOST
 from testbed.errors import HostError
 from testbed.experiment import load
 from testbed.network.links import Shape
-from testbed.orchestrator.hosts.agents_of_hosts import HOME
 from testbed.orchestrator.hosts.hosts_file import HostsFile, OtherHost
 from testbed.orchestrator.hosts.inquiries import HostClock
 from testbed.orchestrator.hosts.member import Member
@@ -55,8 +55,8 @@ def links(found: Spread, host: str, tmp_path: Path) -> dict[str, dict[str, Any]]
 def test_both_ends_give_a_link_the_delay_that_it_lacks(tmp_path: Path) -> None:
     found = spread(0.004)
     asked = {link.node: link for link in found.plan.links}
-    both = {host: links(found, host, tmp_path) for host in (HOME, "b")}
-    assert both[HOME] == both["b"]
+    both = {host: links(found, host, tmp_path) for host in (HOME_HOST, "b")}
+    assert both[HOME_HOST] == both["b"]
     for name, link in both["b"].items():
         far = asked[name].uplink.delay > 0
         assert link["uplink"]["delay"] == pytest.approx(0.016 if far else 0.0)
@@ -84,7 +84,7 @@ def test_a_delay_below_the_underlays_is_refused_or_written_down(tmp_path: Path) 
     taken = [one for one in found.record()["underlay"] if one["asked"]]
     assert [(one["direction"], one["asked"]) for one in taken] == [("downlink", 0.01)]
     assert taken[0]["added"] == pytest.approx(0.002)
-    for link in links(found, HOME, tmp_path).values():
+    for link in links(found, HOME_HOST, tmp_path).values():
         assert link["downlink"]["delay"] == 0.0
     texts = list(remarks(found.crossing_directions))
     assert any(

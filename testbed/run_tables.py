@@ -1,18 +1,52 @@
-"""``utilisation.parquet``: how busy each device of a run was, its processor and its link.
+"""The rows of those tables of a run directory that are written at a run's end, and read again.
 
-A row for each server, worker, peer and aggregator, and for each machine with a co-located server; small
-enough to be written at once at the run's end.
+Who reads a table checks the values by these types, as another user may have written it.
 """
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
 
-import pyarrow as pa
-from pyarrow import parquet
+from pydantic import AfterValidator, Field
 
-NAME = "utilisation.parquet"
-"""Its name in a run directory."""
+from testbed.untrusted_text import printable
+
+Whole: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""A number of 64 bits, as tables hold it."""
+Text: TypeAlias = Annotated[str, Field(max_length=20_000), AfterValidator(printable)]
+"""Text that may be printed on a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkBytes:
+    """What passed one direction of a link.
+
+    Attributes:
+        link: the link's index.
+        node, router: its ends.
+        device: True if the node is a device, False if it is a router.
+        direction: ``uplink``, from the node to the router, or ``downlink``.
+        rate: bit/s as asked; None if it is not limited.
+        delay: seconds as asked.
+        bytes: on the wire at an MTU of 1,500, without the traffic of devices that only observe.
+        frames: likewise; None in a simulation.
+        dropped: frames that were lost or had no room; None in a simulation. Where neither loss, damage,
+            jitter nor a queue is asked for, they are counted as they were handed over, several at once.
+        seconds: the time by the run's clock in which they passed.
+        utilisation: the mean share of the rate in use; None without a rate, or without time.
+    """
+
+    link: Whole
+    node: Text
+    router: Text
+    device: bool
+    direction: Literal["uplink", "downlink"]
+    rate: Whole | None
+    delay: float
+    bytes: Whole
+    frames: Whole | None
+    dropped: Whole | None
+    seconds: float
+    utilisation: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +79,20 @@ class DeviceUtilisation:
             processor; None unless messages cost time.
     """
 
-    device: str
-    part: str
-    machine: str | None = None
-    cpu_source: str | None = None
+    device: Text
+    part: Text
+    machine: Text | None = None
+    cpu_source: Text | None = None
     cpu_window: float | None = None
     cpu_seconds: float | None = None
     cpu_limit: float | None = None
     cpu_utilisation: float | None = None
-    bytes_source: str | None = None
+    bytes_source: Text | None = None
     bytes_window: float | None = None
-    sent_bytes: int | None = None
-    received_bytes: int | None = None
-    uplink_rate: int | None = None
-    downlink_rate: int | None = None
+    sent_bytes: Whole | None = None
+    received_bytes: Whole | None = None
+    uplink_rate: Whole | None = None
+    downlink_rate: Whole | None = None
     uplink_utilisation: float | None = None
     downlink_utilisation: float | None = None
     idle_watts: float | None = None
@@ -68,18 +102,3 @@ class DeviceUtilisation:
     on_seconds: float | None = None
     joules: float | None = None
     message_wait: float | None = None
-
-
-_TYPES = {
-    **dict.fromkeys(("device", "part", "machine", "cpu_source", "bytes_source"), pa.string()),
-    **dict.fromkeys(("sent_bytes", "received_bytes", "uplink_rate", "downlink_rate"), pa.int64()),
-}
-_SCHEMA = pa.schema(
-    [(name, _TYPES.get(name, pa.float64())) for name in DeviceUtilisation.__dataclass_fields__]
-)
-
-
-def write(directory: Path, rows: Iterable[DeviceUtilisation]) -> None:
-    """Write the table into a run directory, in place of an earlier one."""
-    table = pa.Table.from_pylist([asdict(row) for row in rows], schema=_SCHEMA)
-    parquet.write_table(table, directory / NAME)

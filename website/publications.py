@@ -1,6 +1,8 @@
-"""The sources of the profiles' figures, by short names."""
+"""The sources of the profiles' figures, by short names, and how sure a figure is."""
 
 from dataclasses import dataclass
+
+from testbed.experiment.profiles.profile_value import Sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +67,9 @@ SOURCES = {
         "https://doi.org/10.1145/2307636.2307658",
     ),
     "maker": Publication("the maker's data sheet", ""),
+}
+SURE: dict[Sure, str] = {
+    "quoted": "the source, or an article about it, has this figure",
+    "about": "the size of what the source reports, rounded, and not compared with it figure by figure",
+    "assumed": "plausible; no source was found",
 }

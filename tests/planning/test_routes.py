@@ -9,8 +9,8 @@ from testbed.cli import plan_routes
 from testbed.experiment.load import load
 from testbed.network.links import Link, Shape
 from testbed.network.topology import Network
-from testbed.planning.bottlenecks import Share, shares_of
 from testbed.planning.plan import Plan, plan
+from testbed.planning.routes import Share, shares_of
 from tests.planning.test_graph_source import BASE
 
 CLUSTERS = """network:
