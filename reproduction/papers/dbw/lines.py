@@ -73,12 +73,9 @@ FIG9 = tuple(
         _OF_SLOWDOWN
     )
 )
-_NAIVE = Key("algorithms.times", ("naive",), "T̂")
-_INTERRUPTED = Key("algorithms.protocol", ("push-and-interrupt",), "by")
-UNSHOWN = (
-    *(one for one in at(1) if one.name == "dbw-1"),
-    *_study("dynamic", _NAIVE).lines({"dbw": "DBW"}),
-    *_study("dynamic", _INTERRUPTED).lines({"dbw": "DBW"}),
+VARIANT_ALPHAS = (1, 0.2)
+VARIANTS = _study("variants", Key("compute.alpha", VARIANT_ALPHAS, "α")).lines(
+    {"dbw": "DBW", "naive": "naive estimator", "interrupt": "Push & Interrupt"}
 )
 ADASYNC_ALPHAS = (0.1, 1, 0.2, 0.5)
 FIG10 = _study("adasync", Key("compute.alpha", ADASYNC_ALPHAS, "α")).lines(

@@ -11,7 +11,7 @@ from reproduction.measured import Numbers
 from reproduction.measures import Line, Lines, Spread, Target
 from reproduction.paper import Measurement, Part, Section
 from reproduction.papers.dbw import knee, lines
-from reproduction.papers.dbw.claims import BestStatic, Follows, Outweighs, WithinTime
+from reproduction.papers.dbw.claims import BestStatic, Follows, Outweighs, Similar, WithinTime
 from reproduction.papers.dbw.decrease import Decreases, bounds, proportional
 from reproduction.papers.dbw.expected_times import (
     OFTEN,
@@ -23,7 +23,7 @@ from reproduction.papers.dbw.expected_times import (
 )
 from reproduction.papers.dbw.law import Distribution, measure
 from reproduction.papers.dbw.tables import Knees
-from reproduction.races import AtLeastAsFast, TimesFaster
+from reproduction.races import FACTOR, AtLeastAsFast, TimesFaster
 from reproduction.record import Record
 from reproduction.series import Series
 from reproduction.tables import (
@@ -551,6 +551,49 @@ RATE = Part(
     ),
     caption=_CAPTION,
 )
+VARIANTS = Part(
+    "variants",
+    "What the paper says without a figure: the naive estimator, Push & Interrupt",
+    "Nothing. Its text says that naive estimators of times lead to longer training (§3.2), and that "
+    "results by Push & Interrupt are similar to those by Push & Wait (§2).",
+    lines.VARIANTS,
+    (_table(SOONER), _OF_K),
+    tuple(
+        Against(
+            SECONDS,
+            curves={
+                one.name: one.title.partition(",")[0]
+                for one in lines.VARIANTS
+                if one.values["compute.alpha"] == alpha
+            },
+            measure=measure,
+            title=f"α = {alpha:g}",
+            target=SOONER if measure == "training_loss" else None,
+        )
+        for alpha in lines.VARIANT_ALPHAS
+        for measure in ("training_loss", "k")
+    ),
+    tuple(
+        claim
+        for alpha in lines.VARIANT_ALPHAS
+        for claim in (
+            AtLeastAsFast(
+                f"dbw-{alpha:g}",
+                (f"naive-{alpha:g}",),
+                SOONER,
+                f"α = {alpha:g}: the naive estimator is not faster than (17) to {SOONER}",
+            ),
+            Similar(
+                f"dbw-{alpha:g}",
+                f"interrupt-{alpha:g}",
+                SOONER,
+                f"α = {alpha:g}: Push & Interrupt takes as long as Push & Wait to {SOONER}, up or down "
+                f"to {FACTOR:g} times",
+            ),
+        )
+    ),
+    caption=_CAPTION,
+)
 INGRESS = Part(
     "ingress",
     "Beyond the paper: time and ingress to reach a loss",
@@ -580,6 +623,20 @@ INGRESS = Part(
     ),
     caption=_CAPTION,
 )
-AT_CPU = (FIG1, FIG2, FIG3, FIG4, FIG5, FIG6, FIG8, FIG9, FIG10, RATE, KNEE, INGRESS)
-AT_PAPER = (FIG1, FIG2, FIG3, FIG4, FIG5_WHOLE, FIG6, FIG8, FIG9, FIG10_WHOLE, RATE, KNEE, INGRESS)
+AT_CPU = (FIG1, FIG2, FIG3, FIG4, FIG5, FIG6, FIG8, FIG9, FIG10, VARIANTS, RATE, KNEE, INGRESS)
+AT_PAPER = (
+    FIG1,
+    FIG2,
+    FIG3,
+    FIG4,
+    FIG5_WHOLE,
+    FIG6,
+    FIG8,
+    FIG9,
+    FIG10_WHOLE,
+    VARIANTS,
+    RATE,
+    KNEE,
+    INGRESS,
+)
 """At the paper's scale runs are long enough for its targets."""
