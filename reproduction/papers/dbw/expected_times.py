@@ -147,7 +147,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class TimesByK:
     """The panel of one estimator's T̂(k) of each k, of a line's first run, and of E[T_{k,k}].
 
     Attributes:

@@ -19,7 +19,7 @@ from reproduction.papers.dbw.expected_times import (
     Compared,
     Errors,
     Estimates,
-    Expected,
+    TimesByK,
 )
 from reproduction.papers.dbw.law import Distribution, measure
 from reproduction.papers.dbw.tables import Knees
@@ -220,8 +220,8 @@ FIG3 = Part(
     ),
     (
         Chosen("dbw"),
-        Expected("dbw", "empirical average", lambda one: one.naive),
-        Expected("dbw", "(17)", lambda one: one.fitted),
+        TimesByK("dbw", "empirical average", lambda one: one.naive),
+        TimesByK("dbw", "(17)", lambda one: one.fitted),
     ),
     (
         Compared(
