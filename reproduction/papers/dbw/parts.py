@@ -226,7 +226,7 @@ FIG3 = Part(
     (
         Compared(
             "dbw",
-            f"empirical averages are often in the wrong order: before at least {OFTEN:.0%} of updates",
+            f"averages are often in the wrong order: before at least {100 * OFTEN:g} % of updates",
             Estimates.disordered,
             OFTEN,
             ".0%",
