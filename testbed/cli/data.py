@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10")],
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10 or cifar100")],
 ) -> None:
     """Fetch a dataset from its public mirrors into the user's cache and verify it."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn

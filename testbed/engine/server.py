@@ -24,6 +24,7 @@ TRAINING   GivenUp, too few may come back    as Closed  as above, if too few are
 any        End                               OVER       Over
 OVER       Opened                            OVER       Record(Connected); Send(Stop)
 OVER       Heard                             OVER       none; it is counted
+OVER       Closed                            OVER       none, though others waited for this one
 =========  ================================  =========  ============================================
 
 ``ParameterService`` decides about the callers, each in a state of ``worker_states``. A server that is
@@ -311,7 +312,7 @@ class Server(Stateful):
 
     def _closed(self, caller: int, now: float) -> Iterator[Action]:
         self._looks.pop(caller, None)
-        yield from _records(self.service.leave(caller))
+        yield from _records(self.service.leave(caller, over=self.phase is Phase.OVER))
         if self.phase is Phase.TRAINING and not self.service.finished:
             yield from self._gone(now)
 

@@ -24,6 +24,8 @@ from testbed.learning import buffers as rules
 from testbed.learning.buffers import Buffers
 from testbed.learning.inputs import GREY_28, Inputs
 from testbed.learning.networks import (
+    ako_imagenet,
+    ako_mnist,
     cnn,
     cnn_5x5,
     cnn_small,
@@ -45,6 +47,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp-large": mlp_large,
     "cnn-small": cnn_small,
     "cnn-5x5": cnn_5x5,
+    "ako-mnist": ako_mnist,
+    "ako-imagenet": ako_imagenet,
     "resnet20": resnet20,
     "resnet18": resnet18,
     "wide-resnet-16-4": wide_resnet_16_4,

@@ -63,9 +63,9 @@ class AggregatorService(ParameterService):
         suspected = self._states.within(WorkerState.SUSPECTED)
         return len(self._states) == len(suspected) + len(self._resting)
 
-    def leave(self, worker: int) -> list[Entry]:
+    def leave(self, worker: int, *, over: bool = False) -> list[Entry]:
         self._resting.discard(worker)
-        return super().leave(worker)
+        return super().leave(worker, over=over)
 
     def asked(self, worker: int, time: float = 0.0) -> list[Entry]:
         self._resting.discard(worker)

@@ -176,24 +176,29 @@ class ParameterService(Stateful):
         if self._begun:
             self._expect(worker, time)
 
-    def leave(self, worker: int) -> list[Entry]:
+    def leave(self, worker: int, *, over: bool = False) -> list[Entry]:
+        """Go on without a worker that is gone.
+
+        Args:
+            over: True if the run is: no update follows, though others may have waited for this worker.
+        """
         if self._states.handle(WorkerEvent.LEAVE, worker) is WorkerState.GONE:
             return []
         del self._sent[worker]
         self._expected.gone(worker)
         self._silence.was_in_time(worker)
-        return self._forget(worker)
+        return self._forget(worker, over=over)
 
     def suspect(self, worker: int, time: float) -> list[Entry]:
         self._states.handle(WorkerEvent.SUSPECT, worker)
         silent = self._silence.lasts(worker, time)
         return [Suspected(worker, silent, time, self.half.version), *self._forget(worker)]
 
-    def _forget(self, worker: int) -> list[Entry]:
+    def _forget(self, worker: int, *, over: bool = False) -> list[Entry]:
         """Go on without a worker: nothing waits for it any more."""
         before = self.half.version
         self._silence.ends(worker)
-        if self.finished:
+        if over or self.finished:
             return []  # there will be no other update
         self._bound.forget(worker)
         self.half.forget(worker)

@@ -179,6 +179,16 @@ def test_a_caller_that_goes_may_make_the_update_that_waited_for_it() -> None:
     assert is_over(said)
 
 
+def test_a_caller_that_goes_makes_no_update_when_all_is_over() -> None:
+    one = three(SynchronousServer(np.zeros(SIZE, np.float32), 0.5, 3, "pull"), updates=1)
+    one.pushes(0, 0)
+    one.pushes(1, 0)
+    assert one.tell(End()) == [Over()]
+    assert not one.tell(Closed(2))
+    assert one.service.half.version == 0
+    assert one.service.present == [0, 1]
+
+
 def test_who_comes_back_is_waited_for_as_long_as_it_may_take() -> None:
     one = three(absence=5.0)
     assert not one.tell(Closed(0), Closed(1))

@@ -1,5 +1,7 @@
 """The models: the number, the order and the initial values of their parameters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,11 +12,26 @@ from testbed.learning.models import FAST, MODELS, initialise, layout, structure
 
 @pytest.mark.parametrize(
     ("model", "total"),
-    [("cnn", 211_690), ("mlp", 109_386), ("mlp-large", 669_706), ("cnn-5x5", 21_840)],
+    [
+        ("cnn", 211_690),
+        ("mlp", 109_386),
+        ("mlp-large", 669_706),
+        ("cnn-5x5", 21_840),
+        ("ako-mnist", 59_590),
+    ],
 )
 def test_models_have_the_known_numbers_of_parameters(model: str, total: int) -> None:
     assert layout(model).total == total
     assert len(initialise(model, "paper", np.random.default_rng(0))) == total
+
+
+def test_ako_s_network_for_imagenet_has_the_paper_s_maps_and_units() -> None:
+    inputs = replace(COLOUR_32, classes=100)
+    module = MODELS["ako-imagenet"](inputs)
+    widths = [len(one) for name, one in module.named_parameters() if name.endswith("weight")]
+    assert widths == [32, 64, 256, 800, 100]
+    assert layout("ako-imagenet", inputs).total == 1_216_196
+    assert module(torch.zeros(2, *inputs.image)).shape == (2, 100)
 
 
 def test_the_cnn_has_the_known_tensors_in_order() -> None:

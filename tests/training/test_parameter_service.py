@@ -43,8 +43,8 @@ class Noted(ParameterService):
     def begin(self) -> list[Entry]:
         return self._kept(super().begin())
 
-    def leave(self, worker: int) -> list[Entry]:
-        return self._kept(super().leave(worker))
+    def leave(self, worker: int, *, over: bool = False) -> list[Entry]:
+        return self._kept(super().leave(worker, over=over))
 
     def suspect(self, worker: int, time: float) -> list[Entry]:
         return self._kept(super().suspect(worker, time))

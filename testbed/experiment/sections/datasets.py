@@ -2,15 +2,15 @@
 
 import difflib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from testbed.experiment.sections.functions import FunctionSection, PathBeside, section_of
 from testbed.experiment.sections.section import FOLDER, path_in
 from testbed.learning.data.choice import DatasetChoice
 
-DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar10-jpeg")
+DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "cifar10-jpeg")
 
 
 class DatasetSpec(FunctionSection):
@@ -18,10 +18,10 @@ class DatasetSpec(FunctionSection):
 
     name: str = Field(
         description="digits (bundled, 1,797 images upscaled to 28×28), mnist, fashion-mnist, cifar10, "
-        "cifar10-jpeg (CIFAR-10 re-encoded as JPEG), or a path: a directory of idx files, a directory "
-        "or tar archive of images in train/<class>/ and test/<class>/, or a file of numpy's arrays "
-        "(.npz); a relative one is in the experiment file's folder. text is a text file (`path`), "
-        "huggingface a saved dataset, and `module:function` a dataset of one's own.",
+        "cifar100, cifar10-jpeg (CIFAR-10 re-encoded as JPEG), or a path: a directory of idx files, a "
+        "directory or tar archive of images in train/<class>/ and test/<class>/, or a file of numpy's "
+        "arrays (.npz); a relative one is in the experiment file's folder. text is a text file "
+        "(`path`), huggingface a saved dataset, and `module:function` a dataset of one's own.",
         examples=list(DATASETS),
     )
     scaling: Literal["standardised", "unit", "per-channel"] | None = Field(
@@ -76,19 +76,22 @@ class TextSpec(DatasetSpec):
     path: PathBeside = Field(
         description="The file; relative to the experiment file's folder.", examples=["text.txt"]
     )
-    tokens: Literal["bytes", "characters"] = Field(
+    tokens: Literal["bytes", "characters", "words"] = Field(
         default="bytes",
-        description="bytes: 256 tokens (default); characters: those that occur in the text, which is "
-        "UTF-8.",
+        description="bytes: 256 tokens (default); characters or words: those that occur in the text, "
+        "which is UTF-8. Words are separated by blanks; the end of a line is a word, too.",
     )
     context: int = Field(
         default=64, ge=1, description="Tokens of an example, which follow each other; default 64."
     )
-    test: float = Field(
+    test: Annotated[
+        Annotated[float, Field(gt=0, lt=1), Tag("share")] | Annotated[PathBeside, Tag("file")],
+        Discriminator(lambda value: "file" if isinstance(value, str) else "share"),
+    ] = Field(
         default=0.1,
-        gt=0,
-        lt=1,
-        description="Fraction of the text, its end, that is for evaluations; default 0.1.",
+        description="Fraction of the text, its end, that is for evaluations (default 0.1), or another "
+        "file, which is.",
+        examples=["valid.txt"],
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import DataError
+from testbed.learning.data.raw import Array
 
 SUFFIX = ".npz"
 _ONE_ARRAY = b"\x93NUMPY"
@@ -21,15 +22,17 @@ _CHANNELS = 4
 """The most values of a pixel where the second axis may be of rows."""
 _MOST_NAMES = 10
 """The most names of arrays in a message."""
+MOST = (1 << 16) - 1
+"""The largest label."""
 KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
-def read(path: Path) -> tuple[npt.NDArray[np.uint8], ...]:
+def read(path: Path) -> tuple[Array, ...]:
     """Read a file.
 
     Returns:
-        Training images (N, channels, height, width), their labels (N,), test images, their labels; all
-        uint8.
+        Training images (N, channels, height, width), their labels (N,), test images, their labels;
+        uint8, but labels above 255, which are uint16.
 
     Raises:
         DataError: the file is damaged, or its arrays are none of a dataset.
@@ -121,13 +124,13 @@ def _images(path: Path, arrays: Mapping[str, npt.NDArray[Any]], of: str) -> npt.
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def _labels(path: Path, arrays: Mapping[str, npt.NDArray[Any]], of: str) -> npt.NDArray[np.uint8]:
+def _labels(path: Path, arrays: Mapping[str, npt.NDArray[Any]], of: str) -> Array:
     labels, images = arrays[f"{of}_labels"], len(arrays[f"{of}_images"])
     if labels.dtype.kind not in "iu" or labels.shape != (images,):
         raise DataError(
             f"{path}: {of}_labels is {labels.dtype} of shape {labels.shape}; labels are integers "
             f"({images},), one for each image"
         )
-    if labels.min() < 0 or labels.max() > 255:
-        raise DataError(f"{path}: {of}_labels has values outside of 0 to 255")
-    return labels.astype(np.uint8)
+    if labels.min() < 0 or labels.max() > MOST:
+        raise DataError(f"{path}: {of}_labels has values outside of 0 to {MOST:,}")
+    return labels.astype(np.min_scalar_type(int(labels.max())))

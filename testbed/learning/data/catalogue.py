@@ -17,7 +17,6 @@ import numpy.typing as npt
 from testbed.errors import DataError, SpecError
 from testbed.learning.data import (
     arrays,
-    cifar,
     decoded_images,
     digits,
     huggingface,
@@ -26,17 +25,17 @@ from testbed.learning.data import (
     sources,
 )
 from testbed.learning.data.choice import DatasetChoice, Named, as_choice
+from testbed.learning.data.cifar import CIFARS
 from testbed.learning.data.raw import Array, Raw
 from testbed.learning.inputs import COLOUR_32, GREY_28, Inputs
 
-DIGITS, CIFAR10, CIFAR10_JPEG = "digits", "cifar10", "cifar10-jpeg"
+DIGITS, CIFAR10_JPEG = "digits", "cifar10-jpeg"
 HUGGING_FACE = "huggingface"
 """The name of a dataset that Hugging Face's library has saved."""
 
 _FILES = (arrays.SUFFIX, *image_folders.ARCHIVES)
 """The ends of the names of files that are datasets."""
 
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 Choice: TypeAlias = Callable[[Array], npt.NDArray[np.int64] | None]
 """Returns, from the labels of all training images, those that are used; None for all."""
 
@@ -62,7 +61,7 @@ class Facts:
 
 def names() -> tuple[str, ...]:
     """Return the names of the known datasets; a path is a dataset too."""
-    return (DIGITS, *sources.SOURCES, CIFAR10, CIFAR10_JPEG)
+    return (DIGITS, *sources.SOURCES, *CIFARS, CIFAR10_JPEG)
 
 
 def place_of(name: str) -> Path | None:
@@ -76,8 +75,8 @@ def place_of(name: str) -> Path | None:
         return None
     if name in sources.SOURCES:
         return sources.locate(name)[0].parent
-    if name == CIFAR10:
-        return _cifar()[0].parent
+    if name in CIFARS:
+        return _cifar(name)[0].parent
     if name == CIFAR10_JPEG:
         place = _jpeg()
         return place if place.is_dir() else place.parent
@@ -141,7 +140,9 @@ def inputs_of(named: Named) -> Inputs:
     if (facts := facts_of(choice)) is not None:
         return facts.inputs
     name = choice.name
-    if name in (CIFAR10, CIFAR10_JPEG):
+    if name in CIFARS:
+        return CIFARS[name].inputs
+    if name == CIFAR10_JPEG:
         return COLOUR_32
     if name in names() or _is_idx(Path(name)):
         return GREY_28
@@ -276,19 +277,19 @@ def files_of(name: str) -> list[Path]:
     """
     if name in sources.SOURCES:
         return sources.locate(name)
-    if name == CIFAR10:
-        return _cifar()
+    if name in CIFARS:
+        return _cifar(name)
     place = _jpeg()
     return [path for path in place.rglob("*") if path.is_file()] if place.is_dir() else [place]
 
 
-def _arrays(name: str) -> tuple[Bytes, ...]:
+def _arrays(name: str) -> tuple[Array, ...]:
     if name == DIGITS:
         return digits.read()
     if name in sources.SOURCES:
         return sources.read(sources.locate(name), sources.SOURCES[name].md5)
-    if name == CIFAR10:
-        return cifar.read(_cifar())
+    if name in CIFARS:
+        return CIFARS[name].read(_cifar(name))
     place = place_of(name)
     assert place is not None
     if place.suffix == arrays.SUFFIX:
@@ -320,18 +321,18 @@ def _is_idx(path: Path) -> bool:
     return path.is_dir() and not (path / image_folders.TRAIN).is_dir()
 
 
-def _with_channels(images: Bytes) -> Bytes:
+def _with_channels(images: Array) -> Array:
     return images[:, None] if images.ndim == 3 else images
 
 
-def _cifar() -> list[Path]:
-    places = sources.places(CIFAR10)
+def _cifar(name: str) -> list[Path]:
+    places = sources.places(name)
     for place in places:
-        if (found := cifar.files_in(place)) is not None:
+        if (found := CIFARS[name].files_in(place)) is not None:
             return found
     raise DataError(
-        f"dataset {CIFAR10} is not in {', '.join(map(str, places))}: run `testbed data fetch "
-        f"{CIFAR10}`, or set TESTBED_DATA to the directory that holds it"
+        f"dataset {name} is not in {', '.join(map(str, places))}: run `testbed data fetch {name}`, or "
+        "set TESTBED_DATA to the directory that holds it"
     )
 
 
@@ -347,5 +348,5 @@ def _jpeg() -> Path:
     raise DataError(
         f"dataset {CIFAR10_JPEG} is not in {', '.join(map(str, places))}: it is CIFAR-10 re-encoded as "
         "JPEG, which nobody publishes; set TESTBED_DATA to the directory that holds it, or use "
-        f"{CIFAR10}"
+        "cifar10"
     )

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from testbed.errors import SpecError
 from testbed.learning.data import huggingface, text
@@ -65,7 +65,7 @@ class DatasetChoice:
         """Return the function's arguments; those that it annotates as paths are ``Path`` objects."""
         paths = path_arguments(self.function)
         return {
-            key: Path(value) if key in paths and value is not None else value
+            key: Path(value) if key in paths and isinstance(value, str) else value
             for key, value in self.options.items()
         }
 
@@ -87,4 +87,4 @@ def as_choice(named: Named) -> DatasetChoice:
 def path_arguments(function: Callable[..., Any]) -> set[str]:
     """Return the names of the arguments that are annotated as paths."""
     parameters = inspect.signature(function, eval_str=True).parameters.values()
-    return {one.name for one in parameters if one.annotation in (Path, Path | None)}
+    return {one.name for one in parameters if Path in (one.annotation, *get_args(one.annotation))}

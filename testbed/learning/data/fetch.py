@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from testbed.errors import DataError, SpecError
-from testbed.learning.data import catalogue, cifar, idx, sources
+from testbed.learning.data import idx, sources
+from testbed.learning.data.cifar import CIFARS, MIRRORS, Cifar
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """Called with the file's name, bytes so far and bytes in all (None if the mirror does not say).
@@ -41,7 +42,7 @@ def fetch(
     """Fetch the files of a dataset that the cache does not hold yet, and verify all of them.
 
     Args:
-        name: ``mnist``, ``fashion-mnist`` or ``cifar10``.
+        name: ``mnist``, ``fashion-mnist``, ``cifar10`` or ``cifar100``.
         progress: called with the progress of each file.
         mirrors: addresses to try instead of the public mirrors, in order.
         into: folder of the files instead of the user's cache.
@@ -55,8 +56,8 @@ def fetch(
         DataError: every mirror failed, or the directory cannot be written.
         SpecError: this dataset cannot be fetched.
     """
-    if name not in (*sources.SOURCES, catalogue.CIFAR10):
-        fetched = ", ".join((*sources.SOURCES, catalogue.CIFAR10))
+    if name not in (*sources.SOURCES, *CIFARS):
+        fetched = ", ".join((*sources.SOURCES, *CIFARS))
         raise SpecError(f"{name!r} cannot be fetched; {fetched} can")
     directory = into or sources.cache(name)
 
@@ -65,8 +66,8 @@ def fetch(
 
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if name == catalogue.CIFAR10:
-            _fetch_cifar(directory, mirrors or cifar.MIRRORS, download)
+        if name in CIFARS:
+            _fetch_cifar(CIFARS[name], directory, mirrors or MIRRORS, download)
             return directory
         source = sources.SOURCES[name]
         for file, md5 in zip(sources.FILES, source.md5, strict=True):
@@ -79,16 +80,19 @@ def fetch(
 
 
 def _fetch_cifar(
-    directory: Path, mirrors: Sequence[str], download: Callable[[str], Iterator[bytes]]
+    cifar: Cifar,
+    directory: Path,
+    mirrors: Sequence[str],
+    download: Callable[[str], Iterator[bytes]],
 ) -> None:
-    """Fetch CIFAR-10's archive, unless its files are there, and take the files out of it."""
+    """Fetch the archive, unless its files are there, and take the files out of it."""
     found = cifar.files_in(directory)
     if found is not None and _is_true(directory, lambda _: cifar.read(found)):
         return
-    archive = directory / cifar.ARCHIVE
-    if not _is_true(archive, _verify_archive):
-        _fetch_file(archive, _verify_archive, mirrors, download)
-    wanted = {f"{cifar.FOLDER}/{file}": directory / file for file in cifar.FILES}
+    archive, verify = directory / cifar.archive, functools.partial(_verify_archive, md5=cifar.md5)
+    if not _is_true(archive, verify):
+        _fetch_file(archive, verify, mirrors, download)
+    wanted = {f"{cifar.folder}/{file}": directory / file for file in cifar.files}
     try:
         with tarfile.open(archive) as opened:
             for member in opened:
@@ -105,11 +109,11 @@ def _fetch_cifar(
         ) from error
     if wanted:
         raise DataError(f"{archive} has no {min(wanted)}; remove it and fetch again")
-    cifar.read([directory / file for file in cifar.FILES])
+    cifar.read([directory / file for file in cifar.files])
     archive.unlink()  # its files have all that it has, and it is as large
 
 
-def _verify_archive(path: Path) -> None:
+def _verify_archive(path: Path, md5: str) -> None:
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(
@@ -117,8 +121,8 @@ def _verify_archive(path: Path) -> None:
             ).hexdigest()
     except FileNotFoundError as error:
         raise DataError(f"{path} is not there") from error
-    if found != cifar.ARCHIVE_MD5:
-        raise DataError(f"the MD5 of what it sent is {found}, not {cifar.ARCHIVE_MD5}")
+    if found != md5:
+        raise DataError(f"the MD5 of what it sent is {found}, not {md5}")
 
 
 def _fetch_file(

@@ -1,6 +1,7 @@
 """Datasets of image files in a folder for each class, or in a tar archive of such folders.
 
-``train/<class>/<image>`` and ``test/<class>/<image>``; the classes are the folders, by name.
+``train/<class>/<image>`` and ``test/<class>/<image>``, or ``val`` where there is no ``test``, as in
+ImageNet; the classes are the folders, by name.
 All images have one size, and are all grey or else all read as RGB. They are in one fixed random
 order, because evaluations may take the first test images, and those of a folder are all of one class.
 Pillow decodes them (``image_files``).
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from testbed.errors import DataError
 from testbed.learning.data import image_files
+from testbed.learning.data.raw import Array
 from testbed.random_streams import stream
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
@@ -33,7 +35,8 @@ UNREAD = frozenset(
 """Suffixes of images that are not read; a dataset that has one would lack those images silently."""
 _LARGEST = 1 << 28
 """The most bytes of an image file: as many as the pixels of the largest in RGBA."""
-TRAIN, TEST = "train", "test"
+TRAIN, TEST, VALIDATION = "train", "test", "val"
+_MOST_CLASSES = 1 << 16
 _UNREADABLE = (OSError, EOFError, ValueError, tarfile.TarError, zlib.error, lzma.LZMAError)
 """The errors that reading an archive can raise, whatever its bytes are."""
 
@@ -63,10 +66,11 @@ class ImageFolders:
     train: tuple[tuple[PurePosixPath, int], ...]
     test: tuple[tuple[PurePosixPath, int], ...]
 
-    def labels(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-        """Return the labels of the training and of the test images."""
+    def labels(self) -> tuple[Array, Array]:
+        """Return the labels of the training and of the test images; uint8 where that holds them."""
+        kind = np.min_scalar_type(len(self.classes) - 1)
         train, test = (
-            np.array([label for _, label in part], np.uint8) for part in (self.train, self.test)
+            np.array([label for _, label in part], kind) for part in (self.train, self.test)
         )
         return train, test
 
@@ -116,7 +120,7 @@ def index(path: Path) -> ImageFolders:
         found = sorted(
             name
             for name in files.names()
-            if len(name.parts) == 3 and name.parts[0] in (TRAIN, TEST)
+            if len(name.parts) == 3 and name.parts[0] in (TRAIN, TEST, VALIDATION)
         )
     for name, following in itertools.pairwise(found):
         if name == following:
@@ -129,8 +133,10 @@ def index(path: Path) -> ImageFolders:
             )
     parts = {
         part: [name for name in found if name.parts[0] == part and name.suffix.lower() in SUFFIXES]
-        for part in (TRAIN, TEST)
+        for part in (TRAIN, TEST, VALIDATION)
     }
+    validation = parts.pop(VALIDATION)
+    parts[TEST] = parts[TEST] or validation
     for part, names in parts.items():
         if not names:
             raise DataError(
@@ -138,8 +144,8 @@ def index(path: Path) -> ImageFolders:
                 "and test, each with a folder for each class"
             )
     classes = tuple(sorted({name.parts[1] for name in parts[TRAIN]}))
-    if len(classes) > 256:
-        raise DataError(f"{path} has {len(classes)} classes, and 256 are the most")
+    if len(classes) > _MOST_CLASSES:
+        raise DataError(f"{path} has {len(classes)} classes, and {_MOST_CLASSES} are the most")
     strange = {name.parts[1] for name in parts[TEST]}.difference(classes)
     if strange:
         raise DataError(f"{path}: test has a class that train has not, {min(strange)}")
@@ -185,7 +191,7 @@ class _Folder:
     def names(self) -> list[PurePosixPath]:
         return [
             PurePosixPath(file.relative_to(self.path).as_posix())
-            for part in (TRAIN, TEST)
+            for part in (TRAIN, TEST, VALIDATION)
             for file in self.path.glob(f"{part}/*/*")
             if file.is_file()
         ]

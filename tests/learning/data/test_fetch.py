@@ -201,6 +201,6 @@ def test_a_cache_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
 def test_a_dataset_without_a_source_cannot_be_fetched() -> None:
     with pytest.raises(
-        SpecError, match="'digits' cannot be fetched; mnist, fashion-mnist, cifar10 can"
+        SpecError, match="'digits' cannot be fetched; mnist, fashion-mnist, cifar10, cifar100 can"
     ):
         fetch("digits", silent)

@@ -153,6 +153,24 @@ def test_a_text_is_rows_of_tokens_and_of_the_tokens_after_them(tmp_path: Path) -
         datasets.check(text(path), None)
 
 
+def test_words_of_two_files_have_one_vocabulary(tmp_path: Path) -> None:
+    first, second = tmp_path / "train.txt", tmp_path / "valid.txt"
+    first.write_text(" = Valkyria = \n\n the <unk> of the game\n", encoding="utf-8")
+    second.write_text("the game , the end\n", encoding="utf-8")
+    choice = text(first, tokens="words", context=2, test=str(second))
+    assert choice.paths == [first, second]
+    raw = catalogue.read(choice)
+    # = 0, Valkyria 1, the end of a line 2, the 3, <unk> 4, of 5, game 6, a comma 7, end 8
+    assert raw.train_images.tolist() == [[0, 1], [0, 2], [2, 3], [4, 5], [3, 6]]
+    assert raw.train_labels.tolist() == [[1, 0], [2, 2], [3, 4], [5, 3], [6, 2]]
+    assert raw.test_images.tolist() == [[3, 6], [7, 3]]
+    assert raw.test_labels.tolist() == [[6, 7], [3, 8]]
+    assert raw.inputs == Inputs((2,), 9, tokens=True)
+    second.write_text("the end", encoding="utf-8")
+    with pytest.raises(DataError, match=r"valid\.txt has 3 tokens, too few for rows of 4"):
+        catalogue.read(text(first, tokens="words", context=4, test=str(second)))
+
+
 def test_tokens_have_no_labels_to_be_partitioned_by(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(bytes(range(256)))

@@ -63,10 +63,10 @@ def test_arrays_are_read_channels_first(tmp_path: Path) -> None:
         ({"train_labels": np.arange(30) / 2}, "train_labels is float64"),
         ({"train_labels": np.full(30, np.nan)}, "train_labels is float64"),
         ({"train_labels": np.zeros((30, 1), int)}, r"train_labels is int64 of shape \(30, 1\)"),
-        ({"train_labels": np.full(30, 256)}, "outside of 0 to 255"),
+        ({"train_labels": np.full(30, 1 << 16)}, "outside of 0 to 65,535"),
         ({"train_images": np.zeros((30, 6, 5))}, "train_images is float64"),
         ({"train_labels": np.arange(29)}, r"train_labels is int64 of shape \(29,\)"),
-        ({"train_labels": np.arange(30) - 1}, "outside of 0 to 255"),
+        ({"train_labels": np.arange(30) - 1}, "outside of 0 to 65,535"),
         ({"test_images": np.zeros((8, 5, 5, 3), np.uint8)}, "test images of"),
         (
             {"test_labels": np.array([{}] * 8)},
@@ -185,6 +185,34 @@ def test_images_are_read_with_the_labels_of_their_folders(tmp_path: Path, packed
     chosen = contents(str(path), train_images=6, seed=2)
     np.testing.assert_array_equal(chosen.train[0][:, 0, 0, 0], chosen.train[1])
     np.testing.assert_array_equal(training_labels(str(path), 6, 2), chosen.train[1])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_folder_val_is_for_evaluations_and_there_may_be_many_classes(
+    tmp_path: Path, packed: bool
+) -> None:
+    path = tmp_path / "many"
+    for part in ("train", "val"):
+        for label in range(300):
+            folder = path / part / f"n{label:08}"
+            folder.mkdir(parents=True)
+            Image.new("L", (2, 2), label // 2).save(folder / "one.png")
+    if packed:
+        with tarfile.open(tmp_path / "many.tar", "w") as archive:
+            for part in ("train", "val"):
+                archive.add(path / part, part)
+        path = tmp_path / "many.tar"
+    assert inputs_of(str(path)) == Inputs((1, 2, 2), 300)
+    own = contents(str(path))
+    for pixels, labels in (own.train, own.test):
+        assert sorted(labels.tolist()) == list(range(300))
+        np.testing.assert_array_equal(pixels[:, 0, 0, 0], labels // 2)
+
+
+def test_labels_of_arrays_may_be_many(tmp_path: Path) -> None:
+    path = arrays(tmp_path / "own.npz", train_labels=np.arange(30) * 1000)
+    assert load(str(path)).train_labels.tolist() == list(range(0, 30_000, 1000))
+    assert inputs_of(str(path)).classes == 29_001
 
 
 def test_images_that_do_not_fit_are_named(tmp_path: Path) -> None:
