@@ -21,6 +21,7 @@ from testbed.metrics.live import LiveRun
 from testbed.metrics.live_programs import LivePrograms
 from testbed.number_text import as_number
 from testbed.orchestrator.emulated_run import EmulatedRun
+from testbed.orchestrator.hosts.spread import Spread
 from testbed.orchestrator.programs.program_run import ProgramRun
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
@@ -172,15 +173,17 @@ def carry_out(
 
     Raises:
         RunError: its directory cannot be written.
+        HostError, SpecError: another host does not answer, or cannot have what it is to have.
         LateSignalError: a signal came while its end was written.
     """
     # From here until the end is written, a signal only asks the run to end. The libraries that a run
     # imports would lose some of those that Python raises as KeyboardInterrupt.
     with signals() as wake_up:
+        spread = None if hosts is None else Spread.called(hosts, job.plan)
         if isinstance(job.plan, ProgramPlan):
             assert not isinstance(metrics, LiveRun)
             of_programs = PlannedRun(job.plan, directory, watcher, began, metrics)
-            return ProgramRun(of_programs, hosts).execute(wake_up)
+            return ProgramRun(of_programs, spread).execute(wake_up)
         assert not isinstance(metrics, LivePrograms)
         emulated, stored = job.plan.spec.engine == "emulation", coming_back.STORED
         if not emulated:
@@ -195,7 +198,7 @@ def carry_out(
                 resumption = opened.enter_context(closing(prepare(job.ended, stored)))
             planned = PlannedRun(job.plan, directory, watcher, began, metrics, resumption)
             if emulated:
-                return EmulatedRun(planned, hosts).execute(wake_up)
+                return EmulatedRun(planned, spread).execute(wake_up)
             return SimulatedRun(planned).execute(wake_up)
 
 

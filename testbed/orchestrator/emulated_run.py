@@ -25,7 +25,6 @@ from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.final_records import write_end
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
-from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.spread import Spread, channels_of_orders
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.traced_rates import TracedRates
@@ -48,18 +47,17 @@ from testbed.telemetry.state_board import Board, lines_of
 class EmulatedRun:
     """Carries one plan out; to be used once."""
 
-    def __init__(self, planned: PlannedRun[Plan, LiveRun], hosts: HostsFile | None = None) -> None:
+    def __init__(self, planned: PlannedRun[Plan, LiveRun], spread: Spread | None = None) -> None:
         """Prepare; nothing is started.
 
         Args:
-            hosts: those that the run is spread over; None for this one.
+            spread: over the hosts of the run, which have been called; None for this one alone.
         """
         plan = planned.plan
         self._planned, self._plan, self._metrics = planned, plan, planned.metrics
         section = plan.spec.devices
         alone = section.runtime == "docker" and section.launched == "image"
-        self._hosts = hosts
-        self._spread: Spread | None = None
+        self._spread = spread
         self._setup = SetupProgress(planned.began, len(plan.links) if alone else 0)
         self._store = CheckpointStores(
             planned.directory,
@@ -78,10 +76,7 @@ class EmulatedRun:
 
         Raises:
             RunError: the run directory could not be made, or the end not be written to it.
-            HostError, SpecError: another host does not answer, or cannot have what it is to have.
         """
-        if self._hosts is not None:
-            self._spread = Spread.called(self._hosts, self._plan)
         try:
             sampled = self._spread.sampled if self._spread else None
             self._records = TrainingRecords(self._planned, sampled)

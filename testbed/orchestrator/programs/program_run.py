@@ -56,7 +56,6 @@ from testbed.number_text import as_number
 from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
-from testbed.orchestrator.hosts.hosts_file import HostsFile
 from testbed.orchestrator.hosts.spread import Spread
 from testbed.orchestrator.programs.homes_elsewhere import HomesElsewhere
 from testbed.orchestrator.programs.keepers import Keepers
@@ -84,16 +83,15 @@ class ProgramRun:
     """Carries one plan of programs out; to be used once."""
 
     def __init__(
-        self, planned: PlannedRun[ProgramPlan, LivePrograms], hosts: HostsFile | None = None
+        self, planned: PlannedRun[ProgramPlan, LivePrograms], spread: Spread | None = None
     ) -> None:
         """Prepare; nothing is started.
 
         Args:
-            hosts: those that the run is spread over; None for this one.
+            spread: over the hosts of the run, which have been called; None for this one alone.
         """
-        self._planned, self._plan, self._hosts = planned, planned.plan, hosts
+        self._planned, self._plan, self._spread = planned, planned.plan, spread
         self._folders = (planned.directory / NODES).absolute()
-        self._spread: Spread | None = None
         self._host = HOME_HOST  # of the event that is handled
         self._loaded = self._built = False
         self._moved = time.monotonic()
@@ -111,10 +109,7 @@ class ProgramRun:
 
         Raises:
             RunError: the run directory could not be made, or the end not be written to it.
-            HostError, SpecError: another host does not answer, or cannot have what it is to have.
         """
-        if self._hosts is not None:
-            self._spread = Spread.called(self._hosts, self._plan)
         try:
             sampled = self._spread.sampled if self._spread else None
             self._records = ProgramRecords(self._planned, sampled)
