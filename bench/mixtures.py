@@ -11,7 +11,8 @@ takes too long is ended and counts as failed.
 
 Prints each seed that fails, with its experiment, and the progress now and then. The seed is enough to
 reproduce a failure: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``. With ``--crowded`` the
-faults are of few kinds, and all on one worker of a synchronous run; with ``--peers`` peers are killed.
+faults are of few kinds, and all on one worker of a synchronous run; with ``--peers`` peers are killed;
+with ``--overlapping`` workers compute while their pushes leave.
 """
 
 import argparse
@@ -134,6 +135,15 @@ def mixture(seed: int, network_kind: str | None = None, presence: float = SHARE)
     made = with_network(made, seed, network_kind)
     horizon *= made["training"]["updates"] / updates  # a network may ask for fewer
     return with_presence(made, seed, horizon, presence)
+
+
+def overlapping(seed: int, network_kind: str | None = None) -> dict[str, Any]:
+    """Return the mixture of a seed with workers that compute while their last push is on its way."""
+    made = mixture(seed, network_kind)
+    (algorithm,) = made["algorithms"]
+    if algorithm["name"] not in ("asgd", "adacomp", "comp-asgd"):
+        algorithm = {"name": ("asgd", "dana-ga", "dc-asgd")[seed % 3]}
+    return made | {"algorithms": [algorithm | {"send_queue": 1}]}
 
 
 def crowded(seed: int) -> dict[str, Any]:
@@ -365,6 +375,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--peers", action="store_true", help="Ako and All-to-All, with kills")
     parser.add_argument(
+        "--overlapping", action="store_true", help="asynchronous workers with a send queue"
+    )
+    parser.add_argument(
         "--network", choices=tuple(KINDS), help="this kind of network for all; default: drawn"
     )
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
@@ -376,6 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stopped = False
     for seed in options.seeds:
         spec = crowded(seed) if options.crowded else mixture(seed, options.network)
+        spec = overlapping(seed, options.network) if options.overlapping else spec
         spec = of_peers(seed) if options.peers else spec
         emulate = seed % 2 in emulated
         with tempfile.TemporaryDirectory(prefix="testbed-mixture-") as folder:

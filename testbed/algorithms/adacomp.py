@@ -45,12 +45,18 @@ class AdaptiveStaleness(AsynchronousServer):
 
     not_saved = frozenset({"learning_rate"})
 
-    def __init__(self, parameters: FloatVector, learning_rate: float | LearningRate) -> None:
+    def __init__(
+        self,
+        parameters: FloatVector,
+        learning_rate: float | LearningRate,
+        *,
+        overlaps: bool = False,
+    ) -> None:
         super().__init__(parameters)
         self.learning_rate = as_rate(learning_rate)
         self._contained = np.zeros(len(parameters), dtype=np.uint32)
         # Copies of the counters at the versions of outstanding pulls.
-        self._at_pull: Outstanding[npt.NDArray[np.uint32]] = Outstanding()
+        self._at_pull: Outstanding[npt.NDArray[np.uint32]] = Outstanding(overlaps=overlaps)
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         self._at_pull.hold(worker, self.version, self._contained)
@@ -73,7 +79,7 @@ class AdaptiveStaleness(AsynchronousServer):
         alpha_k *= update.values
         self.parameters[k] -= alpha_k  # equation 4
         self._contained[k] = now + (update.values != 0)
-        self.forget(worker)
+        self._at_pull.pushed(worker)
 
     def forget(self, worker: int) -> None:
         self._at_pull.release(worker)
@@ -87,7 +93,7 @@ class AdaComp(ServedAlgorithm):
 
     @classmethod
     def vectors_per_worker(cls, options: AdaCompOptions) -> int:
-        return 1  # the counters at the version that it computes at
+        return options.versions_sent  # the counters at each of them
 
     @staticmethod
     def worker(options: AdaCompOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
@@ -97,4 +103,4 @@ class AdaComp(ServedAlgorithm):
     def server(
         options: AdaCompOptions, layout: Layout, parameters: FloatVector, conditions: Conditions
     ) -> ServerHalf:
-        return AdaptiveStaleness(parameters, conditions.rate)
+        return AdaptiveStaleness(parameters, conditions.rate, overlaps=options.overlaps)

@@ -124,4 +124,4 @@ class DanaGa(GapRule):
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
-        return 2  # v^i and θ^i
+        return 1 + options.versions_sent  # v^i, and θ^i of each

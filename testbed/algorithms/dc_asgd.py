@@ -47,7 +47,7 @@ class Compensated(Momentum):
     def _begin(self, options: DcAsgdOptions, size: int) -> None:
         super()._begin(options, size)
         self._lambda = LAMBDA if options.compensation is None else options.compensation
-        self._theta_i: Outstanding[FloatVector] = Outstanding()
+        self._theta_i: Outstanding[FloatVector] = Outstanding(overlaps=options.overlaps)
         self._compensated = self._torch.empty(size)
 
     def pull(self, worker: int, *, time: float = math.nan) -> int | None:
@@ -64,7 +64,7 @@ class Compensated(Momentum):
         accumulate(v, self._gamma, g, 1.0)
         v.addcmul_(g, moved, value=self._lambda)
         self._theta.sub_(v, alpha=eta)
-        self._theta_i.release(worker)
+        self._theta_i.pushed(worker)
         return 1.0
 
 
@@ -75,4 +75,4 @@ class DcAsgd(Rule):
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
-        return 1  # θ^i
+        return options.versions_sent  # θ^i of each

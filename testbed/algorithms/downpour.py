@@ -6,9 +6,9 @@ systems of comparison with it. A worker takes a step at its own copy for every g
 every n_fetch-th gradient it asks for θ, which replaces its copy. The server does θ ← θ − η·Σg, however
 stale the sum is. With n_push = n_fetch = 1 this is ASGD without division by the staleness.
 
-Here a worker waits for the parameters that it has asked for, as everywhere in this testbed. η of a
-worker's step is that of its base version, η of the server's that of the push's arrival; there is no
-Adagrad.
+Here a worker waits for the parameters that it has asked for, but with ``send_queue: 1``, for which
+n_push and n_fetch are equal. η of a worker's step is that of its base version, η of the server's that
+of the push's arrival; there is no Adagrad.
 """
 
 import itertools

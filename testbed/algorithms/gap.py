@@ -41,18 +41,26 @@ DECAY = 0.999
 EPSILON = 1e-8
 
 
-def gap(layout: Layout, granularity: Granularity, eta_max: float, decay: float) -> "Gap":
+def gap(
+    layout: Layout,
+    granularity: Granularity,
+    eta_max: float,
+    decay: float,
+    *,
+    overlaps: bool = False,
+) -> "Gap":
     """Make the penalty of one of the three versions.
 
     Args:
         layout: of the server's slice; shared buffers are no part of any gap.
         eta_max: η_max.
         decay: β, from 0 (only the last update counts) to below 1.
+        overlaps: True if workers compute while their pushes are on their way.
     """
     if granularity == "parameter":
-        return ParameterGap(layout.parameters, eta_max, decay)
+        return ParameterGap(layout.parameters, eta_max, decay, overlaps=overlaps)
     parts = [slice(0, layout.parameters)] if granularity == "model" else layers(layout)
-    return GroupGap(layout.parameters, eta_max, decay, parts)
+    return GroupGap(layout.parameters, eta_max, decay, parts, overlaps=overlaps)
 
 
 def layers(layout: Layout) -> Sequence[slice]:
@@ -74,11 +82,11 @@ class Gap(Penalty):
 
     not_saved = frozenset({"_divisor"})
 
-    def __init__(self, size: int, eta_max: float, decay: float) -> None:
+    def __init__(self, size: int, eta_max: float, decay: float, *, overlaps: bool) -> None:
         import torch
 
         self._eta_max, self._decay = eta_max, decay
-        self._theta_i: Outstanding[FloatVector] = Outstanding()
+        self._theta_i: Outstanding[FloatVector] = Outstanding(overlaps=overlaps)
         self._divisor = torch.ones(size)
 
     def sent(self, worker: int, version: int, theta: FloatVector, *, shared: bool) -> None:
@@ -90,7 +98,7 @@ class Gap(Penalty):
         theta_i = torch.from_numpy(self._theta_i.at(worker, version + 1 - tau))
         # Before the first update there is no v, and nothing moved: G is 1 whatever C is.
         self._measure(theta, theta_i, 1 - self._decay ** max(version, 1))
-        self._theta_i.release(worker)
+        self._theta_i.pushed(worker)
         return self._divisor
 
     @abstractmethod
@@ -106,10 +114,10 @@ class ParameterGap(Gap):
 
     not_saved = frozenset({"_root", "_one"})
 
-    def __init__(self, size: int, eta_max: float, decay: float) -> None:
+    def __init__(self, size: int, eta_max: float, decay: float, *, overlaps: bool) -> None:
         import torch
 
-        super().__init__(size, eta_max, decay)
+        super().__init__(size, eta_max, decay, overlaps=overlaps)
         self._m = np.zeros(size, np.float32)
         self._root, self._one = torch.empty(size), torch.ones(1)
 
@@ -137,10 +145,18 @@ class GroupGap(Gap):
 
     not_saved = frozenset({"_parts", "_squares"})
 
-    def __init__(self, size: int, eta_max: float, decay: float, parts: Sequence[slice]) -> None:
+    def __init__(
+        self,
+        size: int,
+        eta_max: float,
+        decay: float,
+        parts: Sequence[slice],
+        *,
+        overlaps: bool,
+    ) -> None:
         import torch
 
-        super().__init__(size, eta_max, decay)
+        super().__init__(size, eta_max, decay, overlaps=overlaps)
         self._parts = list(parts)
         self._m = np.zeros(len(self._parts))
         # A dot product of torch's BLAS may depend on the alignment of the memory; sums do not.

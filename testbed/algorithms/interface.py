@@ -79,6 +79,22 @@ class AsynchronousOptions(Options):
         "than the slowest one is sent parameters when that one has caught up; with several servers, by "
         "the first one. Default (null): no worker waits for another.",
     )
+    send_queue: Literal[1] | None = Field(
+        default=None,
+        description="1: a worker computes its next gradient while its last push is on its way, at the "
+        "parameters that it has. Default (null): it waits for the answer to each push.",
+        examples=[1],
+    )
+
+    @property
+    def overlaps(self) -> bool:
+        """True if workers compute while their pushes are on their way."""
+        return self.send_queue is not None
+
+    @property
+    def versions_sent(self) -> int:
+        """The number of versions, the last ones that a worker was sent, for which it may push."""
+        return 1 + self.overlaps
 
 
 def _limit(value: Any) -> Any:

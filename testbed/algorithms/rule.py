@@ -149,12 +149,12 @@ class GapRule(Rule):
 
     @classmethod
     def vectors_per_worker(cls, options: RuleOptions) -> int:
-        return 1  # θ^i
+        return options.versions_sent  # θ^i of each
 
     @classmethod
     def _penalty(cls, options: GapOptions, layout: Layout, conditions: Conditions) -> Penalty:
         beta = DECAY if options.gap_decay is None else options.gap_decay
-        return gap(layout, options.gap, conditions.learning_rate, beta)
+        return gap(layout, options.gap, conditions.learning_rate, beta, overlaps=options.overlaps)
 
 
 class RuleServer(AsynchronousServer):

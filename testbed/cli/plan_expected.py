@@ -90,19 +90,24 @@ def _pushed_bytes(plan: Plan) -> int:
 
 
 def _least_seconds(plan: Plan, gradients: int, pushed: int) -> float:
-    """Return the time of so many gradients if each device makes the next when it has sent the last."""
+    """Return the time of so many gradients if each device makes the next when it is answered.
+
+    With a send queue it makes the next meanwhile.
+    """
     settings = plan.settings
+    together = max if computation.overlaps(settings) else sum
     pulled = 4 * layout_of(plan.spec).total if settings.training.pulls == "full" else 0
     compute, waiting = (class_means(plan, purpose) for purpose in ("compute", "waiting"))
     each_second = 0.0
     for i, device in enumerate(settings.kinds_of_devices):
         count = settings.class_of.count(i) if settings.class_of else settings.workers
-        cycle = compute[i] + waiting[i] + device.delay + device.down_delay
-        cycle += sum(
+        away = device.delay + device.down_delay
+        away += sum(
             8 * size / rate
             for size, rate in ((pushed, device.uplink), (pulled, device.downlink))
             if rate
         )
+        cycle = together((compute[i] + waiting[i], away))
         if not cycle:
             return 0.0
         each_second += count / cycle

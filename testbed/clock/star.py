@@ -23,7 +23,7 @@ consults two objects: the workers' ``conditions`` about each event, and the ``st
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from testbed.clock.conversations import Conversations
 from testbed.clock.device_conditions import DeviceConditions
@@ -50,6 +50,7 @@ from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.clock.transfers import Line
 from testbed.engine.aggregator import ABOVE
 from testbed.engine.events import (
+    Action,
     Closed,
     Coming,
     Compute,
@@ -257,11 +258,8 @@ class StarClock(EventClock[TimedWorker]):
             self.serving.tell(below, Received(ABOVE, version))
             self.serving.settle()
             return
-        for action in state.role.handle(
-            Stopped(place) if what == STOPPED else Received(place, version)
-        ):
-            if isinstance(action, Compute):
-                self._compute(worker, state, action.job)
+        event = Stopped(place) if what == STOPPED else Received(place, version)
+        self._act(worker, state, state.role.handle(event))
 
     def _expire(self, time: float, server: int) -> None:
         """End the time limit of a server, or of an aggregator's combination."""
@@ -283,7 +281,7 @@ class StarClock(EventClock[TimedWorker]):
             self._hold_up(worker, self.processors.free(worker))
         end = self.now + (computing + waiting) * factor
         self.events.add(end, FINISHED, self.conversations.of_worker(worker)[0], state.begun)
-        if state.role.asks:
+        if state.role.sends_at_once:
             heapq.heappush(self._certain, (end, worker, state.begun))
 
     def _prepare(self) -> None:
@@ -299,18 +297,25 @@ class StarClock(EventClock[TimedWorker]):
 
     def _finish(self, worker: int, state: TimedWorker) -> None:
         assert state.role.job is not None
-        reports, following = [], None
-        for action in state.role.handle(Computed(state.role.job)):
+        state.finished = True
+        self._act(worker, state, state.role.handle(Computed(state.role.job)))
+
+    def _act(self, worker: int, state: TimedWorker, actions: Iterable[Action]) -> None:
+        """Do what a worker's role says: send what it has computed, and begin to compute."""
+        sends, reports, following = False, [], None
+        for action in actions:
             if isinstance(action, Compute):
                 following = action.job
-            elif isinstance(action, Send) and isinstance(action.message, Report):
-                reports.append(action.conversation)
-        if state.ahead:
-            self.clear_ahead(state)
-        else:
-            self._stage.finish(worker, reports)
-        state.finished = True
-        self.send_up(worker)
+            elif isinstance(action, Send):
+                sends = True
+                if isinstance(action.message, Report):
+                    reports.append(action.conversation)
+        if sends:
+            if state.ahead:
+                self.clear_ahead(state)
+            else:
+                self._stage.finish(worker, reports)
+            self.send_up(worker)
         if following is not None:
             self._compute(worker, state, following)
 

@@ -16,10 +16,10 @@ from testbed.clock.stage import Arrived
 from testbed.clock.traced_line import TracedLine
 from testbed.clock.transfers import Line
 from testbed.engine.events import Job, Opened, Received
+from testbed.engine.overlapping_worker import OverlappingWorker, worker_of
 from testbed.engine.server import Phase
 from testbed.engine.worker import State, Worker
 from testbed.rate_trace import RateTrace
-from testbed.training import computation
 from testbed.training.gathering import Gathering
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import CostSettings, Settings
@@ -59,6 +59,7 @@ class TimedWorker(TimedDevice):
 STORED: tuple[type, ...] = (
     TimedWorker,
     Worker,
+    OverlappingWorker,
     State,
     Phase,
     Job,
@@ -115,7 +116,7 @@ class Devices:
         numbers = conversations(settings)
         return cls(
             workers,
-            role=lambda one: Worker(protocol, numbers.servers, computation.legs(settings, one)),
+            role=lambda one: worker_of(settings, protocol, numbers.servers, one),
             busy=busy,
             lines=lambda worker: lines(settings, worker),
             transfers=shared_transfers.shared_transfers(settings),

@@ -55,6 +55,7 @@ class State(Enum):
     LISTENING = auto()
     COMPUTING = auto()
     OVER = auto()
+    COMPUTED = auto()
 
 
 class Worker:
@@ -86,6 +87,11 @@ class Worker:
         self._early: list[Received] = []
 
     @property
+    def sends_at_once(self) -> bool:
+        """True if what it computes is certain to be sent as soon as it is computed."""
+        return self.asks
+
+    @property
     def gradients(self) -> int:
         assert self.job is not None
         return self._legs[self.job.leg].gradients
@@ -113,10 +119,14 @@ class Worker:
                 self.state = State.OVER
                 yield Over()
             else:
-                yield from self._begin(self._gathering.stopped(event.conversation))
+                yield from self._goes_on_without(event.conversation)
         elif isinstance(event, Lost):
             self.state = State.ASKED if self.asks else State.LISTENING
             yield from self._take_early()
+
+    def _goes_on_without(self, conversation: int) -> Iterator[Action]:
+        """Wait no longer for a server that has stopped."""
+        return self._begin(self._gathering.stopped(conversation))
 
     def _opened(self, conversation: int, session: int) -> Iterator[Action]:
         again = self._sessions[conversation] >= 0

@@ -3,9 +3,11 @@
 A conflict is a path from the top of the file and a sentence that says what is wrong and what to do.
 """
 
+from itertools import chain
 from typing import Any
 
 from testbed.algorithms import algorithm_named, has
+from testbed.algorithms.interface import AsynchronousOptions
 from testbed.errors import SpecError
 from testbed.experiment import fault_conflicts
 from testbed.experiment.contents import Contents
@@ -14,6 +16,7 @@ from testbed.experiment.model_conflicts import of_model
 from testbed.experiment.network_conflicts import of_links, of_rate_traces, of_shared_links
 from testbed.experiment.plugin_code import plugin_modules
 from testbed.experiment.power_figures import of_power
+from testbed.experiment.sections.faults import AfterPushes
 from testbed.experiment.sections.section import Conflict
 from testbed.experiment.sections.timing import DrawnSpec
 from testbed.experiment.server_conflicts import of_servers
@@ -31,6 +34,7 @@ def conflicts(contents: Contents) -> list[Conflict]:
         *_costs(contents),
         # Algorithms check themselves against the devices, so these must be valid first.
         *(() if devices else _algorithms(contents)),
+        *(() if devices else _send_queues(contents)),
         *_image(contents),
         *_evaluation(contents),
         *_simulation(contents),
@@ -135,6 +139,36 @@ def _algorithms(contents: Contents) -> list[Conflict]:
         except SpecError as error:
             found.append((("algorithms", i), str(error)))
     return found
+
+
+def _send_queues(contents: Contents) -> list[Conflict]:
+    """Return the conflicts of workers that compute while their last push is on its way."""
+    found: list[Conflict] = []
+    for i, options in enumerate(contents.algorithms):
+        if isinstance(options, AsynchronousOptions) and options.overlaps:
+            path, why = ("algorithms", i, "send_queue"), _cannot_overlap(contents, options)
+            found += [(path, f"{why}: take one of them out")] if why else []
+    return found
+
+
+def _cannot_overlap(contents: Contents, options: AsynchronousOptions) -> str | None:
+    """Return why workers have to wait for the answer to each push, if they have to."""
+    algorithm = algorithm_named(options.name)
+    legs = algorithm.legs(options, contents.conditions(options))
+    if len(legs) > 1:
+        return (
+            f"workers of {options.name} push and ask at different times, and with a send queue they "
+            "ask with each push"
+        )
+    if contents.partition.kind == "stream":
+        return "a stream deals a mini-batch with each answer, for which such a worker does not wait"
+    faults = (*contents.faults, *chain(*(one.faults for one in contents.devices.classes)))
+    if contents.clock == "wall" and any(isinstance(one.when, AfterPushes) for one in faults):
+        return (
+            "by the wall clock a fault after a push strikes once that has been answered, for which "
+            "such a worker does not wait"
+        )
+    return None
 
 
 def _image(contents: Contents) -> list[Conflict]:

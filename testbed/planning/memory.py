@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.compression import CompressionOptions
-from testbed.algorithms.interface import PeerOptions
+from testbed.algorithms.interface import AsynchronousOptions, PeerOptions
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec
@@ -47,12 +47,19 @@ def per_device(spec: "Spec") -> int:
     vector = 4 * described(spec).vector(spec.model.buffers)
     at_server = vector * at_server_per_worker(spec)
     if spec.engine == "simulation":
-        # The version that the worker computes at, and the vectors that it keeps or sends.
-        return SIMULATED + vector + at_server + vector * _kept(spec) + waiting(spec)[1]
+        # The version that the worker computes at, the next one with a send queue, and the vectors that
+        # it keeps or sends.
+        return (
+            SIMULATED
+            + vector * (1 + _overlaps(spec))
+            + at_server
+            + vector * _kept(spec)
+            + waiting(spec)[1]
+        )
     alone = spec.devices.runtime == "docker" and spec.devices.launched == "image"
     # The parameters on their way to the worker, and those that it holds; of several servers also the
-    # slices that came before the last ones.
-    held = 2 + (spec.devices.servers > 1)
+    # slices that came before the last ones, and with a send queue a gradient that waits.
+    held = 2 + (spec.devices.servers > 1) + _overlaps(spec)
     return (STARTED if alone else NODE) + held * vector + at_server + waiting(spec)[1]
 
 
@@ -87,6 +94,12 @@ def waiting(spec: "Spec") -> tuple[int, int]:
     more = max(0, round(rounds) - 1)
     # In a simulation the receivers of an update share it.
     return more, more * round(vector if spec.engine == "simulation" else sent)
+
+
+def _overlaps(spec: "Spec") -> bool:
+    """Return True if workers compute while their pushes are on their way."""
+    (algorithm,) = spec.algorithms
+    return isinstance(algorithm, AsynchronousOptions) and algorithm.overlaps
 
 
 def _kept(spec: "Spec") -> int:

@@ -83,9 +83,8 @@ class Computations(Stateful):
         worthwhile = settings.training.updates >= ENOUGH_UPDATES * len(computations)
         batched = settings.data.batched
         number = processors(settings, learner, of_server.parameters, dataset)
-        self.at_once = (
-            asks and _instant(settings) and worthwhile and not (local or batched or number > 1)
-        )
+        later = local or batched or number > 1 or computation.overlaps(settings)
+        self.at_once = asks and _instant(settings) and worthwhile and not later
         self._pool: ProcessPool | None = None
         if number > 1:
             memory = SharedMemory()

@@ -22,6 +22,7 @@ from testbed.simulation.computing import Computations
 from testbed.simulation.sent_versions import Part
 from testbed.simulation.system import EvaluatedVersion
 from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
+from testbed.training import computation
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Drawn
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
@@ -64,6 +65,7 @@ class SimulatedDevices(Stateful):
             "_on_fault",
             "record",
             "_deals",
+            "_uses_again",
             "server_kills",
         }
     )
@@ -102,6 +104,8 @@ class SimulatedDevices(Stateful):
         self._server = [numbers.server(one) for one in every]
         self._slice = [server if settings.servers > 1 else 0 for server in self._server]
         self._wire = [ModelledConnection() for _ in every]
+        # True if a worker may compute more than once at the parameters that it was sent.
+        self._uses_again = numbers.servers > 1 or computation.overlaps(settings)
         self._deals = settings.data.partition["kind"] == "stream"
         # By conversation: the numbers of the mini-batches that the worker was dealt, by version.
         self._dealt: list[dict[int, int]] = [{} for _ in every]
@@ -222,7 +226,7 @@ class SimulatedDevices(Stateful):
     def _use(self, conversation: int, version: int) -> Part:
         """Return the part of a version, held for a computation.
 
-        A worker of one server uses it once; one of several may have to compute at it again.
+        A worker may have to compute at it again, if it has several servers or a send queue.
         """
         self._release_older(conversation, version)
         there = self._there[conversation]
@@ -235,7 +239,7 @@ class SimulatedDevices(Stateful):
             return own
         part, sent = there[0]
         assert sent == version
-        if self._numbers.servers == 1:
+        if not self._uses_again:
             there.popleft()
         else:
             self._compute.versions.hold_again(part)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from testbed.algorithms import algorithm_named, options_type
 from testbed.algorithms.aggregator_half import AggregatorHalf
-from testbed.algorithms.interface import Algorithm, Conditions, Options
+from testbed.algorithms.interface import Algorithm, AsynchronousOptions, Conditions, Options
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.roles import Population, Role
 from testbed.algorithms.server_half import Protocol, ServerHalf
@@ -177,6 +177,12 @@ def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
 def protocol(settings: Settings) -> Protocol:
     algorithm, options = _algorithm(settings)
     return algorithm.protocol(options)
+
+
+def overlaps(settings: Settings) -> bool:
+    """Return True if a worker computes while its last push is on its way."""
+    options = _algorithm(settings)[1]
+    return isinstance(options, AsynchronousOptions) and options.overlaps
 
 
 def legs(settings: Settings, number: int) -> Sequence[Leg]:

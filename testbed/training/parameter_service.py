@@ -136,7 +136,11 @@ class ParameterService(Stateful):
         self._deals = settings.data.partition["kind"] == "stream"
         self._dealt = 0
         self._states = WorkerStates()
-        self._expected = ExpectedPushes(computation.legs(settings, 0), asks=not self._broadcasts)
+        self._expected = ExpectedPushes(
+            computation.legs(settings, 0),
+            asks=not self._broadcasts,
+            overlaps=computation.overlaps(settings),
+        )
         # By worker: the version that it was sent last, and the bytes it has sent since its last row.
         self._sent: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}
@@ -191,6 +195,7 @@ class ParameterService(Stateful):
 
     def suspect(self, worker: int, time: float) -> list[Entry]:
         self._states.handle(WorkerEvent.SUSPECT, worker)
+        self._expected.suspected(worker)
         silent = self._silence.lasts(worker, time)
         return [Suspected(worker, silent, time, self.half.version), *self._forget(worker)]
 

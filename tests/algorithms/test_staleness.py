@@ -153,3 +153,23 @@ def test_counters_wrap_without_harm() -> None:
     server.push(0, one, 1)
     server.push(1, one, 0)  # two updates since its pull: half a step
     assert np.allclose(server.parameters, -ALPHA * 2.5)
+
+
+@given(st.lists(pushes, max_size=40))
+def test_adacomp_follows_equation_3_for_workers_that_are_a_pull_ahead(
+    schedule: list[Push],
+) -> None:
+    """Such a worker pulls before it pushes for the version that it pulled before."""
+    server = AdaptiveStaleness(np.zeros(SIZE, np.float32), ALPHA, overlaps=True)
+    before = {push.worker: version_of(server, push.worker) for push in schedule}
+    theta, history = np.zeros(SIZE, np.float32), list[Push]()
+    for push in schedule:
+        base, before[push.worker] = before[push.worker], version_of(server, push.worker)
+        server.push(push.worker, update_of(push), base)
+        for k, value in zip(push.indices, push.values, strict=False):
+            sigma_k = sum(delta(one, k) != 0 for one in history[base:])
+            theta[k] -= (
+                np.float32(ALPHA) / np.float32(sigma_k if sigma_k else 1) * np.float32(value)
+            )
+        history.append(push)
+    assert np.array_equal(server.parameters, theta)

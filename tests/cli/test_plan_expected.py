@@ -34,6 +34,7 @@ def planned(*algorithms: dict[str, Any], **changes: Any) -> list[Plan]:
     ("algorithm", "gradients", "drops"),
     [
         ({"name": "asgd"}, 1, False),
+        ({"name": "asgd", "send_queue": 1}, 1, False),
         ({"name": "adacomp", "ratio": 0.02}, 1, False),
         ({"name": "sync-sgd"}, 6, False),
         ({"name": "sync-sgd", "wait_for": 3}, 3, True),

@@ -25,7 +25,7 @@ from testbed.clock.stage import Arrived, Stage
 from testbed.clock.star import AHEAD, StarClock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
-from testbed.engine.worker import Worker
+from testbed.engine.overlapping_worker import worker_of
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.training.parameter_service import ParameterService, Pushed
@@ -67,6 +67,7 @@ class Case:
     delay: float = 0  # eighths of a second
     vanishing: dict[int, int] = field(default_factory=dict)  # by worker: messages before it is gone
     suspect_after: float | None = None  # seconds
+    overlaps: bool = False  # workers compute while their pushes leave
 
     @property
     def workers(self) -> int:
@@ -106,8 +107,11 @@ class Played:
         else:
             half = SynchronousServer(np.zeros(1, np.float32), 0.5, case.wait_for, case.protocol)
         layout = Layout(("one",), (1,))
+        algorithm = {"name": "asgd", "send_queue": 1 if case.overlaps else None}
         settings = with_changes(
-            run_settings(case.workers, case.updates), suspect_after=case.suspect_after
+            run_settings(case.workers, case.updates),
+            suspect_after=case.suspect_after,
+            algorithm=algorithm,
         )
         self.service = ParameterService(half, layout, settings)
         self.notes = Notes()
@@ -129,7 +133,7 @@ class Played:
         up, down = case.uplink, case.downlink
         devices = Devices(
             range(case.workers),
-            role=lambda _: Worker(case.protocol, 1),
+            role=lambda one: worker_of(settings, case.protocol, 1, one),
             busy=self.busy,
             lines=lambda _: (Line(up, case.delay / 8), Line(down)),
             costs=costs,
@@ -169,7 +173,8 @@ class Played:
         now = self.clock.now
         self.told = {one for one in self.told if self.ends[one] > now}
         if self.ends[worker] > now:
-            assert self.case.asks, "told of an end that was not certain"
+            certain = self.case.asks and not self.case.overlaps
+            assert certain, "told of an end that was not certain"
             self.told.add(worker)
         assert len(self.told) <= AHEAD
         size = None if late else self.case.size(worker, self.asked[worker] - 1)
@@ -217,6 +222,8 @@ class Device:
     pushes: list[tuple[Fraction, int | None, bool]] = field(default_factory=list)
     asking: list[Fraction] = field(default_factory=list)
     end: Fraction | None = None
+    awaits: bool = True
+    held: bool = False
     at: int = -1
     newest: int = -1
     begun: int = 0
@@ -230,6 +237,7 @@ class Device:
     since: Fraction | None = None
     patience: int = 1
     suspected: bool = False
+    outdated: set[int] = field(default_factory=set)
 
 
 class Naive:
@@ -271,6 +279,8 @@ class Naive:
                 device.since = None
             elif rank == 5:
                 device.suspected = True
+                if self.case.overlaps:
+                    device.outdated = {v for _, one, v in self.answers if one == worker}
                 device.had = -1
                 self.noticed.append(("suspected", worker, float(self.now), self.version))
                 self.missing(worker, device)
@@ -308,6 +318,7 @@ class Naive:
                 continue
             device.wants = False
             device.last = device.had = self.version
+            device.outdated.discard(self.version)
             if device.since is None or self.case.protocol == "push-and-interrupt":
                 device.since = self.now
             self.answers.append((float(self.now), worker, self.version))
@@ -324,12 +335,24 @@ class Naive:
 
     def arrived(self, worker: int, device: Device, version: int) -> None:
         device.newest = version
+        device.awaits = False
+        if device.held:
+            self.send(worker, device, late=False)
         if device.end is None or self.case.protocol == "push-and-interrupt":
             self.begin(worker, device, version)
 
     def finished(self, worker: int, device: Device) -> None:
         device.end = None
-        late = device.newest > device.at
+        if self.case.overlaps and device.awaits:
+            device.held = True
+            return
+        late = device.newest > device.at and not self.case.overlaps
+        self.send(worker, device, late)
+        if self.case.overlaps or (late and not device.gone):
+            self.begin(worker, device, device.newest)
+
+    def send(self, worker: int, device: Device, late: bool) -> None:
+        device.awaits, device.held = True, False
         size = HEADER.size if late else self.case.size(worker, device.begun - 1)
         size += HEADER.size * self.case.asks
         start = max(self.now, device.up_free) if self.case.uplink is not None else self.now
@@ -342,13 +365,11 @@ class Naive:
             return
         device.sent += 1
         device.pushes.append((device.up_free + Fraction(self.case.delay) / 8, device.at, late))
-        if late:
-            self.begin(worker, device, device.newest)
 
     def pushed(self, worker: int, device: Device, base: int, late: bool) -> None:
         before = self.version
         device.since = None
-        applied = not device.suspected and (
+        applied = not (device.suspected or base in device.outdated) and (
             self.case.wait_for is None or (not late and base == self.version)
         )
         self.rows.append((float(self.now), worker, base, before - base, applied))
@@ -407,6 +428,7 @@ def cases(draw: st.DrawFn, protocol: Protocol | None = None, synchronous: bool =
         protocol=draw(st.sampled_from(names)) if synchronous else "pull",
         wait_for=draw(st.integers(1, workers)) if synchronous else None,
         updates=draw(st.integers(1, 25)),
+        overlaps=not synchronous and draw(st.booleans()),
         durations=by_worker(st.integers(0, 8)),
         sizes=by_worker(st.sampled_from(SIZES)),
         answers=by_worker(st.sampled_from(SIZES)),

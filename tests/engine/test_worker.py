@@ -7,6 +7,7 @@ import pytest
 from testbed.algorithms.worker_half import Leg
 from testbed.engine.events import (
     Action,
+    Coming,
     Compute,
     Computed,
     Event,
@@ -21,6 +22,7 @@ from testbed.engine.events import (
     Send,
     Stopped,
 )
+from testbed.engine.overlapping_worker import OverlappingWorker
 from testbed.engine.worker import State, Worker
 
 LEGS = (Leg(2, pushes=True, asks=False), Leg(1, pushes=False, asks=True))
@@ -142,3 +144,47 @@ def test_a_server_whose_version_was_pushed_for_gets_a_report() -> None:
     (begun,) = after(worker, Received(1, 0))
     assert isinstance(begun, Compute)
     assert after(worker, Computed(begun.job))[1] == Send(1, Push(begun.job))
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_an_overlapping_worker_computes_before_it_is_answered(servers: int) -> None:
+    worker, all_of = OverlappingWorker(servers), range(servers)
+
+    def job(number: int, version: int) -> Job:
+        return Job(number, (version,) * servers)
+
+    def answered(version: int) -> list[Action]:
+        return after(worker, *(Received(one, version) for one in all_of))
+
+    assert after(worker, *map(Opened, all_of)) == to(all_of, Pull())
+    assert answered(0) == [Compute(job(1, 0))]
+    # Nothing newer is there, so that it computes at version 0 once more.
+    pushed = to(all_of, Push(job(1, 0)), Pull())
+    assert after(worker, Computed(job(1, 0))) == [*pushed, Compute(job(2, 0))]
+    # The answer is late, and what was computed waits for it.
+    assert after(worker, Computed(job(2, 0))) == []
+    pushed = to(all_of, Push(job(2, 0)), Pull())
+    assert answered(5) == [*pushed, Compute(job(3, 5))]
+    # The answer is early, and waits for the end of the computation.
+    assert answered(7) == []
+    pushed = to(all_of, Push(job(3, 5)), Pull())
+    assert after(worker, Computed(job(3, 5))) == [*pushed, Compute(job(4, 7))]
+
+
+def test_an_overlapping_worker_waits_for_what_a_server_that_has_stopped_has_sent() -> None:
+    worker = OverlappingWorker(2)
+    after(worker, Opened(0), Opened(1), Received(0, 0), Received(1, 0), Computed(Job(1, (0, 0))))
+    assert after(worker, Computed(Job(2, (0, 0))), Received(0, 1), Coming(1), Stopped(1)) == []
+    pushed = to([0, 1], Push(Job(2, (0, 0))), Pull())
+    assert after(worker, Received(1, 2)) == [*pushed, Compute(Job(3, (1, 2)))]
+    # It is sent to, and not waited for.
+    assert after(worker, Received(0, 3), Computed(Job(3, (1, 2))))[-1] == Compute(Job(4, (3, 2)))
+
+
+def test_what_an_overlapping_worker_holds_is_not_pushed_to_a_server_that_is_back() -> None:
+    worker = OverlappingWorker(2)
+    after(worker, Opened(0), Opened(1), Received(0, 5), Received(1, 5), Computed(Job(1, (5, 5))))
+    assert after(worker, Computed(Job(2, (5, 5))), Received(1, 6)) == []
+    assert after(worker, Opened(0, 1)) == [Send(0, Pull())]
+    pushed = [Send(0, Pull()), *to([1], Push(Job(2, (5, 5))), Pull())]
+    assert after(worker, Received(0, 3)) == [*pushed, Compute(Job(3, (3, 6)))]

@@ -24,6 +24,7 @@ from testbed.engine.events import (
     Send,
     Stopped,
 )
+from testbed.engine.overlapping_worker import OverlappingWorker
 from testbed.engine.worker import Worker
 
 SEVERAL = (Leg(2, pushes=True, asks=False), Leg(1, pushes=True, asks=True))
@@ -32,9 +33,15 @@ SEVERAL = (Leg(2, pushes=True, asks=False), Leg(1, pushes=True, asks=True))
 class Scene:
     """One worker, and what its servers know of it."""
 
-    def __init__(self, protocol: Protocol, servers: int, legs: tuple[Leg, ...]) -> None:
-        self.asks, self.legs = protocol == "pull", legs
-        self.worker = Worker(protocol, servers, legs)
+    def __init__(self, protocol: Protocol | None, servers: int, legs: tuple[Leg, ...]) -> None:
+        """Start a worker; with no protocol, one that computes while its pushes leave."""
+        self.asks, self.legs = protocol in ("pull", None), legs
+        self.overlaps = protocol is None
+        self.worker = (
+            OverlappingWorker(servers, legs)
+            if protocol is None
+            else Worker(protocol, servers, legs)
+        )
         self.every = range(servers)
         self.session = [0] * servers
         self.version = [5000] * servers
@@ -82,9 +89,13 @@ class Scene:
             return
         self.asked[server] = False
         self.version[server] += 1
-        if self.asks:
-            self.open[server].clear()
         pushes = sum(leg.pushes for leg in self.legs)
+        if self.overlaps:
+            before = self.newest[server]
+            pushes += before is None
+            self.open[server] = {v: n for v, n in self.open[server].items() if v == before}
+        elif self.asks:
+            self.open[server].clear()
         self.open[server][self.version[server]] = pushes
         self.newest[server] = self.version[server]
         self.tell(Received(server, self.version[server]))
@@ -118,7 +129,7 @@ Step = Callable[[Scene, int], None]
 STEPS: list[Step] = [Scene.send, Scene.send, Scene.send, Scene.compute, Scene.compute, Scene.kill]
 
 
-@pytest.mark.parametrize("protocol", get_args(Protocol))
+@pytest.mark.parametrize("protocol", [*get_args(Protocol), None])
 @pytest.mark.parametrize("several", [False, True])
 @hypothetical(deadline=None)
 @given(
@@ -126,7 +137,7 @@ STEPS: list[Step] = [Scene.send, Scene.send, Scene.send, Scene.compute, Scene.co
     st.lists(st.tuples(st.sampled_from([*STEPS, Scene.stop]), st.integers(0, 2)), max_size=60),
 )
 def test_nothing_is_pushed_twice_or_out_of_nothing_and_the_worker_goes_on(
-    protocol: Protocol, several: bool, servers: int, steps: list[tuple[Step, int]]
+    protocol: Protocol | None, several: bool, servers: int, steps: list[tuple[Step, int]]
 ) -> None:
     legs = SEVERAL if several and protocol == "pull" else tuple(ONE_GRADIENT)
     scene = Scene(protocol, servers, legs)

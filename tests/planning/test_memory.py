@@ -1,4 +1,4 @@
-"""The memory that a run may take, as far as messages that wait to leave peers are a part of it."""
+"""The memory that a run may take, as far as messages that wait to leave devices are a part of it."""
 
 from typing import Any
 
@@ -37,3 +37,9 @@ def test_each_round_that_waits_takes_what_is_sent_in_it(engine: str, sent: int) 
     # A peer takes 80 steps in 20 s, and its uplink sends what belongs to 20 of them.
     assert memory.waiting(spec(engine, send_queue="unlimited")) == (59, 59 * sent * VECTOR)
     assert memory.waiting(spec(engine, name="ako", send_queue="unlimited")) == (0, 0)
+
+
+@pytest.mark.parametrize("engine", ["simulation", "emulation"])
+def test_a_worker_with_a_send_queue_takes_one_vector_more(engine: str) -> None:
+    usual = memory.per_device(spec(engine, name="asgd"))
+    assert memory.per_device(spec(engine, name="asgd", send_queue=1)) == usual + VECTOR

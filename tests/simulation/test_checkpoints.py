@@ -190,6 +190,12 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "algorithms": [{"name": "hierarchical", "ratio": 0.05, "error_feedback": True}],
         "network": SHARED,
     },
+    "adacomp, overlapping, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "send_queue": 1}],
+        "network": SHAPED,
+        "devices": {"workers": 5, "suspect_after": "300ms"},
+        "faults": FAULTS,
+    },
     "aggregators, within, everything goes wrong": {
         "algorithms": [
             {"name": "hierarchical", "within": 0.12, "server": "asynchronous", "ratio": 0.05}

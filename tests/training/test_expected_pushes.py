@@ -53,3 +53,26 @@ def test_of_two_pushes_for_a_version_that_was_sent_twice_before_either_the_first
         expected.pushed(0, 5, reported=False)
     expected.sent(0, 6)
     assert expected.pushed(0, 6, reported=False)
+
+
+def test_a_worker_that_overlaps_pushes_for_the_version_before_the_one_that_it_was_sent_last() -> (
+    None
+):
+    expected = ExpectedPushes(ONE_GRADIENT, asks=True, overlaps=True)
+    expected.joined(0)
+    expected.sent(0, 3)
+    expected.pushed(0, 3, reported=False)
+    expected.sent(0, 4)
+    expected.pushed(0, 3, reported=False)  # it had nothing newer when it began
+    with pytest.raises(ValueError, match="one push more"):
+        expected.pushed(0, 3, reported=False)
+    expected.sent(0, 6)
+    expected.pushed(0, 4, reported=False)
+    expected.sent(0, 6)  # a push that counts for nothing makes no version
+    expected.pushed(0, 6, reported=False)
+    expected.sent(0, 9)
+    expected.pushed(0, 6, reported=False)
+    with pytest.raises(ValueError, match="one push more"):
+        expected.pushed(0, 6, reported=False)
+    with pytest.raises(ValueError, match="version 4, for which worker 0 has nothing to push"):
+        expected.pushed(0, 4, reported=False)

@@ -48,6 +48,27 @@ class BestStatic:
 
 
 @dataclass(frozen=True, slots=True)
+class Similar:
+    """Two lines take about as long to a target: the quotient is 1, up or down to ``FACTOR``."""
+
+    one: str
+    other: str
+    target: Target
+    text: str
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare on the seeds that both have."""
+        both = [duration(lines[name], self.target) for name in (self.one, self.other)]
+        seeds = both[0].values.keys() & both[1].values.keys()
+        if not seeds:
+            return Verdict(self.text)
+        one, other = (sample.of(seeds) for sample in both)
+        interval = ratio(one, other).times(1 / FACTOR, FACTOR)
+        told = f"{told_of(one)} and {told_of(other)}: {interval.value:.2f} times"
+        return decided(self.text, [interval], told, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Outweighs:
     """The mean of one exact value over a run is at least so many times that of another.
 

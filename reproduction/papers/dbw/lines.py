@@ -73,6 +73,10 @@ FIG9 = tuple(
         _OF_SLOWDOWN
     )
 )
+VARIANT_ALPHAS = (1, 0.2)
+VARIANTS = _study("variants", Key("compute.alpha", VARIANT_ALPHAS, "α")).lines(
+    {"dbw": "DBW", "naive": "naive estimator", "interrupt": "Push & Interrupt"}
+)
 ADASYNC_ALPHAS = (0.1, 1, 0.2, 0.5)
 FIG10 = _study("adasync", Key("compute.alpha", ADASYNC_ALPHAS, "α")).lines(
     {"dbw": "DBW", "adasync": "AdaSync"}

@@ -14,7 +14,7 @@ _REMARK = (
     "JPEG variant here, with a small network: no result on CIFAR-10."
 )
 _TINY = "**A scale for tests**: the bundled digits, and a few updates."
-_BEFORE = {"adasync", "batches", "cifar", "fig3", "ingress-pull"}
+_BEFORE = {"adasync", "batches", "cifar", "ingress-pull"}
 """The files of which no run at scale cpu was made since ``untried`` is ``lowest`` by default."""
 _SHORTER = {16: 400, 128: 300}
 """Updates with mini-batches of so many images, where the file has those of 500."""

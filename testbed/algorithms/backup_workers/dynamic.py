@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from testbed.algorithms.backup_workers.gain import GainEstimator, Gradients
-from testbed.algorithms.backup_workers.iteration_times import IterationTimes, Untried
+from testbed.algorithms.backup_workers.iteration_times import Estimator, IterationTimes, Untried
 from testbed.algorithms.compression import SelectionOptions
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import Conditions
@@ -70,6 +70,12 @@ class DynamicOptions(SelectionOptions):
         description="The time that is expected of a k that was not tried, between the bounds that the "
         "times of others give it: lowest (default), middle or highest. The paper does not say.",
     )
+    times: Estimator = Field(
+        default="fitted",
+        description="The estimate of the time that waiting for k gradients takes: fitted (default; by "
+        "(17), of the samples of all k together) or naive (the mean of the samples of k by itself, "
+        "with which the paper compares it).",
+    )
     time_samples: int | None = Field(
         default=None,
         ge=1,
@@ -103,7 +109,7 @@ class DynamicServer(SynchronousServer):
         self._all = np.arange(1, workers + 1)
         self._gradients = Gradients(len(parameters))
         self._estimator = GainEstimator(options.average_over, options.clip_smoothness)
-        self._times = IterationTimes(workers, options.untried, options.time_samples)
+        self._times = IterationTimes(workers, options.untried, options.time_samples, options.times)
         # By version: when it was made, how many gradients had been waited for, and how many have come;
         # only versions of which another may come.
         self._arrivals: dict[int, tuple[float, int, int]] = {0: (0.0, workers, 0)}

@@ -2,7 +2,8 @@
 
 Xu et al. (paper 004), §3.2. t_{h,i,t} is the time from the update that made w_t until the i-th gradient
 of w_t arrived, where the server had waited for h gradients before it; also gradients that came too late
-count, and workers' reports that they have finished one. T̂(k) is the estimate of E[T_{k,k}].
+count, and workers' reports that they have finished one. T̂(k) is the estimate of E[T_{k,k}]: by the
+constrained fit (17), or by the paper's naive estimator, the mean of the samples t_{k,k}.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -16,7 +17,7 @@ from testbed.errors import TestbedError
 Times: TypeAlias = npt.NDArray[np.float64]
 Untried: TypeAlias = Literal["lowest", "middle", "highest"]
 """The time that is expected of a k that was not tried, between the bounds that others give it."""
-
+Estimator: TypeAlias = Literal["fitted", "naive"]
 
 _TOLERANCES = (1e-14, 1e-8)
 """The solver's tolerances of the objective: the second, its own, where it cannot meet the first. Times
@@ -25,24 +26,32 @@ up to ten orders of magnitude apart, 14 needed the second."""
 
 
 class IterationTimes(Stateful):
-    """The samples t_{h,i}, and the fit of (17) to them."""
+    """The samples t_{h,i}, and the estimate that is made of them."""
 
-    not_saved = frozenset({"_untried", "_kept", "_fitted"})
+    not_saved = frozenset({"_untried", "_kept", "_estimator", "_estimate"})
 
-    def __init__(self, workers: int, untried: Untried, kept: int | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        untried: Untried,
+        kept: int | None = None,
+        estimator: Estimator = "fitted",
+    ) -> None:
         """Start without samples.
 
         Args:
             workers: n.
             untried: the estimate for a k without samples; nothing in the paper settles it.
             kept: how many samples of each (h, i) count, the last ones; None: all, as in the paper.
+            estimator: the fit of (17), or the naive estimator.
         """
         self._untried = untried
         self._kept = kept
+        self._estimator = fitted if estimator == "fitted" else averaged
         # Of h and i, from 1: how many samples there are, and their mean in seconds.
         self._counts = np.zeros((workers, workers), np.int64)
         self._means = np.zeros((workers, workers))
-        self._fitted: Times | None = None
+        self._estimate: Times | None = None
         if kept is not None:
             # The samples that count, and how many there have been.
             self._last = np.zeros((workers, workers, kept))
@@ -51,7 +60,7 @@ class IterationTimes(Stateful):
     def add(self, h: int, i: int, seconds: float) -> None:
         """Add a sample t_{h,i}; h and i are between 1 and n."""
         cell = h - 1, i - 1
-        self._fitted = None
+        self._estimate = None
         if self._kept is not None:
             last = self._last[cell]
             last[self._seen[cell] % self._kept] = seconds
@@ -64,9 +73,14 @@ class IterationTimes(Stateful):
 
     def estimate(self) -> Times | None:
         """Return T̂(k) for k = 1 to n, in seconds, shape (n,); None without samples."""
-        if self._fitted is None and self._counts.any():
-            self._fitted = fitted(self._counts, self._means, self._untried)
-        return self._fitted
+        if self._estimate is None and self._counts.any():
+            self._estimate = self._estimator(self._counts, self._means, self._untried)
+        return self._estimate
+
+    @property
+    def tried(self) -> npt.NDArray[np.bool_]:
+        """The k of 1 to n that have samples t_{k,k}, shape (n,)."""
+        return np.diagonal(self._counts) > 0
 
 
 def fitted(counts: npt.NDArray[np.int64], means: Times, untried: Untried) -> Times:
@@ -95,6 +109,23 @@ def fitted(counts: npt.NDArray[np.int64], means: Times, untried: Untried) -> Tim
     weight /= weight.sum()
     solution = scale * _solved(weight, target / scale, smaller, larger)
     return _completed(solution, weight > 0, smaller, larger, untried)[np.diagonal(number)]
+
+
+def averaged(counts: npt.NDArray[np.int64], means: Times, untried: Untried) -> Times:
+    """Return the means of the samples t_{k,k}, in seconds, shape (n,): the naive estimator.
+
+    It gives no estimate of a k without samples, which cannot be compared with others then. Here such a
+    k has one of the bounds that the means of other cells give it by the constraints of (17).
+
+    Args:
+        counts, means, untried: as in ``fitted``.
+    """
+    rows = np.flatnonzero(counts.any(axis=1))
+    number, smaller, larger = _constraints(rows, len(counts))
+    sampled, found = np.zeros(number.max() + 1, np.bool_), np.zeros(number.max() + 1)
+    sampled[number[rows]], found[number[rows]] = counts[rows] > 0, means[rows]
+    bounds = _completed(found, sampled, smaller, larger, untried)[np.diagonal(number)]
+    return np.where(np.diagonal(counts) > 0, np.diagonal(means), bounds)
 
 
 def _solved(

@@ -42,6 +42,7 @@ from testbed.roles.server.outstanding_work import OutstandingWork, orders_to_beg
 from testbed.roles.server.remote_servers import NOTHING, DrivenHalf, UpdateElsewhere
 from testbed.roles.server.restart import Restart, cannot_be_written
 from testbed.roles.server.server_connections import REPORT_PERIOD
+from testbed.training import computation
 from testbed.training.parameter_service import Pushed
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
@@ -76,6 +77,8 @@ class ClockOfServers:
         self._orders = workers
         self._numbers = conversations(settings)
         self._protocol = servers[0].protocol
+        overlaps = computation.overlaps(settings)
+        self._tells_versions = self._protocol != "pull" or overlaps
         self._roles = roles = DrivenRoles(
             settings,
             layout,
@@ -88,7 +91,7 @@ class ClockOfServers:
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
         self._busy = times.busy()
-        self._outstanding = OutstandingWork(self._numbers, settings.evaluator)
+        self._outstanding = OutstandingWork(self._numbers, settings.evaluator, overlaps=overlaps)
         self._active_faults = ActiveFaults()
         self._incarnations = [0] * settings.workers
         self._stopped = [False] * settings.serving
@@ -288,14 +291,14 @@ class ClockOfServers:
         return size
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Record it: a worker that asks sees that itself, the others are told when they begin."""
+        """Record it: a worker that waits for it sees that itself, others are told when they begin."""
         if not self._outstanding.is_lost(self._numbers.worker(conversation)):
             self._outstanding.arrived(conversation, version)
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
-        """Tell a worker that is sent every version at which versions to compute now."""
+        """Tell a worker that cannot know it by itself at which versions to compute now."""
         self._outstanding.begun(worker, versions)
-        if self._protocol != "pull":
+        if self._tells_versions:
             self._orders[worker].give_all(orders_to_begin(versions))
 
     def adopt(self, worker: int, version: int, time: float) -> None:

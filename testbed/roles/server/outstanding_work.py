@@ -42,7 +42,7 @@ class SentWorker:
     """The outstanding versions and computations of one worker.
 
     ``there`` are the versions that it was sent by each of its servers and may still compute at, and
-    ``used`` are the versions of several that it computed at last.
+    ``used`` are the versions that it computed at last, if it may compute at them again.
     """
 
     there: list[deque[int]]
@@ -64,15 +64,18 @@ STORED: tuple[type, ...] = (Computing, SentWorker)
 class OutstandingWork(Stateful):
     """The outstanding versions and orders of all workers of a run, and of its aggregators."""
 
-    not_saved = frozenset({"_numbers"})
+    not_saved = frozenset({"_numbers", "_again"})
 
-    def __init__(self, numbers: Conversations, workers: int) -> None:
+    def __init__(self, numbers: Conversations, workers: int, *, overlaps: bool = False) -> None:
         """Start with nothing outstanding.
 
         Args:
             workers: their number, with the aggregators that talk to a server.
+            overlaps: True if workers compute while their pushes are on their way.
         """
         self._numbers = numbers
+        # Whether a worker may compute more than once at the parameters that it was sent.
+        self._again = overlaps or numbers.servers > 1
         self._workers = [SentWorker.of(numbers.servers) for _ in range(workers)]
 
     def _of(self, conversation: int) -> tuple[SentWorker, int]:
@@ -87,9 +90,9 @@ class OutstandingWork(Stateful):
             state.there[place].append(version)
 
     def arrived(self, conversation: int, version: int) -> None:
-        """Drop what is older than a version that has arrived, if the worker has one server."""
+        """Drop what is older than a version that has arrived, if the worker needs it no more."""
         state, place = self._of(conversation)
-        if self._numbers.servers == 1:
+        if not self._again:
             _drop_older(state.there[place], version)
 
     def begun(self, worker: int, versions: Sequence[int]) -> None:
@@ -100,13 +103,13 @@ class OutstandingWork(Stateful):
         for there, version in zip(state.there, versions, strict=True):
             _drop_older(there, version)
             assert there[0] == version
-            if self._numbers.servers == 1:
+            if not self._again:
                 there.popleft()
                 continue
-            # A worker of several may have to compute at it again, but needs it only once.
+            # It may have to compute at it again, but needs it only once.
             while len(there) > 1 and there[1] == version:
                 there.popleft()
-        state.used = list(versions) if self._numbers.servers > 1 else []
+        state.used = list(versions) if self._again else []
         unread = list(range(self._numbers.servers))
         state.computing.append(Computing(list(versions), state.drawn, unread))
         state.drawn += 1
@@ -149,7 +152,7 @@ class OutstandingWork(Stateful):
         if self._numbers.below(self._numbers.worker(conversation)) is not None:
             return there
         computing = [one.versions[place] for one in state.computing]
-        if self._numbers.servers > 1:
+        if self._again:
             computing = sorted(set(computing).difference(there))
         return computing + there
 
@@ -160,9 +163,9 @@ class OutstandingWork(Stateful):
     def orders(self, worker: int) -> list[tuple[OrderKind, int]]:
         """Return the clock's orders that bring a worker back that has forgotten everything.
 
-        The first says how many computations had drawn mini-batches. A worker of several servers is
-        also told at which versions it computed last, if nothing is left to do there: those are not new
-        to it.
+        The first says how many computations had drawn mini-batches. A worker that may compute at
+        versions again is also told at which it computed last, if nothing is left to do there: those are
+        not new to it.
         """
         state = self._workers[worker]
         orders: list[tuple[OrderKind, int]] = []

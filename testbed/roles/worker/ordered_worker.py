@@ -2,8 +2,8 @@
 
 What a worker does, the clock decides, where its protocol and its connections' states are. A worker that
 asks computes as soon as it has been answered, and sends when the order comes; one that is sent every
-version is told when to begin, and at which versions. Both read what arrives at any time, so that no
-server ever waits for them.
+version, or computes before it is answered, is told when to begin, and at which versions. Both read what
+arrives at any time, so that no server ever waits for them.
 """
 
 import math
@@ -163,15 +163,25 @@ class AskingWorker(OrderedWorker):
 
 
 class ListeningWorker(OrderedWorker):
-    """A worker that is sent every version, by the clock's orders."""
+    """A worker that is told at which versions to compute, by the clock's orders."""
 
-    def __init__(self, links: ServerLinks, hands: Hands, orders: OrderChannel) -> None:
+    def __init__(
+        self, links: ServerLinks, hands: Hands, orders: OrderChannel, *, asks: bool
+    ) -> None:
+        """Set the worker up.
+
+        Args:
+            asks: True if it asks for parameters with each push; otherwise it is sent every version.
+        """
         super().__init__(links, hands, orders)
+        self._asks = asks
         # By server: the version that has arrived last, by the clock.
         self._arrived = list(self._came)
 
     def run(self) -> None:
         has_computed = False
+        if self._asks and not self._links.goes_on:
+            self._send(pushes=False, asks=True)
         while True:
             order = self._orders.take(wait=False)
             if order is None:
@@ -194,7 +204,7 @@ class ListeningWorker(OrderedWorker):
                         f"the clock says that a computation is over, and none is under way: {_BROKEN}"
                     )
                 case OrderKind.FINISHED:
-                    self._send(pushes=True, asks=False)
+                    self._send(pushes=True, asks=self._asks)
                     has_computed = False
                 case OrderKind.RESUME:
                     self._hands.computation.draw_past(order.number)

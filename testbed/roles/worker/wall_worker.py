@@ -42,10 +42,10 @@ class WallWorker(Loop):
         self._computed = Computed(job)
         try:
             with hands.computed(job.bases):
-                if self._worker.asks and leg.pushes:
+                if self._worker.sends_at_once and leg.pushes:
                     hands.encode()
                 self._wake = WakeUp.after(began, computing, waiting)
-                due = self._due() if self._worker.asks else None
+                due = self._due() if self._worker.sends_at_once else None
                 if due is not None:
                     self._tell(due)  # what is sent lies where it was computed
                 elif leg.pushes:

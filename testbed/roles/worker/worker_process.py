@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import numpy.typing as npt
 
-from testbed.engine.worker import Worker
+from testbed.engine.overlapping_worker import worker_of
 from testbed.learning.data import datasets
 from testbed.roles.orders import OrderChannel
 from testbed.roles.sockets.parameters import KeptParameters, ParametersInTurn, ReceivedParameters
@@ -53,7 +53,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
         legs,
     )
     protocol = computation.protocol(settings)
-    asks = protocol == "pull"
+    asks, overlaps = protocol == "pull", computation.overlaps(settings)
     own_times = faults.paced(times.of_device(number))
     pulls, absence = settings.training.pulls, settings.faults.server_absence
 
@@ -66,10 +66,10 @@ def work(  # noqa: PLR0917 - what a worker is made of
     def work_over_links() -> None:
         """Work over one connection to each server until all have said STOP."""
         parameters: ReceivedParameters
-        if asks and pulls == "full" and len(cut) == 1:
+        if asks and pulls == "full" and len(cut) == 1 and not overlaps:
             parameters = ParametersInTurn(cut[0])
         else:
-            parameters = KeptParameters(cut, pulls, only_newest=asks)
+            parameters = KeptParameters(cut, pulls, only_newest=asks and not overlaps)
         links = ServerLinks(
             greet,
             parameters,
@@ -79,12 +79,12 @@ def work(  # noqa: PLR0917 - what a worker is made of
         hands = Hands(own, parameters, links.take, learners, line)
         with contextlib.closing(links):
             if orders is None:
-                role = Worker(protocol, len(cut), legs)
+                role = worker_of(settings, protocol, len(cut), number)
                 WallWorker(role, links, hands, own_times, faults).run()
-            elif asks:
+            elif asks and not overlaps:
                 AskingWorker(links, hands, orders).run()
             else:
-                ListeningWorker(links, hands, orders).run()
+                ListeningWorker(links, hands, orders, asks=asks).run()
 
     while True:
         try:

@@ -5,7 +5,11 @@ import numpy.typing as npt
 import pytest
 from scipy.optimize import LinearConstraint, minimize
 
-from testbed.algorithms.backup_workers.iteration_times import IterationTimes, Untried, fitted
+from testbed.algorithms.backup_workers.iteration_times import (
+    IterationTimes,
+    Untried,
+    fitted,
+)
 from testbed.errors import TestbedError
 
 
@@ -60,6 +64,36 @@ def test_the_fit_is_that_of_a_reference(seed: int) -> None:
     bounded = known & (found["highest"] > found["lowest"] + 1e-9)
     assert (diagonal[bounded] <= found["highest"][bounded] + 1e-3).all()
     assert found["middle"] == pytest.approx((found["lowest"] + found["highest"]) / 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_naive_estimate_is_the_mean_of_the_samples_of_k_by_itself(seed: int) -> None:
+    """§3.2. A k without samples has the nearest mean of the cells that (17) has below or above it."""
+    draw, n = np.random.default_rng(seed), 4
+    samples: dict[tuple[int, int], list[float]] = {}
+    lowest, highest = (IterationTimes(n, one, estimator="naive") for one in ("lowest", "highest"))
+    rows = draw.choice(n, 2, replace=False) + 1
+    for seconds in draw.uniform(0.5, 2, 12):
+        h, i = int(draw.choice(rows)), int(draw.integers(1, n + 1))
+        samples.setdefault((h, i), []).append(float(seconds))
+        for one in (lowest, highest):
+            one.add(h, i, float(seconds))
+    ordered = np.eye(n * n, dtype=bool)
+    for smaller, larger in order(n):
+        ordered[smaller, larger] = True
+    ordered = np.linalg.matrix_power(ordered.astype(int), n * n) > 0
+    means = {(h - 1) * n + i - 1: np.mean(one) for (h, i), one in samples.items()}
+    low, high = lowest.estimate(), highest.estimate()
+    assert low is not None and high is not None
+    for k in range(1, n + 1):
+        cell = (k - 1) * (n + 1)
+        below = [mean for other, mean in means.items() if ordered[other, cell]]
+        above = [mean for other, mean in means.items() if ordered[cell, other]]
+        own = samples.get((k, k))
+        assert lowest.tried[k - 1] == (own is not None)
+        at_least = np.mean(own) if own else max(below, default=0.0)
+        assert low[k - 1] == pytest.approx(at_least)
+        assert high[k - 1] == pytest.approx(np.mean(own) if own else min(above, default=at_least))
 
 
 @pytest.mark.parametrize(("untried", "expected"), [("lowest", 1), ("middle", 1.5), ("highest", 2)])

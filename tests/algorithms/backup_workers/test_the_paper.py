@@ -39,6 +39,7 @@ class Reference:
     d: int
     clip: bool
     blind: bool
+    naive: bool
     iterations: list[Iteration] = field(default_factory=list)
 
     def gains(self) -> Vector | None:
@@ -70,7 +71,7 @@ class Reference:
         return np.asarray((ETA - half) * norm - half * spread / every)
 
     def seconds(self) -> tuple[Vector, npt.NDArray[np.bool_]]:
-        """Return T̂_{k,t} for k = 1 to n, by (17), and which of them have samples of their own."""
+        """Return T̂_{k,t} for k = 1 to n, by (17) or naively, and which have samples of their own."""
         n = self.n
         samples: list[list[list[float]]] = [[[] for _ in range(n)] for _ in range(n)]
         for one in self.iterations:
@@ -78,6 +79,8 @@ class Reference:
                 samples[one.h - 1][i].append(time - one.began)
         weight = np.array([len(x) for row in samples for x in row], float)
         target = np.array([np.mean(x) if x else 0.0 for row in samples for x in row])
+        if self.naive:  # the average of the samples of T_{k,k}
+            return target[:: n + 1], weight[:: n + 1] > 0
         cells = range(n)
         pairs = [(h * n + k, h * n + k + 1) for h in cells for k in cells[:-1]]
         pairs += [((h + 1) * n + k, h * n + k) for h in cells[:-1] for k in cells]
@@ -146,7 +149,13 @@ def drive(n: int, seed: int, updates: int, options: dict[str, object], drift: fl
     """
     chosen = DynamicOptions.model_validate(options)
     server = DynamicServer(np.zeros(SIZE, np.float32), ETA, n, chosen)
-    reference = Reference(n, chosen.average_over, chosen.clip_smoothness, blind=chosen.gain == "k")
+    reference = Reference(
+        n,
+        chosen.average_over,
+        chosen.clip_smoothness,
+        blind=chosen.gain == "k",
+        naive=chosen.times == "naive",
+    )
     for worker in range(n):
         server.joined(worker)
     draw, now, run, loss = np.random.default_rng(seed), 0.0, Run(), 2.0
@@ -195,6 +204,7 @@ def drive(n: int, seed: int, updates: int, options: dict[str, object], drift: fl
         {},
         {"clip_smoothness": False, "untried": "lowest"},
         {"gain": "k", "untried": "lowest"},
+        {"times": "naive"},
         {"average_over": 1, "untried": "lowest"},
         {"average_over": 100, "untried": "highest"},
     ],

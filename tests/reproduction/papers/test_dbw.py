@@ -12,8 +12,9 @@ from reproduction.drawing import Beside, Boxes, draw
 from reproduction.measures import Line, Target
 from reproduction.papers.dbw import PAPER, knee, lines
 from reproduction.papers.dbw.__main__ import main as write_knees
-from reproduction.papers.dbw.claims import BestStatic, Follows, Outweighs, WithinTime
+from reproduction.papers.dbw.claims import BestStatic, Follows, Outweighs, Similar, WithinTime
 from reproduction.papers.dbw.decrease import Decreases, bounds, decreases, proportional
+from reproduction.papers.dbw.expected_times import Compared, Estimates, estimates, exact_times
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.record import Evaluated, Record, Result
@@ -162,6 +163,10 @@ def test_claims_hold_and_fail_seed_by_seed(fig6: dict[str, Line]) -> None:
         AtLeastAsFast("static-1-12", ("static-1-8",), LOSS, "", 1.4).check(fig6).decision
         is Decision.HOLDS
     )
+    # 60 and 80 s, and 20 and 60 s.
+    near, far = (Similar(one, "static-1-8", LOSS, "") for one in ("static-1-12", "dbw-1"))
+    assert near.check(fig6).decision is Decision.HOLDS
+    assert far.check(fig6).decision is Decision.FAILS
     same = ("gradient_norm", "training_loss")
     assert Outweighs("dbw-1", *same, 0.9, "").check(fig6).decision is Decision.HOLDS
     assert Outweighs("dbw-1", *same, 2, "").check(fig6).decision is Decision.FAILS
@@ -221,6 +226,7 @@ def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None
         is Decision.UNKNOWN
     )
     assert WithinTime("dbw-1", "k", 0, 15, 1, 2, "").check(none).decision is Decision.UNKNOWN
+    assert Similar("dbw-1", "static-1-8", LOSS, "").check(none).decision is Decision.UNKNOWN
     assert (
         AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "", 1.25).check(few).decision
         is Decision.UNKNOWN
@@ -265,3 +271,46 @@ def test_a_figure_is_run_and_written(tmp_path: Path) -> None:
     slow, fast = (np.diff(time)[13:][one] for one in (k[13:] > 8, k[13:] == 8))
     assert len(slow) and slow.min() == pytest.approx(5) and slow.max() < 10
     assert len(fast) and fast == pytest.approx(1)
+
+
+def test_the_estimates_of_a_record_are_those_that_the_server_had(tmp_path: Path) -> None:
+    """The run's diagnostics have T̂ of the k that was chosen: the one of 25 numbers that is compared."""
+    order = ["fig3", "--paper", "dbw", "--scale", "tiny", "--engine", "simulation"]
+    assert main([*order, "--at-once", "1", "--out", str(tmp_path)]) == 0
+    pages = tmp_path / "pages" / "tiny"
+    assert (pages / "fig3.svg").exists()
+    (record,) = Records(pages).of(identity(spec_of(lines.FIG3[0], TINY, 1)))
+    found = estimates(record)
+    assert found is not None
+    told = record.diagnostics.values
+    assert found.k.tolist() == told["k"][1:].tolist() and len(set(found.k)) > 2
+    chosen = found.fitted[np.arange(len(found.k)), found.k - 1]
+    known = np.isfinite(told["seconds"][1:])
+    assert known.sum() > 20
+    assert chosen[known] == pytest.approx(told["seconds"][1:][known], rel=1e-5)
+    # The first update waits for all: before the second there are samples t_{5,i} only.
+    assert np.isfinite(found.naive[0]).tolist() == [False] * 4 + [True]
+    assert found.naive[0, 4] == pytest.approx(record.evaluations.time[1])
+    assert "## Estimates" in (pages / "fig3.md").read_text()
+
+
+def test_the_exact_times_are_those_of_exponential_round_trips() -> None:
+    """Of n = 2 the smaller of ω and ω' + ω has ∫ (1 + t)·exp(-2t) dt; all n take a harmonic number."""
+    assert exact_times(2) == pytest.approx([0.75, 1.5], rel=0.01)
+    assert exact_times(5)[-1] == pytest.approx(sum(1 / i for i in range(1, 6)), rel=0.01)
+    assert (np.diff(exact_times(5)) > 0).all()
+
+
+def test_averages_out_of_order_and_errors_are_counted_where_there_are_averages() -> None:
+    exact = exact_times(2)
+    nan = np.nan
+    naive = np.array([[nan, 2.0], [0.5, 1.0], [2.5, 1.0], [nan, nan]]) * exact
+    found = Estimates(np.array([2, 1, 1, 2]), naive, np.tile(exact * 1.25, (4, 1)))
+    assert found.disordered() == 0.25
+    assert found.gained() == pytest.approx(np.mean([1.0, 0.5, 0.0, 1.5, 0.0]) - 0.25)
+    assert (
+        Compared("dbw", "", Estimates.gained, 0.0, "")
+        .check({"dbw": Line(lines.FIG3[0], ())})
+        .decision
+        is Decision.UNKNOWN
+    )
