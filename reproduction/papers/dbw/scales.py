@@ -50,8 +50,7 @@ def _by_knee(spec: Spec) -> list[str]:
 
 def _as_made(spec: Spec) -> list[str]:
     """Return the options of runs that are older than a default, until they are made again."""
-    before = spec.name.removeprefix("dbw-") in _BEFORE
-    if not before and (spec.name != "dbw-dynamic" or getattr(spec.compute, "alpha", None) == 1):
+    if spec.name.removeprefix("dbw-") not in _BEFORE:
         return []
     dbw = [place for place, one in enumerate(spec.algorithms) if one.name == "dbw"]
     return [f"algorithms.{place}.untried=middle" for place in dbw]
