@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 from testbed.nodes import linux
 
@@ -71,6 +72,7 @@ def begin_anew(files: tuple[int, int, int], kept: Collection[int] = ()) -> None:
     long as the process does not flush them.
     """
     os.setsid()
+    _stay_nice()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # The parent's handlers are for the parent; what it ignores stays ignored, as after an exec.
@@ -89,6 +91,18 @@ def begin_anew(files: tuple[int, int, int], kept: Collection[int] = ()) -> None:
         for number in (1, 2)
     )
     gc.freeze()
+
+
+def _stay_nice() -> None:
+    """Give a new session the nice value of its process, if that is above 0.
+
+    Linux shares the processors between sessions first, by a nice value that each session has and that
+    begins at 0 (sched(7), autogroup): a sweep under ``nice`` would get as much as everything else.
+    """
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    if nice > 0:
+        with contextlib.suppress(OSError):  # a kernel without it
+            Path("/proc/self/autogroup").write_text(str(nice))
 
 
 class ForkedCommand:

@@ -293,6 +293,10 @@ def _sendable(error: Exception) -> BaseException:
     return error
 
 
+_OF_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that the parent answers for all of its processes."""
+
+
 def fork(work: Work, others: Sequence[Connection]) -> tuple[int, Connection, Connection]:
     """Fork a process that does tasks.
 
@@ -308,8 +312,12 @@ def fork(work: Work, others: Sequence[Connection]) -> tuple[int, Connection, Con
     inbox, requests = os.pipe2(os.O_CLOEXEC)
     answers, outbox = os.pipe2(os.O_CLOEXEC)
     parent = os.getpid()
+    # One that came to the child before it ignores them would be written to the parent's descriptor, as
+    # another one for the parent.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_PARENT)
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(inbox)
         os.close(outbox)
         return pid, Connection(requests, readable=False), Connection(answers, writable=False)
@@ -317,8 +325,9 @@ def fork(work: Work, others: Sequence[Connection]) -> tuple[int, Connection, Con
     try:
         die_with_parent(signal.SIGKILL, parent)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _OF_PARENT:
             signal.signal(number, signal.SIG_IGN)  # the parent ends it
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(requests)
         os.close(answers)
         for one in others:

@@ -54,6 +54,19 @@ def test_it_keeps_what_it_is_told_to_and_a_session_of_its_own() -> None:
         assert told.decode() == f"{[0, 1, 2, kept.fileno()]} True\n"
 
 
+@pytest.mark.skipif(
+    not Path("/proc/self/autogroup").exists(), reason="this kernel has no groups of sessions"
+)
+def test_its_session_is_as_nice_as_its_parent() -> None:
+    def fork_another() -> None:
+        os.nice(7)
+        command = ForkedCommand(TITLE, lambda: print(Path("/proc/self/autogroup").read_text()))
+        print(command.finish(20.0)[0].decode())
+
+    told, _ = ForkedCommand(TITLE, fork_another).finish(30.0)
+    assert told.split()[1:] == [b"nice", b"7"]
+
+
 def test_it_has_its_title_reads_its_input_and_ends_with_it() -> None:
     command = ForkedCommand(TITLE, lambda: print(sys.stdin.read().upper()))
     process = psutil.Process(command.process)
