@@ -289,7 +289,7 @@ def records(directory: Path) -> list[dict[str, Any]]:
 
 
 def _has_slowed_down_for_good(summary: dict[str, Any]) -> bool:
-    """Whether a run was stopped since it is slow by its own clock, and not by the host's."""
+    """Return True if a run was stopped after an hour or more of its own clock."""
     stopped: bool = summary["ended"] == "interrupted"
     return stopped and (summary["training_seconds"] or 0.0) > SLOW
 

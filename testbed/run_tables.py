@@ -18,7 +18,7 @@ Text: TypeAlias = Annotated[str, Field(max_length=20_000), AfterValidator(printa
 
 @dataclass(frozen=True, slots=True)
 class LinkBytes:
-    """What passed one direction of a link.
+    """The bytes and frames that passed one direction of a link, a row of ``traffic/links.parquet``.
 
     Attributes:
         link: the link's index.

@@ -1,10 +1,13 @@
-"""Handlers of signals that hold for a while."""
+"""The signals that end a command, and handlers that hold for a while."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeAlias
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that ask a command, or one of its processes, to end."""
 
 Handler: TypeAlias = Callable[[int, FrameType | None], Any] | signal.Handlers
 

@@ -34,11 +34,7 @@ def cnn_5x5(inputs: Inputs = GREY_28) -> nn.Module:
     The network of PyTorch's MNIST example, without its dropout. Paper 004 has such a network of unknown
     widths.
     """
-    channels, height, width = inputs.image
-
-    def left(side: int) -> int:
-        return ((side - 4) // 2 - 4) // 2
-
+    channels = inputs.image[0]
     return nn.Sequential(
         OrderedDict(
             conv1=nn.Conv2d(channels, 10, 5),
@@ -48,7 +44,7 @@ def cnn_5x5(inputs: Inputs = GREY_28) -> nn.Module:
             relu2=nn.ReLU(),
             pool2=nn.MaxPool2d(2),
             flatten=nn.Flatten(),
-            dense1=nn.Linear(20 * _pixels(left(height), left(width)), 50),
+            dense1=nn.Linear(20 * _pixels(inputs), 50),
             relu3=nn.ReLU(),
             dense2=nn.Linear(50, inputs.classes),
         )
@@ -75,11 +71,7 @@ def ako_imagenet(inputs: Inputs = COLOUR_32) -> nn.Module:
 
 def _three_convolutions(inputs: Inputs, maps: tuple[int, int, int], units: int) -> nn.Module:
     """Return convolutions of 5 × 5, 5 × 5 and 4 × 4 with max-pools between, and two dense layers."""
-    channels, height, width = inputs.image
-
-    def left(side: int) -> int:
-        return ((side - 4) // 2 - 4) // 2 - 3
-
+    channels = inputs.image[0]
     return nn.Sequential(
         OrderedDict(
             conv1=nn.Conv2d(channels, maps[0], 5),
@@ -91,19 +83,20 @@ def _three_convolutions(inputs: Inputs, maps: tuple[int, int, int], units: int) 
             conv3=nn.Conv2d(maps[1], maps[2], 4),
             relu3=nn.ReLU(),
             flatten=nn.Flatten(),
-            dense1=nn.Linear(maps[2] * _pixels(left(height), left(width)), units),
+            dense1=nn.Linear(maps[2] * _pixels(inputs, last=4), units),
             relu4=nn.ReLU(),
             dense2=nn.Linear(units, inputs.classes),
         )
     )
 
 
-def _pixels(height: int, width: int) -> int:
-    """Return the pixels of what convolutions leave of an image.
+def _pixels(inputs: Inputs, last: int = 1) -> int:
+    """Return the pixels of a map after two convolutions of 5 × 5, each with a max-pool, and a last one.
 
     Raises:
         ValueError: there are none.
     """
+    height, width = (((side - 4) // 2 - 4) // 2 - (last - 1) for side in inputs.image[1:])
     if min(height, width) < 1:
         raise ValueError("its convolutions leave nothing of them")
     return height * width

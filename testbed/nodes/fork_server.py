@@ -40,6 +40,7 @@ from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.confinement import confine, needed, seclude
 from testbed.nodes.role_output import RoleOutput
 from testbed.nodes.run_names import FORK_SERVER, TITLES
+from testbed.signal_handlers import STOPPING
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,7 @@ def _start(
 
 def _begin_anew() -> None:
     """Reset what the forked process has inherited from its parent: signal handlers, session."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
 

@@ -70,7 +70,7 @@ NOT_UNDERSTOOD = (
 
 @dataclass(slots=True)
 class RunParts:
-    """What ``AgentEvents`` and ``RoleReports`` of a run have in common."""
+    """The parts of a run that both the events of agents and the reports of roles change."""
 
     plan: Plan
     records: TrainingRecords

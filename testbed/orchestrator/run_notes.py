@@ -40,7 +40,7 @@ P = TypeVar("P", Progress, ProgramProgress)
 
 
 class BackgroundBytes:
-    """What the flows of one run have sent, and what of it has arrived, as frames."""
+    """The bytes, as frames, that background flows have sent and that have arrived of them."""
 
     def __init__(self, flows: Sequence[BackgroundFlow]) -> None:
         self._flows = flows

@@ -10,7 +10,7 @@ from typing import Any
 
 from testbed.errors import InterruptedRunError, RunError
 from testbed.run_endings import STATES, Ended
-from testbed.signal_handlers import handled
+from testbed.signal_handlers import STOPPING, handled
 
 
 class LateSignalError(Exception):
@@ -35,8 +35,6 @@ class EndError(Exception):
 
 
 _STOPPED = "stopped by "
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals that ask a command to end."""
 
 
 def stopped_by(number: int) -> EndError:
@@ -66,11 +64,11 @@ def signals() -> Iterator[int]:
     """
     came: list[int] = []
     unread = b""
-    with noted(_STOPPING, came.append) as reading:
+    with noted(STOPPING, came.append) as reading:
         yield reading
         with contextlib.suppress(BlockingIOError):
             unread = os.read(reading, 64)
-    if came and sum(number in _STOPPING for number in unread) == len(came):
+    if came and sum(number in STOPPING for number in unread) == len(came):
         raise LateSignalError(came[0])
 
 
@@ -83,7 +81,7 @@ def signal_in(wake_up: int) -> int | None:
     with contextlib.suppress(BlockingIOError):
         while True:
             (number,) = os.read(wake_up, 1)
-            if number in _STOPPING:
+            if number in STOPPING:
                 return number
     return None
 

@@ -25,6 +25,7 @@ import psutil
 
 from testbed.learning.learner import Learner
 from testbed.nodes.linux import die_with_parent
+from testbed.signal_handlers import STOPPING
 from testbed.training.computation import Computation, Drawn
 from testbed.training.slices import Slice
 from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
@@ -293,10 +294,6 @@ def _sendable(error: Exception) -> BaseException:
     return error
 
 
-_OF_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that the parent answers for all of its processes."""
-
-
 def fork(work: Work, others: Sequence[Connection]) -> tuple[int, Connection, Connection]:
     """Fork a process that does tasks.
 
@@ -314,7 +311,7 @@ def fork(work: Work, others: Sequence[Connection]) -> tuple[int, Connection, Con
     parent = os.getpid()
     # One that came to the child before it ignores them would be written to the parent's descriptor, as
     # another one for the parent.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_PARENT)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     pid = os.fork()
     if pid:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -325,8 +322,8 @@ def fork(work: Work, others: Sequence[Connection]) -> tuple[int, Connection, Con
     try:
         die_with_parent(signal.SIGKILL, parent)
         signal.set_wakeup_fd(-1)
-        for number in _OF_PARENT:
-            signal.signal(number, signal.SIG_IGN)  # the parent ends it
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)  # the parent answers for all, and ends it
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(requests)
         os.close(answers)

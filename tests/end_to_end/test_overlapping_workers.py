@@ -48,7 +48,7 @@ def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
 
 
 def test_they_agree_with_several_servers_and_with_faults(tmp_path: Path) -> None:
-    """Of a killed worker the push and the gradient after it are lost; a frozen one's push leaves."""
+    """A killed worker loses its push and the gradient after it; a frozen worker's push leaves."""
     faults = [
         fault(0, "kill", time="900ms"),
         fault(1, "stop-network", time="500ms"),

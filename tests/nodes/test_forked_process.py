@@ -64,7 +64,8 @@ def test_its_session_is_as_nice_as_its_parent() -> None:
         print(command.finish(20.0)[0].decode())
 
     told, _ = ForkedCommand(TITLE, fork_another).finish(30.0)
-    assert told.split()[1:] == [b"nice", b"7"]
+    nice = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 7)  # the tests may run under nice
+    assert told.split()[1:] == [b"nice", str(nice).encode()]
 
 
 def test_it_has_its_title_reads_its_input_and_ends_with_it() -> None:

@@ -33,7 +33,7 @@ OFTEN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What is known before each update of a run but the first.
+    """The estimates that DBW had before each update of a run, from the second update on.
 
     Attributes:
         k: int64, shape (updates,), the gradients that the update waited for.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Sure: TypeAlias = Literal["quoted", "about", "assumed"]
-"""Whether the source has the figure, reports about as much, or there is none; see docs/links.md."""
+"""How well a figure is founded: the source has it, it reports about as much, or there is no source."""
 
 
 @dataclass(frozen=True, slots=True)

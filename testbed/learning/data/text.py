@@ -41,11 +41,12 @@ def load(path: Path, tokens: str = "bytes", context: int = 64, test: float | Pat
         if count < 1 or (len(files) == 1 and tested >= count):
             raise ValueError(f"{file} has {len(of)} tokens, too few for rows of {context}")
 
-    def cut(of: Numbers, start: int) -> Numbers:
-        count = max(len(of) - 1, 0) // context
+    def cut(of: Numbers, start: int, count: int) -> Numbers:
         return np.ascontiguousarray(of[start : start + count * context].reshape(count, context))
 
-    whole = [(cut(of, 0), cut(of, 1)) for of in numbers]
+    whole = [
+        (cut(of, 0, count), cut(of, 1, count)) for of, count in zip(numbers, rows, strict=True)
+    ]
     if len(files) == 1:
         inputs, targets = whole[0]
         whole = [(inputs[:-tested], targets[:-tested]), (inputs[-tested:], targets[-tested:])]

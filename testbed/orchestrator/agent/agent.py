@@ -79,6 +79,7 @@ from testbed.nodes.namespaces import NamespaceNodes
 from testbed.nodes.node_interface import Device, Nodes
 from testbed.nodes.node_table import NodeTable
 from testbed.nodes.user_namespace import enter_user_namespace
+from testbed.signal_handlers import STOPPING
 
 TURN_TIMEOUT = 5.0
 """Seconds to find a moment without a turn, after which a device is frozen even with one."""
@@ -492,7 +493,7 @@ def run(control: Channel) -> int:
     Args:
         control: its end of the channel to the orchestrator.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)  # the orchestrator decides; the agent ends with it
     try:
         enter_user_namespace()

@@ -295,7 +295,7 @@ def test_the_estimates_of_a_record_are_those_that_the_server_had(tmp_path: Path)
 
 
 def test_the_exact_times_are_those_of_exponential_round_trips() -> None:
-    """Of n = 2 the smaller of ω and ω' + ω has ∫ (1 + t)·exp(-2t) dt; all n take a harmonic number."""
+    """E[T(1)] of n = 2 is ∫ (1 + t)·exp(-2t) dt, as one of the two may begin late; E[T(n)] is H_n."""
     assert exact_times(2) == pytest.approx([0.75, 1.5], rel=0.01)
     assert exact_times(5)[-1] == pytest.approx(sum(1 / i for i in range(1, 6)), rel=0.01)
     assert (np.diff(exact_times(5)) > 0).all()
