@@ -71,7 +71,7 @@ class PacedTimes:
         self._times, self._paces, self._device = times, paces, device
 
     def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:
-        # The infinite factor is for others. This process may yet run for a moment before it is killed: by 0
+        # An infinite factor is for others: this process may run for a moment before it is killed. By 0
         # times infinity it would end of itself, while its last packets may not leave.
         factor = 1.0 if self._paces.has_ended(self._device) else self._paces[self._device]
         computing, waiting = self._times.draw(now, gradients)
