@@ -1,5 +1,6 @@
 """An experiment with longer times: every time and rate of a file, and its traces, are dilated."""
 
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -43,6 +44,16 @@ NEITHER = frozenset(_NAMES.split())
 """The names of fields whose numbers are neither times nor rates of links."""
 
 
+def is_declared(section: type[BaseModel]) -> bool:
+    """Return True if a section stands in the testbed's code.
+
+    Other tests of this process may have loaded plug-ins, or made sections of functions of their own.
+    """
+    module = section.__module__
+    there = getattr(sys.modules[module], section.__name__, None)
+    return there is section and module.startswith("testbed.")
+
+
 def sections() -> Iterator[type[BaseModel]]:
     """Yield every section that a file may have, with those of all algorithms."""
     known: set[type[BaseModel]] = set()
@@ -50,8 +61,7 @@ def sections() -> Iterator[type[BaseModel]]:
     def reach(annotation: Any) -> Iterator[type[BaseModel]]:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             for one in (annotation, *annotation.__subclasses__()):
-                # Other tests of this process may have loaded options of plug-ins.
-                if one in known or not one.__module__.startswith("testbed."):
+                if one in known or not is_declared(one):
                     continue
                 known.add(one)
                 yield one

@@ -63,7 +63,8 @@ class ServerLink:
         head: of an answer whose body is still to be received.
         left: the places that are still to be filled with the body; None before there are any.
         held: True if nothing is read, as an answer is to be taken, or used, first.
-        awaits: True if an answer was asked for and is not there.
+        awaited: how many answers were asked for and are not there; more than one where a worker that
+            computes while it sends has asked again before it has read the last one.
         lost: the error with which the connection ended before a STOP.
     """
 
@@ -84,7 +85,7 @@ class ServerLink:
         self.session += 1
         # What was received before stays until it is used; a body that was announced is lost.
         self.held = self.held and self.head is None
-        self.head, self.awaits = None, False
+        self.head, self.awaited = None, 0
         self.lost: OSError | None = None
         self.readable = select.poll()
         self.readable.register(connection, select.POLLIN)
@@ -212,7 +213,7 @@ class ServerLinks:
         if link.lost or link.end.broken is not None:
             return
         if asks and not link.stopped:
-            link.awaits = True
+            link.awaited += 1
             self._set_mark(link)
         try:
             link.end.send(pieces)
@@ -263,7 +264,7 @@ class ServerLinks:
         first, pending = None, also is not None
         for link in self.links:
             pending = pending or link.end.pending > 0
-            if first is None and link.awaits and link.is_read:
+            if first is None and link.awaited and link.is_read:
                 first = link
         if first is not None and not pending:
             # Once it is there, the others' answers may be as well.
@@ -300,7 +301,7 @@ class ServerLinks:
         head, conversation = link.head, link.conversation
         assert head is not None
         if head.kind is Kind.STOP:
-            link.stopped, link.awaits = True, False
+            link.stopped, link.awaited = True, 0
             return [Stopped(conversation)]
         if link.left is None:
             places = self._arriving.place(conversation, head)
@@ -313,14 +314,14 @@ class ServerLinks:
                 link.end.wake_at(sum(map(len, link.left)))
                 return []
             link.held = not self._arriving.came(conversation, head)
-        link.awaits = False
+        link.awaited = max(0, link.awaited - 1)
         self._set_mark(link)
         return [Received(conversation, head.number)]
 
     def _set_mark(self, link: ServerLink) -> None:
         """Wake when the next message is there, if its length is known."""
         whole = self._arriving.whole[link.conversation]
-        expected = (link.awaits or not self._asks) and link.head is None
+        expected = (link.awaited or not self._asks) and link.head is None
         link.end.wake_at(HEADER.size + whole if expected and whole else 1)
 
     def take(self, conversation: int, places: Sequence[memoryview]) -> None:
@@ -337,6 +338,7 @@ class ServerLinks:
             self._broke(link, error)
             raise
         link.held = False
+        self._set_mark(link)
 
     def release(self, conversation: int) -> None:
         """Read on: an answer was taken, or used."""

@@ -137,6 +137,24 @@ def test_an_answer_wakes_a_device_that_asks_once_when_it_is_whole(
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
+def test_so_does_one_that_was_asked_for_before_the_last_one_was_read(
+    make: Make, in_turn: bool
+) -> None:
+    """A worker that computes while it sends asks so; an answer that wakes it early is read in parts,
+    which the kernel acknowledges together."""
+    place = make(ParametersInTurn(ALL[0]) if in_turn else kept(several=False), asks=True)
+    for _ in range(2):
+        place.links.send(0, [b"pull"], asks=True)
+    place.answer(0, 7)
+    assert place.heard() == [Received(0, 7)]
+    assert set(place.put(7)) == {7.0}
+    place.answer(0, 8, -1)
+    assert not place.links.links[0].readable.poll(200)
+    place.servers[0].sendall(np.float32(8).tobytes()[-1:])
+    assert place.heard() == [Received(0, 8)]
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
 @pytest.mark.parametrize("asks", [True, False])
 def test_an_answer_that_stalls_is_read_as_far_as_it_came(
     make: Make, in_turn: bool, asks: bool, monkeypatch: pytest.MonkeyPatch
@@ -198,7 +216,7 @@ def test_a_server_that_has_said_stop_is_sent_to_and_its_end_is_no_error(make: Ma
     assert not place.links.all_stopped
     place.links.send(0, [b"late"], asks=True)
     assert place.servers[0].recv(4) == b"late"
-    assert not place.links.links[0].awaits
+    assert not place.links.links[0].awaited
     place.servers[0].close()
     for _ in range(3):
         place.links.send(0, [b"late"])
