@@ -13,6 +13,7 @@ no process waits for, over one of the same spec under the wall clock; and the si
 on one processor, over one bare loop pinned to that processor.
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -206,6 +207,7 @@ def import_seconds(module: str) -> float:
 
 def main() -> None:
     """Measure, print and write ``bench.json``."""
+    argparse.ArgumentParser(prog="python -m bench", description=__doc__).parse_args()
     result: dict[str, Any] = {"host": host(), "commit": commit(), "versions": versions()}
     with tempfile.TemporaryDirectory(prefix="testbed-bench-") as name:
         folder = Path(name)

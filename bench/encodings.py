@@ -6,6 +6,7 @@ digits, after some training, selected in each tensor and over the whole model. P
 through the last digit of a gradient.
 """
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -163,6 +164,7 @@ def error_table(sparse: Sequence[FloatVector], dense: Sequence[FloatVector]) -> 
 
 def main() -> None:
     """Measure and print all tables."""
+    argparse.ArgumentParser(prog="python -m bench.encodings", description=__doc__).parse_args()
     layout, found = gradients()
     updates = {
         (ratio, scope): [largest(layout, gradient, ratio, scope) for gradient in found]

@@ -7,6 +7,7 @@ timed, and compared with tshark where that is installed. The sizes of the encodi
 (``bench.encodings``). Writes ``traffic.json``; nothing is asserted.
 """
 
+import argparse
 import json
 import shutil
 import statistics
@@ -134,6 +135,7 @@ def as_traffic_counts(files: list[Path], server: str) -> dict[str, int]:
 
 def main() -> None:
     """Measure, print and write ``traffic.json``."""
+    argparse.ArgumentParser(prog="python -m bench.traffic", description=__doc__).parse_args()
     result: dict[str, Any] = {"host": host(), "commit": commit(), "versions": versions()}
     ratios: list[float] = []
     with tempfile.TemporaryDirectory(prefix="testbed-traffic-") as name:
