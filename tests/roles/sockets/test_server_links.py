@@ -137,16 +137,20 @@ def test_an_answer_wakes_a_device_that_asks_once_when_it_is_whole(
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
+@pytest.mark.parametrize("heard", [True, False])
 def test_so_does_one_that_was_asked_for_before_the_last_one_was_read(
-    make: Make, in_turn: bool
+    make: Make, in_turn: bool, heard: bool
 ) -> None:
-    """A worker that computes while it sends asks so; an answer that wakes it early is read in parts,
-    which the kernel acknowledges together."""
+    """A worker that computes while it sends asks so, as soon as it has heard of an answer or before;
+    one that wakes it early is read in parts, which the kernel acknowledges together."""
     place = make(ParametersInTurn(ALL[0]) if in_turn else kept(several=False), asks=True)
-    for _ in range(2):
+    place.links.send(0, [b"pull"], asks=True)
+    if not heard:
         place.links.send(0, [b"pull"], asks=True)
     place.answer(0, 7)
     assert place.heard() == [Received(0, 7)]
+    if heard:
+        place.links.send(0, [b"pull"], asks=True)
     assert set(place.put(7)) == {7.0}
     place.answer(0, 8, -1)
     assert not place.links.links[0].readable.poll(200)
