@@ -111,7 +111,7 @@ def _tiny(spec: Spec) -> list[str]:
     return [*found, "training.updates=40", "evaluation.every=10"]
 
 
-CPU = Scale("cpu", seeds=(1, 2), options=_cpu, remark=_REMARK)
+CPU = Scale("cpu", seeds=(1, 2, 3), options=_cpu, remark=_REMARK)
 WALL = Scale(
     "wall",
     options=_wall,
