@@ -14,8 +14,6 @@ _REMARK = (
     "JPEG variant here, with a small network: no result on CIFAR-10."
 )
 _TINY = "**A scale for tests**: the bundled digits, and a few updates."
-_BEFORE = {"adasync", "batches", "cifar", "ingress-pull"}
-"""The files of which no run at scale cpu was made since ``untried`` is ``lowest`` by default."""
 _SHORTER = {16: 400, 128: 300}
 """Updates with mini-batches of so many images, where the file has those of 500."""
 
@@ -48,19 +46,7 @@ def _by_knee(spec: Spec) -> list[str]:
     return [f"training.learning_rate={rate(batch, k or spec.devices.workers)}"]
 
 
-def _as_made(spec: Spec) -> list[str]:
-    """Return the options of runs that are older than a default, until they are made again."""
-    if spec.name.removeprefix("dbw-") not in _BEFORE:
-        return []
-    dbw = [place for place, one in enumerate(spec.algorithms) if one.name == "dbw"]
-    return [f"algorithms.{place}.untried=middle" for place in dbw]
-
-
 def _cpu(spec: Spec) -> list[str]:
-    return [*_made(spec), *_as_made(spec)]
-
-
-def _made(spec: Spec) -> list[str]:
     updates = spec.training.updates
     if "batches" in spec.name:
         updates = _SHORTER.get(spec.training.batch_size, updates)
