@@ -102,14 +102,14 @@ def files_read(plan: Plan) -> list[tuple[Path, str | None]]:
     ]
     files = dict.fromkeys(str(part["file"]) for part in parts if "file" in part)
     found: list[tuple[Path, str | None]] = [(Path(file), None) for file in files]
-    if (of_partition := settings.data.partition.get("file")) is not None:
+    if (of_partition := getattr(plan.spec.partition, "file", None)) is not None:
         found.append((Path(of_partition), None))
-    name = settings.data.dataset
+    name = plan.spec.dataset.name
     if name in catalogue.names():
         if (folder := catalogue.place_of(name)) is not None:
             found.append((folder.absolute(), name))
-    elif settings.data.chosen.is_function:
-        found += [(path, None) for path in settings.data.chosen.paths]
+    elif settings.dataset.is_function:
+        found += [(path, None) for path in settings.dataset.paths]
     elif Path(name).is_absolute():
         found.append((Path(name), None))
     return found

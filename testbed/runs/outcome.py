@@ -194,9 +194,7 @@ class RunOutcome:
 
 
 def _measure(plan: Plan) -> dict[str, str] | None:
-    if (one := plan.settings.training.measure) is None:
-        return None
-    return {"name": one.column, "unit": one.unit, "better": one.better}
+    return None if plan.settings.measure is None else asdict(plan.settings.measure)
 
 
 def manifest(plan: Plan) -> dict[str, Any]:
@@ -215,7 +213,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "versions": versions(),
         "code": package_digest(),
         **({"plugins": plugins} if (plugins := plugin_digests(plan.spec)) else {}),
-        **({"data": digest} if (digest := plan.settings.data.dataset_digest) else {}),
+        **({"data": digest} if (digest := plan.settings.dataset_digest) else {}),
         "commit": commit(),
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),

@@ -1,6 +1,5 @@
 """Classes of devices in the experiment file: their members, their settings, and what is refused."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.experiment.spec import Spec
-from testbed.json_dataclasses import of_plain
+from testbed.json_dataclasses import to_plain
 from testbed.network.links import Shape
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan, plan
@@ -234,6 +233,6 @@ def test_settings_with_classes_survive_json(tmp_path: Path) -> None:
     import json
 
     settings = planned(tmp_path, THREE).settings
-    crossed: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
-    assert of_plain(Settings, crossed) == settings
+    crossed: dict[str, Any] = json.loads(json.dumps(to_plain(settings)))
+    assert to_plain(Settings.of_plain(crossed)) == to_plain(settings) == crossed
     assert settings.device(settings.class_of.index(2)).delay == 0.01

@@ -1,7 +1,6 @@
 """``compute`` and ``waiting``: what is accepted, what is refused in which words, and the dump."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
+from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import plan
 
 SMALL = """\
@@ -93,7 +93,7 @@ def test_a_section_becomes_plain_numbers_that_durations_accept(
     spec = read(file, f"compute: {text}\n")
     assert json.loads(json.dumps(spec.compute.model_dump())) == plain
     (one,) = plan(spec)
-    assert json.loads(json.dumps(asdict(one.settings)))["devices"]["compute"] == plain
+    assert json.loads(json.dumps(to_plain(one.settings)))["devices"]["compute"] == plain
     durations = Durations.of(one.settings.devices.compute, spec.seed, "compute", 20)
     expected = plain["mean"] * (7.3 if "classes" in plain else 1)
     assert durations.mean == pytest.approx(expected, rel=0.5 if "cvb" in text else 1e-9)

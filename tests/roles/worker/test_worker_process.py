@@ -66,11 +66,11 @@ class Ran:
         for module in (connections, greeting):
             monkeypatch.setattr(module, "PORT", port)
         learners = [
-            Learner(chosen.data.model, chosen.training.batch_size)
+            Learner(chosen.spec.model.name, chosen.training.batch_size)
             for _ in range(chosen.workers + 2)
         ]
         initial = initialise(
-            chosen.data.model, chosen.data.initialisation, stream(chosen.seed, "initial")
+            chosen.spec.model.name, chosen.spec.model.initialisation, stream(chosen.seed, "initial")
         )
         layout = learners[0].layout
         self.half = computation.server_half(chosen, layout, initial.copy())
