@@ -22,6 +22,8 @@ KEYS = {
     "encoding": ("encoding",),
     "pulls": ("pulls",),
     "partition": ("partition",),
+    "compute": ("compute",),
+    "waiting": ("waiting",),
     "batch_size": ("training", "batch_size"),
     "learning_rate": ("training", "learning_rate"),
     "updates": ("training", "updates"),

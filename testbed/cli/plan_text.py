@@ -133,12 +133,13 @@ def of_algorithms(plans: Sequence[Plan]) -> list[str]:
 def _explained(plan: Plan) -> Iterator[str]:
     (options,) = plan.spec.algorithms
     explain, settings = algorithm_named(options.name).explain, plan.settings
+    classes = plan.spec.devices.classes
     first = {one: settings.class_of.index(one) for one in sorted(set(settings.class_of))}
     texts: dict[str, list[str]] = {}
     for one, device in first.items() or [(-1, 0)]:
         text = explain(options, layout_of(plan.spec), conditions(settings, device))
         if text is not None:
-            texts.setdefault(text, []).append(settings.classes[one].name if first else "")
+            texts.setdefault(text, []).append(classes[one].name if first else "")
     for text, names in texts.items():
         of = f", {' and '.join(names)}" if len(texts) > 1 else ""
         yield f"{plan.label}{of}: {text}"

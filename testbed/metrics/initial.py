@@ -29,10 +29,10 @@ def of_plan(plan: Plan, execution: str) -> RunState:
         },
         target=settings.training.updates,
         classes=device_classes(
-            {"compute": settings.devices.compute, "waiting": settings.devices.waiting},
+            {"compute": spec.compute.model_dump(), "waiting": spec.waiting.model_dump()},
             settings.seed,
             settings.workers,
-            [settings.classes[i].name for i in settings.class_of],
+            [spec.devices.classes[i].name for i in settings.class_of],
         ),
         worker_names=tuple(plan.workers),
         declared=tuple(one.name for one in plan.diagnostics),

@@ -44,7 +44,6 @@ from testbed.results.reading.quality import Quality
 from testbed.training import computation
 from testbed.training.run_devices import NetworkSettings, TimingSettings
 from testbed.training.settings import (
-    ClassSettings,
     DeviceSettings,
     FaultSettings,
     Settings,
@@ -287,11 +286,8 @@ def _check_shared_links(one: Plan) -> None:
 
 def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:
     """Return the roles' settings of a class's devices; of all devices without classes."""
-    compute, waiting = spec.times_of(section)
     link = spec.link_of(section)
     return DeviceSettings(
-        compute=compute.model_dump(),
-        waiting=waiting.model_dump(),
         uplink=link.up.rate,
         downlink=link.down.rate,
         delay=link.up.delay,
@@ -429,10 +425,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             ),
             faults=FaultSettings(_rules(spec, class_of), spec.checkpoints.every),
             devices=_device(spec, None),
-            classes=[
-                ClassSettings(device_class.name, _device(spec, device_class))
-                for device_class in spec.devices.classes
-            ],
+            classes=[_device(spec, one) for one in spec.devices.classes],
             class_of=class_of,
             measure=_measure(spec, facts),
             dataset_digest=None if facts is None else facts.digest,

@@ -254,12 +254,12 @@ def _plan_entries(plan: Plan) -> dict[str, Any]:
 
 def _classes(plan: Plan) -> list[dict[str, Any]]:
     """Return the device classes, or those by factors of times; empty if all devices are alike."""
-    settings = plan.settings
-    if settings.classes:
-        names = [one.name for one in settings.classes]
+    settings, spec = plan.settings, plan.spec
+    if spec.devices.classes:
+        names = [one.name for one in spec.devices.classes]
         of = list(settings.class_of)
     else:
-        sections = {"compute": settings.devices.compute, "waiting": settings.devices.waiting}
+        sections = {"compute": spec.compute.model_dump(), "waiting": spec.waiting.model_dump()}
         found = device_classes(sections, settings.seed, settings.workers)
         names, of = list(found.names), found.of_device.tolist()
         if len(names) == 1:

@@ -14,6 +14,7 @@ from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.errors import SpecError
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.learning import TrainingSpec
+from testbed.experiment.sections.timing import DurationSpec
 from testbed.faults.rules import FaultRule
 from testbed.json_dataclasses import of_plain
 from testbed.learning.data.choice import DatasetChoice
@@ -60,21 +61,16 @@ class FaultSettings:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSettings:
-    """A device that computes, as its class or the whole run has it.
+    """The link and the power of a device that computes, as its class or the whole run has them.
 
     Attributes:
-        compute: the spec's section on the time to compute a gradient, in seconds, as
-            ``testbed.durations.Durations.of`` takes it.
-        waiting: the same for the time between computing and pushing.
-        uplink, downlink: rates of its link in bit/s; None where it is not shaped, or follows a trace.
+        uplink, downlink: rates of the link in bit/s; None where it is not shaped, or follows a trace.
         delay, down_delay: the delays on the uplink and on the downlink, in seconds.
         jitter, down_jitter: the most by which they vary, in seconds.
         up_trace, down_trace: the rates of its link over time, where they change.
         power: what it draws; None: not known.
     """
 
-    compute: dict[str, Any]
-    waiting: dict[str, Any]
     uplink: int | None
     downlink: int | None
     delay: float
@@ -91,16 +87,8 @@ class DeviceSettings:
         return self.downlink is None and self.down_trace is None and not self.down_delay
 
 
-AT_ROUTER = DeviceSettings(compute={}, waiting={}, uplink=None, downlink=None, delay=0.0)
+AT_ROUTER = DeviceSettings(uplink=None, downlink=None, delay=0.0)
 """The settings of an aggregator, which is at its cluster's router and computes no gradients."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClassSettings:
-    """A class of devices that are alike."""
-
-    name: str
-    devices: DeviceSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +98,8 @@ class Settings(RunDevices):
     Attributes:
         spec: the file's contents, with one algorithm.
         rate: α at each version.
-        classes: the device classes; none if all devices are alike.
+        devices: the devices, where no class of theirs says otherwise.
+        classes: the devices of each class; none if all devices are alike.
         class_of: every worker's class by its number; empty without classes.
         measure: what evaluations measure besides loss and accuracy, if anything.
         dataset_digest: of what the dataset's function returned when the run was planned; None: not
@@ -125,7 +114,7 @@ class Settings(RunDevices):
     rate: RateSchedule | ConstantRate
     faults: FaultSettings
     devices: DeviceSettings
-    classes: Sequence[ClassSettings]
+    classes: Sequence[DeviceSettings]
     class_of: Sequence[int]
     measure: Quality | None = None
     dataset_digest: str | None = None
@@ -191,7 +180,7 @@ class Settings(RunDevices):
         """Return the settings of a worker or peer, or of an aggregator by its number as a worker."""
         if number >= self.workers:
             return AT_ROUTER
-        return self.classes[self.class_of[number]].devices if self.classes else self.devices
+        return self.classes[self.class_of[number]] if self.classes else self.devices
 
     @property
     def is_metered(self) -> bool:
@@ -218,6 +207,11 @@ class Settings(RunDevices):
         return {n: self.rate_traces(n) for n in range(self.workers)} if followed else {}
 
     @property
-    def kinds_of_devices(self) -> list[DeviceSettings]:
+    def kinds_of_devices(self) -> Sequence[DeviceSettings]:
         """The settings of each class; without classes those of all devices, once."""
-        return [one.devices for one in self.classes] or [self.devices]
+        return self.classes or [self.devices]
+
+    @property
+    def times_of_kinds(self) -> list[tuple[DurationSpec, DurationSpec]]:
+        """The sections ``compute`` and ``waiting`` of each of these kinds."""
+        return [self.spec.times_of(one) for one in self.spec.devices.classes or (None,)]

@@ -53,12 +53,13 @@ def planned(tmp_path: Path, text: str, *overrides: str) -> Plan:
 def test_each_class_has_its_own_settings_or_the_shared_ones(tmp_path: Path) -> None:
     one = planned(tmp_path, THREE)
     settings = one.settings
-    fast, medium, slow = settings.kinds_of_devices
-    assert [kind.name for kind in settings.classes] == ["fast", "medium", "slow"]
-    assert fast.compute == medium.compute == {"distribution": "constant", "mean": 0.1}
-    assert slow.compute == {"distribution": "constant", "mean": 3.0}
-    assert fast.waiting == slow.waiting == {"distribution": "uniform", "mean": 1.0}
-    assert medium.waiting == {"distribution": "uniform", "mean": 10.0}
+    times = [[one.model_dump() for one in both] for both in settings.times_of_kinds]
+    short, long = ({"distribution": "uniform", "mean": mean} for mean in (1.0, 10.0))
+    assert times == [
+        [{"distribution": "constant", "mean": 0.1}, short],
+        [{"distribution": "constant", "mean": 0.1}, long],
+        [{"distribution": "constant", "mean": 3.0}, short],
+    ]
     shapes = [
         (Shape(10_000_000, 0.0, 0.01), Shape()),
         (Shape(5_000_000, 0.0, 0.0), Shape()),

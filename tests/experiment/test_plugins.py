@@ -166,8 +166,9 @@ def of_law(folder: Path, **options: Any) -> Path:
 
 def test_durations_follow_a_law_of_ones_own(folder: Path) -> None:
     (one, _) = plan(load(of_law(folder, shape=0.7)))
-    assert one.settings.device(0).compute["shape"] == 0.7
-    seconds = durations(one.settings, "compute")[0].of_device(0)
+    crossed = Settings.of_plain(json.loads(json.dumps(to_plain(one.settings))))
+    assert crossed.spec.compute.model_dump()["shape"] == 0.7
+    seconds = durations(crossed, "compute")[0].of_device(0)
     drawn = [seconds.sample(0.0) for _ in range(2000)]
     assert seconds.mean == 0.1
     assert 0.08 < sum(drawn) / len(drawn) < 0.12

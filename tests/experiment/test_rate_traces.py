@@ -76,7 +76,7 @@ def test_a_class_replaces_rates_and_traces_by_direction(folder: Path) -> None:
     )
     spec = read(folder, "{trace: {file: rates.csv, repeat: 4s}}", classes)
     settings = plan(spec)[0].settings
-    a, b, c = (one.devices for one in settings.classes)
+    a, b, c = settings.classes
     assert (a.up_trace and a.up_trace.period, a.down_trace and a.down_trace.period) == (0.25, 4)
     assert (b.uplink, b.up_trace, b.down_trace) == (3_000_000, None, c.down_trace)
     assert c.up_trace != a.up_trace

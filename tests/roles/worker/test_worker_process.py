@@ -146,7 +146,7 @@ def test_exact_encodings_and_pulls_change_no_bit(
 ) -> None:
     plain = ran(algorithm, encoding={"indices": "uint32"})
     changed = ran(algorithm, pulls="changed")
-    waiting = {"distribution": "constant", "mean": 0.002}
+    waiting = {"distribution": "constant", "mean": "2ms"}
     zstd = ran(algorithm, pulls="changed", encoding={"compression": "zstd"}, waiting=waiting)
     assert np.isfinite(plain.parameters).all()
     assert plain.parameters.tobytes() == changed.parameters.tobytes()
