@@ -21,13 +21,15 @@ import numpy as np
 
 from testbed.channel import Channel
 from testbed.experiment.load import load
+from testbed.experiment.sections.timing import CostsSpec
 from testbed.learning.data.catalogue import inputs_of
 from testbed.planning.plan import plan
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.wall_server import WallServer
 from testbed.training import computation
 from testbed.training.pushed_parts import PushedParts
-from testbed.training.settings import PORT, CostSettings, FaultSettings, Settings
+from testbed.training.run_devices import PORT
+from testbed.training.settings import FaultSettings, Settings
 from testbed.updates import Layout
 from testbed.wire.frames import HEADER, Kind, header, parse
 
@@ -62,10 +64,10 @@ def alone(settings: Settings) -> Settings:
         route_of=(),
         co_located=0,
     )
-    training = replace(settings.training, updates=ENDLESS, evaluate_every=ENDLESS)
-    return replace(
-        settings, workers=1, training=training, network=network, faults=FaultSettings(())
-    )
+    training = settings.training.model_copy(update={"updates": ENDLESS})
+    evaluation = settings.spec.evaluation.model_copy(update={"every": ENDLESS})
+    spec = settings.spec.model_copy(update={"training": training, "evaluation": evaluation})
+    return replace(settings, workers=1, spec=spec, network=network, faults=FaultSettings(()))
 
 
 class Worker:
@@ -152,12 +154,12 @@ def _measured(settings: Settings, layout: Layout, pushes: bool) -> Exchange:
     return Worker(settings, layout).measure(pushes=pushes)
 
 
-def costs(small: Exchange, large: Exchange, push: Exchange, parameters: int) -> CostSettings:
+def costs(small: Exchange, large: Exchange, push: Exchange, parameters: int) -> CostsSpec:
     """Return the costs that add up to three exchanges: of one parameter, of all, and with a push."""
     byte = max(0.0, (large.seconds[0] - small.seconds[0]) / (large.size - small.size))
     message = (small.seconds[0] - small.size * byte) / small.messages
     rest = push.seconds[0] - push.messages * message - push.size * byte
-    return CostSettings(message, byte, max(0.0, rest / parameters))
+    return CostsSpec.model_construct(message=message, byte=byte, apply=max(0.0, rest / parameters))
 
 
 def main() -> None:
@@ -168,9 +170,10 @@ def main() -> None:
     options = parser.parse_args()
     spec = load(options.spec, options.changes)
     settings = plan(spec)[0].settings
-    if computation.protocol(settings) != "pull" or settings.training.algorithm.get("wait_for"):
+    algorithm = settings.algorithm
+    if computation.protocol(settings) != "pull" or getattr(algorithm, "wait_for", None):
         raise SystemExit(
-            f"{settings.training.algorithm['name']} waits for several workers, and here is one: "
+            f"{algorithm.name} waits for several workers, and here is one: "
             "write `algorithms=[asgd]` after the file"
         )
     settings = alone(settings)

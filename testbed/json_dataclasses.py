@@ -1,4 +1,4 @@
-"""Dataclasses from the plain JSON values that ``dataclasses.asdict`` made of them."""
+"""Dataclasses as plain JSON values, and back."""
 
 import functools
 from typing import Any, TypeVar
@@ -18,3 +18,8 @@ def of_plain(kind: type[T], plain: Any) -> T:
     """
     read: T = _reader(kind).validate_python(plain)  # type: ignore[arg-type]
     return read
+
+
+def to_plain(value: object) -> Any:
+    """Return the JSON values of a dataclass, for ``of_plain``; its fields may be pydantic's."""
+    return _reader(type(value)).dump_python(value, mode="json")  # type: ignore[arg-type]

@@ -80,7 +80,7 @@ class NoBatches:
 
 
 def of_a_peer(update: Any) -> list[Callable[[], object]]:
-    computation = PeerComputation(Peer(update), None, codecs({}, (SIZE,)), [1])
+    computation = PeerComputation(Peer(update), None, codecs(EncodingChoice(), (SIZE,)), [1])
     return [
         lambda: computation.step(WHOLE, 0.0),
         lambda: computation.receive(1, DenseUpdate(WHOLE)),

@@ -54,19 +54,18 @@ def describe(plan: "Plan", images: Sequence[str] = ()) -> list[str]:
 
 def records(plan: "Plan") -> list[dict[str, Any]]:
     """Return the classes for ``--json``, in base units, with their devices' numbers."""
-    devices = plan.spec.devices
+    devices, settings = plan.spec.devices, plan.settings
     return [
         {
             "name": device_class.name,
-            **asdict(device_class.devices),
-            **{
-                key: devices.classes[i].of(key, getattr(devices, key)) for key in ("cpus", "memory")
-            },
-            "devices": [
-                number for number, index in enumerate(plan.settings.class_of) if index == i
-            ],
+            "compute": compute.model_dump(),
+            "waiting": waiting.model_dump(),
+            **asdict(own),
+            **{key: device_class.of(key, getattr(devices, key)) for key in ("cpus", "memory")},
+            "devices": [number for number, index in enumerate(settings.class_of) if index == i],
         }
-        for i, device_class in enumerate(plan.settings.classes)
+        for i, (device_class, own) in enumerate(zip(devices.classes, settings.classes, strict=True))
+        for compute, waiting in [plan.spec.times_of(device_class)]
     ]
 
 

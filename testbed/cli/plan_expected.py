@@ -96,7 +96,7 @@ def _least_seconds(plan: Plan, gradients: int, pushed: int) -> float:
     """
     settings = plan.settings
     together = max if computation.overlaps(settings) else sum
-    pulled = 4 * layout_of(plan.spec).total if settings.training.pulls == "full" else 0
+    pulled = 4 * layout_of(plan.spec).total if settings.pulls == "full" else 0
     compute, waiting = (class_means(plan, purpose) for purpose in ("compute", "waiting"))
     each_second = 0.0
     for i, device in enumerate(settings.kinds_of_devices):

@@ -80,7 +80,7 @@ def picture(plan: Plan) -> Picture:
         )
         wires.append(Wire(link.node, link.router, link.node not in routers, up, down))
     classes = {
-        name: settings.classes[settings.class_of[number]].name
+        name: plan.spec.devices.classes[settings.class_of[number]].name
         for name, number in plan.workers.items()
         if settings.class_of
     }

@@ -52,7 +52,7 @@ def _why_no_update(plan: "Plan") -> list[str]:
     """
     settings, total = plan.settings, layout_of(plan.spec).total
     shares = settings.aggregators or settings.network.route_of or settings.network.co_located
-    if shares or settings.training.pulls == "changed" or settings.timing.clock == "wall":
+    if shares or settings.pulls == "changed" or settings.timing.clock == "wall":
         return []
     short: set[int] = set()
     for rule in settings.faults.rules:

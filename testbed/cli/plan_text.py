@@ -18,7 +18,6 @@ from testbed.cli import (
     plan_routes,
 )
 from testbed.device_names import EVALUATOR_NAME
-from testbed.encoding_choice import EncodingChoice
 from testbed.errors import DataError
 from testbed.experiment.device_links import link_of
 from testbed.experiment.model_conflicts import described, layout_of
@@ -119,7 +118,7 @@ def _run(plan: Plan, shared: ImageCounts | DataError) -> str:
     training = plan.settings.training
     counted = None if isinstance(shared, DataError) else shared
     words = plan_expected.expected(plan, counted).words
-    pulls = f", pulls {training.pulls}" if plan.served else ", peers without a server"
+    pulls = f", pulls {plan.settings.pulls}" if plan.served else ", peers without a server"
     return (
         f"{plan.label}: {training.updates:,} updates{f' {words}' if words else ''}; "
         f"encoding {_encoding(plan)}{pulls}"
@@ -134,12 +133,13 @@ def of_algorithms(plans: Sequence[Plan]) -> list[str]:
 def _explained(plan: Plan) -> Iterator[str]:
     (options,) = plan.spec.algorithms
     explain, settings = algorithm_named(options.name).explain, plan.settings
+    classes = plan.spec.devices.classes
     first = {one: settings.class_of.index(one) for one in sorted(set(settings.class_of))}
     texts: dict[str, list[str]] = {}
     for one, device in first.items() or [(-1, 0)]:
         text = explain(options, layout_of(plan.spec), conditions(settings, device))
         if text is not None:
-            texts.setdefault(text, []).append(settings.classes[one].name if first else "")
+            texts.setdefault(text, []).append(classes[one].name if first else "")
     for text, names in texts.items():
         of = f", {' and '.join(names)}" if len(texts) > 1 else ""
         yield f"{plan.label}{of}: {text}"
@@ -157,18 +157,19 @@ def _model(plan: Plan) -> list[str]:
             "shared": f", {about.buffers:,} values of running statistics at the server",
             "per-worker": f", each worker keeps {about.buffers:,} values of running statistics",
         }[model.buffers]
-    training, inputs = plan.settings.training, inputs_of(plan.spec.dataset.choice)
-    loss = training.loss or ("next-token" if inputs.tokens else "classification")
-    if training.measure is None and loss == "classification":
+    section, measure = plan.spec.loss, plan.settings.measure
+    inputs = inputs_of(plan.spec.dataset.choice)
+    loss = section.name if section else "next-token" if inputs.tokens else "classification"
+    if measure is None and loss == "classification":
         return [text]
-    measured = f", evaluations measure {training.measure.column}" if training.measure else ""
+    measured = f", evaluations measure {measure.name}" if measure else ""
     return [text, f"loss {loss} of {inputs}{measured}"]
 
 
 def _waiting(plans: Sequence[Plan]) -> Iterator[str]:
     """Yield a line for each run of peers with a send queue of their own."""
     for plan in plans:
-        queue = plan.settings.training.send_queue
+        queue = plan.settings.send_queue
         if queue != 1:
             rounds, size = memory.waiting(plan.spec)
             most = f"up to {queue}" if queue else f"any number of (here about {rounds + 1:,})"
@@ -194,7 +195,7 @@ def _kept_at_server(plans: Sequence[Plan]) -> list[str]:
 
 def _shares(plan: Plan) -> list[str]:
     """Return what each of several servers holds, in words."""
-    allocation = plan.settings.training.allocation
+    allocation = plan.spec.devices.allocation
     return [_share(one, allocation) for one in slices_of(plan.settings, layout_of(plan.spec))]
 
 
@@ -380,7 +381,7 @@ def _many(plan: Plan, device: str) -> str:
 
 
 def _encoding(plan: Plan) -> str:
-    return EncodingChoice.model_validate(plan.settings.training.encoding).name
+    return plan.settings.encoding.name
 
 
 def _traffic(spec: Spec) -> str:

@@ -117,7 +117,7 @@ class Mesh:
             lambda peer: (Line(None), Line(None)) if shared else lines(settings, peer),
             SharedTransfers(settings, PeerConversations(neighbours)) if shared else None,
             settings.timing.suspect_after,
-            math.inf if settings.training.send_queue is None else settings.training.send_queue,
+            math.inf if settings.send_queue is None else settings.send_queue,
         )
 
 

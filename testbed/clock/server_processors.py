@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
-from testbed.training.settings import CostSettings
+from testbed.experiment.sections.timing import CostsSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ServerProcessors(Stateful):
 
     not_saved = frozenset({"_costs", "_held"})
 
-    def __init__(self, costs: CostSettings, held: Sequence[int]) -> None:
+    def __init__(self, costs: CostsSpec, held: Sequence[int]) -> None:
         """Make idle processors.
 
         Args:

@@ -19,10 +19,11 @@ from testbed.engine.events import Job, Opened, Received
 from testbed.engine.overlapping_worker import OverlappingWorker, worker_of
 from testbed.engine.server import Phase
 from testbed.engine.worker import State, Worker
+from testbed.experiment.sections.timing import CostsSpec
 from testbed.rate_trace import RateTrace
 from testbed.training.gathering import Gathering
 from testbed.training.parameter_service import Pushed
-from testbed.training.settings import CostSettings, Settings
+from testbed.training.settings import Settings
 from testbed.training.silence import Silence
 from testbed.updates import DenseUpdate, SparseUpdate
 
@@ -101,7 +102,7 @@ class Devices:
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None
     conversations: Conversations | None = None
-    costs: CostSettings | None = None
+    costs: CostsSpec | None = None
     co_located: int = 0
 
     @classmethod
@@ -121,6 +122,6 @@ class Devices:
             lines=lambda worker: lines(settings, worker),
             transfers=shared_transfers.shared_transfers(settings),
             conversations=numbers,
-            costs=settings.timing.costs,
+            costs=settings.spec.costs,
             co_located=settings.network.co_located,
         )

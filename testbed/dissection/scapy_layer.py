@@ -18,7 +18,7 @@ from scapy.fields import ByteEnumField, Field, FieldLenField, StrFixedLenField, 
 from scapy.layers.inet import TCP
 from scapy.packet import Packet, bind_layers
 
-from testbed.training.settings import PORT
+from testbed.training.run_devices import PORT
 from testbed.wire.frames import HEADER, MAGIC, PROTOCOL, Kind
 from testbed.wire.header_fields import (
     ENCODING_TEXTS,

@@ -6,7 +6,7 @@
 
 import json
 
-from testbed.training.settings import PORT
+from testbed.training.run_devices import PORT
 from testbed.wire.frames import HEADER, MAGIC, PROTOCOL, Kind
 from testbed.wire.header_fields import (
     CUT,

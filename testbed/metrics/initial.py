@@ -7,14 +7,13 @@ from testbed.experiment.units import parse_share
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
 from testbed.planning.plan import Plan
-from testbed.results.reading.quality import Quality
 from testbed.runs.class_records import device_classes
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:
     """Return the state of a planned run before its beginning."""
     spec, settings = plan.spec, plan.settings
-    emulated, own = spec.engine == "emulation", settings.training.measure
+    emulated = spec.engine == "emulation"
     return RunState(
         run=f"{spec.name}/{execution}",
         algorithm=plan.label,
@@ -30,14 +29,14 @@ def of_plan(plan: Plan, execution: str) -> RunState:
         },
         target=settings.training.updates,
         classes=device_classes(
-            {"compute": settings.devices.compute, "waiting": settings.devices.waiting},
+            {"compute": spec.compute.model_dump(), "waiting": spec.waiting.model_dump()},
             settings.seed,
             settings.workers,
-            [settings.classes[i].name for i in settings.class_of],
+            [spec.devices.classes[i].name for i in settings.class_of],
         ),
         worker_names=tuple(plan.workers),
         declared=tuple(one.name for one in plan.diagnostics),
-        measure=None if own is None else Quality(own.column, own.unit, own.better),
+        measure=settings.measure,
     )
 
 

@@ -10,12 +10,12 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NoReturn
 
 from testbed.channel import InvalidMessageError
 from testbed.device_names import HOME_HOST
 from testbed.errors import RunError
+from testbed.json_dataclasses import to_plain
 from testbed.messages.requests import BuildNetwork, LoadRoles, StopTraffic
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.agent.process import AgentProcess
@@ -237,7 +237,7 @@ class EmulatedRun:
     def _ask_for_set_up(self, shared: Mapping[str, Any]) -> None:
         """Ask the agent to load what roles need, and to make the nodes and the network."""
         plan = self._plan
-        settings = {SETTINGS: asdict(plan.settings)}
+        settings = {SETTINGS: to_plain(plan.settings)}
         load = {
             "entry": "testbed.roles.entry:load",
             "entry_inside": "testbed.roles.entry:load_alone",

@@ -3,7 +3,6 @@
 import numpy as np
 
 from testbed.algorithms.worker_half import ONE_GRADIENT
-from testbed.encoding_choice import EncodingChoice
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.planning.plan import Plan
@@ -27,7 +26,7 @@ def check_encoding(plan: Plan) -> None:
     Raises:
         SpecError: it cannot be made, or does not do so; the text says where.
     """
-    choice = EncodingChoice.model_validate(plan.settings.training.encoding)
+    choice = plan.settings.encoding
     if choice.own is None:
         return
     with failures_of(f"encoding {choice.own}"):

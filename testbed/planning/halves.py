@@ -22,7 +22,7 @@ from testbed.updates import checked
 
 def plugin_of(plan: Plan) -> str | None:
     """Return the name of a run's algorithm if it is a plug-in."""
-    name: str = plan.settings.training.algorithm["name"]
+    name = plan.settings.algorithm.name
     return name if is_plugin(name, ALGORITHMS, ENTRY_POINTS) else None
 
 

@@ -5,14 +5,14 @@ random are only counted.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import SpecError
-from testbed.learning.data import datasets, partitions
+from testbed.learning.data import datasets
 from testbed.planning.plan import Plan
+from testbed.training import computation
 
 LABELS = 10
 """The fewest labels that are counted."""
@@ -40,19 +40,13 @@ def share_out(plan: Plan) -> ImageCounts:
         DataError: the dataset is missing or corrupt, or has fewer images than asked for.
         SpecError: there are not enough images.
     """
-    settings = plan.settings
-    partition, looks = settings.data.partition, settings.data.partition["kind"] != "equal"
+    settings, looks = plan.settings, plan.spec.partition.kind != "equal"
+    chosen = settings.dataset, plan.spec.dataset.train_images
     if looks:
-        labels = datasets.training_labels(
-            settings.data.chosen, settings.data.train_images, settings.seed
-        )
+        labels = datasets.training_labels(*chosen, settings.seed)
     else:
-        labels = np.zeros(
-            datasets.check(settings.data.chosen, settings.data.train_images), np.uint8
-        )
-    data, least = settings.data, settings.training.batch_size
-    column = partial(datasets.training_column, data.chosen, data.train_images, settings.seed)
-    parts = partitions.parts(partition, labels, plan.computing, settings.seed, least, column=column)
+        labels = np.zeros(datasets.check(*chosen), np.uint8)
+    parts = computation.parts(settings, labels)
     images = np.array([len(part) for part in parts])
     if not looks or labels.ndim != 1 or labels.dtype.kind == "f":
         return ImageCounts(images, None, len(labels))
@@ -73,7 +67,7 @@ def check(plan: Plan) -> None:
     worker, fewest = int(images.argmin()), int(images.min())
     if fewest < settings.training.batch_size:
         raise SpecError(
-            f"dataset {settings.data.dataset}: of {int(images.sum()):,} training images for "
+            f"dataset {settings.dataset}: of {int(images.sum()):,} training images for "
             f"{len(images):,} workers, worker {worker} has {fewest}, fewer than a mini-batch of "
             f"{settings.training.batch_size}: use fewer workers (devices.workers), a smaller "
             "training.batch_size, or another partition"

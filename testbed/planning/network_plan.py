@@ -31,7 +31,7 @@ from testbed.network.links import CORE, MOST_LINKS, Link, Shape
 from testbed.network.topology import Direction, Network, users
 from testbed.planning import graph_source
 from testbed.random_streams import stream
-from testbed.training.settings import Route
+from testbed.training.run_devices import Route
 
 
 def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:

@@ -1,10 +1,12 @@
 """The agent's view of a plan: the nodes and links to make, as JSON values."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
+from testbed.experiment.sections.timing import TraceSpec
 from testbed.learning.data import catalogue
 from testbed.network.sysctls import OF_ROLES
 from testbed.planning import agent_network
@@ -97,19 +99,17 @@ def files_read(plan: Plan) -> list[tuple[Path, str | None]]:
     path. Code and data that are installed with the testbed are not among them.
     """
     settings = plan.settings
-    parts = [
-        part for device in settings.kinds_of_devices for part in (device.compute, device.waiting)
-    ]
-    files = dict.fromkeys(str(part["file"]) for part in parts if "file" in part)
+    parts = chain.from_iterable(settings.times_of_kinds)
+    files = dict.fromkeys(part.file for part in parts if isinstance(part, TraceSpec))
     found: list[tuple[Path, str | None]] = [(Path(file), None) for file in files]
-    if (of_partition := settings.data.partition.get("file")) is not None:
+    if (of_partition := getattr(plan.spec.partition, "file", None)) is not None:
         found.append((Path(of_partition), None))
-    name = settings.data.dataset
+    name = plan.spec.dataset.name
     if name in catalogue.names():
         if (folder := catalogue.place_of(name)) is not None:
             found.append((folder.absolute(), name))
-    elif settings.data.chosen.is_function:
-        found += [(path, None) for path in settings.data.chosen.paths]
+    elif settings.dataset.is_function:
+        found += [(path, None) for path in settings.dataset.paths]
     elif Path(name).is_absolute():
         found.append((Path(name), None))
     return found

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from testbed.algorithms import algorithm_named, has
 from testbed.algorithms.diagnostic import Diagnostic
-from testbed.algorithms.interface import PeerOptions
+from testbed.algorithms.learning_rate import ConstantRate, RateSchedule
 from testbed.algorithms.roles import Part, Population
 from testbed.device_names import (
     EVALUATOR_NAME,
@@ -40,18 +40,13 @@ from testbed.planning.network_plan import (
     without_shapes,
 )
 from testbed.planning.presence_rules import presence_rules
+from testbed.results.reading.quality import Quality
 from testbed.training import computation
+from testbed.training.run_devices import NetworkSettings, TimingSettings
 from testbed.training.settings import (
-    ClassSettings,
-    CostSettings,
-    DataSettings,
     DeviceSettings,
     FaultSettings,
-    MeasureSettings,
-    NetworkSettings,
     Settings,
-    TimingSettings,
-    TrainingSettings,
 )
 
 
@@ -87,8 +82,7 @@ class Plan:
 
     def with_share(self, processors: int) -> Self:
         """Return the same for a simulation that chooses at most so many processors."""
-        data = replace(self.settings.data, share=processors)
-        return replace(self, settings=replace(self.settings, data=data))
+        return replace(self, settings=replace(self.settings, share=processors))
 
     @property
     def asked_network(self) -> Network:
@@ -183,7 +177,7 @@ class Plan:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The numbers that the algorithm reports with each update."""
-        return algorithm_named(self.settings.training.algorithm["name"]).diagnostics
+        return algorithm_named(self.settings.algorithm.name).diagnostics
 
     @property
     def computing(self) -> int:
@@ -292,11 +286,8 @@ def _check_shared_links(one: Plan) -> None:
 
 def _device(spec: Spec, section: DeviceClassSpec | None) -> DeviceSettings:
     """Return the roles' settings of a class's devices; of all devices without classes."""
-    compute, waiting = spec.times_of(section)
     link = spec.link_of(section)
     return DeviceSettings(
-        compute=compute.model_dump(),
-        waiting=waiting.model_dump(),
         uplink=link.up.rate,
         downlink=link.down.rate,
         delay=link.up.delay,
@@ -346,15 +337,16 @@ def _rules(spec: Spec, class_of: Sequence[int]) -> list[FaultRule]:
     return rules + absences
 
 
-def _schedule(spec: Spec) -> dict[str, Any] | None:
-    """Return the schedule of the learning rate, in updates.
+def _rate(spec: Spec) -> ConstantRate | RateSchedule:
+    """Return the learning rate at each version.
 
     Raises:
-        DataError: it is in epochs, and the training images cannot be counted.
+        DataError: its schedule is in epochs, and the training images cannot be counted.
     """
     (options,), schedule = spec.algorithms, spec.training.schedule
+    alpha = options.learning_rate or spec.training.learning_rate
     if schedule is None:
-        return None
+        return ConstantRate(alpha)
     epoch = 1.0
     if schedule.unit == "epochs":
         algorithm = algorithm_named(options.name)
@@ -362,7 +354,7 @@ def _schedule(spec: Spec) -> dict[str, Any] | None:
         assert gradients is not None, "the file's conflicts refuse epochs then"
         images = datasets.check(spec.dataset.choice, spec.dataset.train_images)
         epoch = images / (spec.training.batch_size * gradients)
-    return schedule.in_updates(epoch, spec.training.updates)
+    return schedule.rate(alpha, epoch, spec.training.updates)
 
 
 def _facts(spec: Spec) -> catalogue.Facts | None:
@@ -373,14 +365,14 @@ def _facts(spec: Spec) -> catalogue.Facts | None:
         return None  # a plan is shown without its data; ``check_data`` reports the error
 
 
-def _measure(spec: Spec, facts: catalogue.Facts | None) -> MeasureSettings | None:
+def _measure(spec: Spec, facts: catalogue.Facts | None) -> Quality | None:
     """Return what evaluations measure besides loss and accuracy."""
     own = spec.evaluation.measure
     if own is not None:
-        return MeasureSettings(own.column, own.unit, own.better, own.name, own.options)
+        return Quality(own.column, own.unit, own.better)
     tokens = facts is not None and facts.inputs.tokens
     is_language = spec.loss.name == "next-token" if spec.loss is not None else tokens
-    return MeasureSettings("perplexity") if is_language else None
+    return Quality("perplexity") if is_language else None
 
 
 def _plan_one(spec: Spec, label: str) -> Plan:
@@ -405,55 +397,18 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
     addresses = [network.link(device).address for device in devices]
     called = servers or (peer_name(spec.evaluation.peer),)
-    encoding = algorithm.encoding or spec.encoding
     return Plan(
         spec,
         label,
         Settings(
-            seed=spec.seed,
             workers=count,
-            training=TrainingSettings(
-                algorithm=algorithm.model_dump(mode="json"),
-                encoding=encoding.model_dump(mode="json"),
-                pulls=algorithm.pulls or spec.pulls,
-                batch_size=spec.training.batch_size,
-                learning_rate=algorithm.learning_rate or spec.training.learning_rate,
-                updates=spec.training.updates,
-                evaluate_every=spec.evaluation.every,
-                schedule=_schedule(spec),
-                weight_decay=spec.training.weight_decay,
-                clip=spec.training.clip,
-                augmentation={}
-                if spec.training.augmentation is None
-                else spec.training.augmentation.model_dump(),
-                loss=None if spec.loss is None else spec.loss.name,
-                loss_options={} if spec.loss is None else spec.loss.options,
-                measure=_measure(spec, facts),
-                allocation=spec.devices.allocation,
-                send_queue=algorithm.queued_rounds if isinstance(algorithm, PeerOptions) else 1,
-            ),
-            data=DataSettings(
-                dataset=spec.dataset.name,
-                scaling=spec.dataset.scaling,
-                train_images=spec.dataset.train_images,
-                partition=spec.partition.plain(spec.devices.classes, class_of),
-                evaluation_images=spec.evaluation.images,
-                model=spec.model.name,
-                initialisation=spec.model.initialisation,
-                batched=spec.simulation.batched or spec.simulation.device != "cpu",
-                device=spec.simulation.device,
-                processors=spec.simulation.processors,
-                buffers=spec.model.buffers,
-                model_options=spec.model.options,
-                dataset_options=spec.dataset.options,
-                dataset_digest=None if facts is None else facts.digest,
-            ),
+            spec=spec,
+            rate=_rate(spec),
             timing=TimingSettings(
                 clock=spec.clock,
                 suspect_after=spec.suspect_after(algorithm),
                 gradient_time=spec.gradient_time,
                 own_processors=spec.devices.limits_processors,
-                costs=None if spec.costs is None else CostSettings(**spec.costs.model_dump()),
             ),
             network=NetworkSettings(
                 server_addresses=[network.link(device).address for device in called],
@@ -470,12 +425,10 @@ def _plan_one(spec: Spec, label: str) -> Plan:
             ),
             faults=FaultSettings(_rules(spec, class_of), spec.checkpoints.every),
             devices=_device(spec, None),
-            classes=[
-                ClassSettings(device_class.name, _device(spec, device_class))
-                for device_class in spec.devices.classes
-            ],
+            classes=[_device(spec, one) for one in spec.devices.classes],
             class_of=class_of,
-            plugins=[(one.source.module, one.source.text) for one in spec.plugins],
+            measure=_measure(spec, facts),
+            dataset_digest=None if facts is None else facts.digest,
         ),
         network,
         observed=called[0],

@@ -22,7 +22,8 @@ from testbed.roles.transport.accepting import Accepting
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError
 from testbed.roles.transport.greeting import Identity
-from testbed.training.settings import PORT, Settings
+from testbed.training.run_devices import PORT
+from testbed.training.settings import Settings
 from testbed.wire import WireError
 from testbed.wire.frames import SECRET_SIZE, Frame, Kind, Receiver, header
 

@@ -23,7 +23,6 @@ from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.errors import TestbedError
 from testbed.faults.schedule import Schedule
-from testbed.json_dataclasses import of_plain
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
@@ -270,7 +269,7 @@ class _Role:
         if number < computing:
             batches = computation.batches(settings, dataset, part, number, incarnation=incarnation)
             times = PacedTimes(self.loaded.times.of_device(number), self.shared.paces, number)
-        both = codecs(settings.training.encoding, layout.sizes)
+        both = codecs(settings.encoding, layout.sizes)
         neighbours = computation.neighbours(settings)[number]
         told = computation.diagnostics(settings)
         goal = objective(settings)
@@ -348,11 +347,9 @@ def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
 
 def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
-    settings = of_plain(Settings, arguments[SETTINGS])
-    settings.install_plugins()
-    contents = datasets.contents(
-        settings.data.chosen, settings.data.scaling, settings.data.train_images, settings.seed
-    )
+    settings = Settings.of_plain(arguments[SETTINGS])
+    of = settings.spec.dataset
+    contents = datasets.contents(settings.dataset, of.scaling, of.train_images, settings.seed)
     parts = computation.parts(settings, contents.train[1])
     settings = computation.with_images(settings, parts)
     learner = computation.learner(settings, contents.inputs)

@@ -14,12 +14,14 @@ import mmap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from testbed.nodes.shared_memory import memory_of_fixed_size
-from testbed.training.times import DeviceTimes
+
+if TYPE_CHECKING:  # paces are also made where no settings are read
+    from testbed.training.times import DeviceTimes
 
 
 class Paces:
@@ -67,7 +69,7 @@ def memory_of_paces(devices: int) -> int:
 class PacedTimes:
     """A device's times, at the pace that it has when they are drawn."""
 
-    def __init__(self, times: DeviceTimes, paces: Paces, device: int) -> None:
+    def __init__(self, times: "DeviceTimes", paces: Paces, device: int) -> None:
         self._times, self._paces, self._device = times, paces, device
 
     def draw(self, now: float, gradients: int = 1) -> tuple[float, float]:

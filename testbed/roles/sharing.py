@@ -15,7 +15,7 @@ from testbed.nodes.computing_turns import ComputingTurns
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import Paces
 from testbed.telemetry.state_board import Board, lines_of
-from testbed.training.settings import Settings
+from testbed.training.run_devices import RunDevices
 
 SETTINGS = "settings"
 """Key, among the arguments of a run's roles, of the run's ``Settings`` as JSON."""
@@ -90,7 +90,7 @@ class SharedResources:
     @classmethod
     def make(cls, arguments: Mapping[str, Any]) -> Self:
         """Make the resources of a run; ``arguments`` has the keys of this module."""
-        settings = of_plain(Settings, arguments[SETTINGS])
+        settings = of_plain(RunDevices, arguments[SETTINGS])
         turns = None if settings.timing.own_processors else ComputingTurns()
         handed = {int(number): end for number, end in arguments.get(ORDERS, {}).items()}
         orders = OrderChannels(settings.workers, handed) if _has_orders(settings) else None
@@ -129,7 +129,7 @@ class SharedResources:
     @classmethod
     def handed(
         cls,
-        settings: Settings,
+        settings: RunDevices,
         arguments: Mapping[str, Any],
         role: Mapping[str, Any],
         descriptors: Sequence[int],
@@ -174,10 +174,10 @@ def _saving(*, driven: bool) -> str:
     return "coordinator" if driven else "server"
 
 
-def _has_driven_servers(settings: Settings) -> bool:
+def _has_driven_servers(settings: RunDevices) -> bool:
     return settings.timing.clock == "virtual" and settings.serving > 1
 
 
-def _has_orders(settings: Settings) -> bool:
+def _has_orders(settings: RunDevices) -> bool:
     # Peers have a coordinator under either clock.
     return settings.timing.clock == "virtual" or bool(settings.network.peer_addresses)

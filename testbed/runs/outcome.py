@@ -194,9 +194,7 @@ class RunOutcome:
 
 
 def _measure(plan: Plan) -> dict[str, str] | None:
-    if (one := plan.settings.training.measure) is None:
-        return None
-    return {"name": one.column, "unit": one.unit, "better": one.better}
+    return None if plan.settings.measure is None else asdict(plan.settings.measure)
 
 
 def manifest(plan: Plan) -> dict[str, Any]:
@@ -215,7 +213,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "versions": versions(),
         "code": package_digest(),
         **({"plugins": plugins} if (plugins := plugin_digests(plan.spec)) else {}),
-        **({"data": digest} if (digest := plan.settings.data.dataset_digest) else {}),
+        **({"data": digest} if (digest := plan.settings.dataset_digest) else {}),
         "commit": commit(),
         "host": host(),
         **({"diagnostics": [asdict(one) for one in plan.diagnostics]} if plan.diagnostics else {}),
@@ -256,12 +254,12 @@ def _plan_entries(plan: Plan) -> dict[str, Any]:
 
 def _classes(plan: Plan) -> list[dict[str, Any]]:
     """Return the device classes, or those by factors of times; empty if all devices are alike."""
-    settings = plan.settings
-    if settings.classes:
-        names = [one.name for one in settings.classes]
+    settings, spec = plan.settings, plan.spec
+    if spec.devices.classes:
+        names = [one.name for one in spec.devices.classes]
         of = list(settings.class_of)
     else:
-        sections = {"compute": settings.devices.compute, "waiting": settings.devices.waiting}
+        sections = {"compute": spec.compute.model_dump(), "waiting": spec.waiting.model_dump()}
         found = device_classes(sections, settings.seed, settings.workers)
         names, of = list(found.names), found.of_device.tolist()
         if len(names) == 1:

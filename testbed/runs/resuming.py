@@ -229,7 +229,7 @@ def _check(run: RecordedRun) -> Plan:
                 "resume it with that, or run it anew"
             )
     (one,) = plan(spec)
-    if written_by.get("data") != one.settings.data.dataset_digest:
+    if written_by.get("data") != one.settings.dataset_digest:
         raise SpecError(
             f"{run.id} was begun with other data than {spec.dataset.name} returns here: resume it with "
             "those, or run it anew"

@@ -24,7 +24,7 @@ def record_images(plan: Plan, directory: Path) -> None:
     Raises:
         DataError, SpecError: as ``share_out``.
     """
-    if plan.settings.data.partition["kind"] in _ALL_ALIKE:
+    if plan.spec.partition.kind in _ALL_ALIKE:
         return
     by_label = share_out(plan).by_label
     if by_label is not None:

@@ -111,12 +111,12 @@ AnyProgress: TypeAlias = Progress | ProgramProgress
 
 def progress_of(settings: Settings) -> Progress:
     """Return the progress of a run that begins."""
-    measure = settings.training.measure
+    measure = settings.measure
     return Progress(
         "loading",
         settings.workers,
         settings.training.updates,
-        measure=None if measure is None else measure.column,
+        measure=None if measure is None else measure.name,
         unit="" if measure is None else measure.unit,
     )
 

@@ -13,7 +13,6 @@ import torch
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.stage import Arrived
-from testbed.learning.data.augmentation import Augmentation
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import workers_gradients
 from testbed.simulation.sent_versions import Part, SentVersions
@@ -65,9 +64,9 @@ class Batching(Stateful):
             computation.model(settings),
             settings.training.batch_size,
             dataset,
-            settings.data.device,
-            buffers=settings.data.buffers,
-            augmentation=Augmentation(**settings.training.augmentation),
+            settings.spec.simulation.device,
+            buffers=settings.spec.model.buffers,
+            augmentation=computation.changes(settings),
         )
         self._objective = objective(settings)
         self._versions = versions

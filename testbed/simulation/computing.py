@@ -81,7 +81,7 @@ class Computations(Stateful):
         # Local steps change the parameters that they are computed at.
         self._local = local = computation.trains_locally(settings)
         worthwhile = settings.training.updates >= ENOUGH_UPDATES * len(computations)
-        batched = settings.data.batched
+        batched = settings.batched
         number = processors(settings, learner, of_server.parameters, dataset)
         later = local or batched or number > 1 or computation.overlaps(settings)
         self.at_once = asks and _instant(settings) and worthwhile and not later
@@ -220,7 +220,7 @@ class Computations(Stateful):
 def _instant(settings: Settings) -> bool:
     """Return True if what the only server sends is used at once, whatever happens."""
     at_once = all(device.is_sent_at_once for device in settings.kinds_of_devices)
-    alone = settings.serving == 1 and not (settings.network.route_of or settings.timing.costs)
+    alone = settings.serving == 1 and not (settings.network.route_of or settings.spec.costs)
     return alone and at_once and not any(map(_delays, settings.faults.rules))
 
 

@@ -59,11 +59,12 @@ def processors(
     Args:
         learner: measures; its parameters are other ones afterwards.
     """
-    if settings.data.processors is not None or settings.data.batched:
-        return settings.data.processors or 1
+    asked = settings.spec.simulation.processors
+    if asked is not None or settings.batched:
+        return asked or 1
     there = min(len(os.sched_getaffinity(0)), computation.computing(settings))
-    if settings.data.share is not None:
-        there = min(there, settings.data.share)
+    if settings.share is not None:
+        there = min(there, settings.share)
     if there < 2:
         return 1
     np.copyto(learner.parameters, parameters)

@@ -12,7 +12,6 @@ from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.worker_faults import star_clock
 from testbed.device_names import aggregator_name, server_names, worker_name
-from testbed.encoding_choice import EncodingChoice
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
@@ -72,7 +71,7 @@ class ServedSystem(System):
             service_of(half, own, settings, index=index)
             for index, (half, own) in enumerate(zip(self._all_halves, layouts, strict=True))
         ]
-        choice = EncodingChoice.model_validate(settings.training.encoding)
+        choice = settings.encoding
         codec, goal = codec_of(choice, layout.sizes), objective(settings)
         parts = PushedParts(choice, self._cut)
         batches, legs = list(batches_of_all(settings, dataset)), partial(computation.legs, settings)

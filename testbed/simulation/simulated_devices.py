@@ -106,7 +106,7 @@ class SimulatedDevices(Stateful):
         self._wire = [ModelledConnection() for _ in every]
         # True if a worker may compute more than once at the parameters that it was sent.
         self._uses_again = numbers.servers > 1 or computation.overlaps(settings)
-        self._deals = settings.data.partition["kind"] == "stream"
+        self._deals = settings.spec.partition.kind == "stream"
         # By conversation: the numbers of the mini-batches that the worker was dealt, by version.
         self._dealt: list[dict[int, int]] = [{} for _ in every]
         # By conversation: the parameters that were sent, as long as they may be needed.

@@ -108,13 +108,13 @@ class SimulatedRun:
         settings = self._settings
         self._report_progress()
         torch.set_num_threads(1)
-        self._dataset = datasets.load(
-            settings.data.chosen, settings.data.scaling, settings.data.train_images, settings.seed
-        )
+        of, evaluated = settings.spec.dataset, settings.spec.evaluation.images
+        chosen = settings.dataset, of.scaling, of.train_images
+        self._dataset = datasets.load(*chosen, settings.seed)
         parts = computation.parts(settings, self._dataset.train_labels)
         self._settings = settings = computation.with_images(settings, parts)
-        self._images = self._dataset.test_images[: settings.data.evaluation_images]
-        self._labels = self._dataset.test_labels[: settings.data.evaluation_images]
+        self._images = self._dataset.test_images[:evaluated]
+        self._labels = self._dataset.test_labels[:evaluated]
         self._learner = computation.learner(settings, self._dataset.inputs)
         self._initial = computation.initial(settings, self._dataset.inputs)
         if section := self._plan.spec.simulation.exact:

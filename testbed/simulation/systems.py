@@ -130,7 +130,7 @@ class MeshSystem(System):
         self._goal, self._told = objective(settings), computation.diagnostics(settings)
         self._neighbours = neighbours = computation.neighbours(settings)
         self._service = ExchangeService(settings, neighbours)
-        self._codecs = codecs(settings.training.encoding, learner.layout.sizes)
+        self._codecs = codecs(settings.encoding, learner.layout.sizes)
         self._batches = list(batches_of_all(settings, dataset))
         number = processors(settings, learner, initial, dataset)
         self._pool = PeersPool(number, self._batches, learner, self._goal) if number > 1 else None
@@ -347,4 +347,4 @@ class MeshSystem(System):
 
 def system(settings: Settings) -> type[ServedSystem] | type[MeshSystem]:
     """Return the class that simulates the run's algorithm."""
-    return ServedSystem if has(settings.training.algorithm["name"], "server") else MeshSystem
+    return ServedSystem if has(settings.algorithm.name, "server") else MeshSystem

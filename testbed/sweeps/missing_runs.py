@@ -222,7 +222,8 @@ def _check(missing: Sequence[Wanted[AnySpec]], folder: Path, size: int) -> None:
             different[one.directory] = planned
             continue
         settings = planned.settings
-        data = (settings.data.chosen.key, settings.data.train_images, str(settings.data.partition))
+        images = planned.spec.dataset.train_images
+        data = (settings.dataset.key, images, str(settings.partition))
         sizes = planned.computing, settings.training.batch_size
         key = (one.spec.engine, *data, *sizes, plugin_of(planned))
         different.setdefault(key, planned)

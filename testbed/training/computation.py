@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms import algorithm_named, options_type
+from testbed.algorithms import algorithm_named
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.interface import Algorithm, AsynchronousOptions, Conditions, Options
 from testbed.algorithms.peer_half import PeerHalf
@@ -18,7 +18,7 @@ from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
 from testbed.errors import RunError
 from testbed.learning.data import datasets, partitions
-from testbed.learning.data.augmentation import Augmentation
+from testbed.learning.data.augmentation import NONE, Augmentation
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.description import describe
@@ -36,35 +36,34 @@ from testbed.updates import FloatVector, Layout, Update, checked
 
 
 def model(settings: Settings) -> Model:
-    return model_named(settings.data.model, settings.data.model_options)
+    return model_named(settings.spec.model.name, settings.spec.model.options)
 
 
 def loss(settings: Settings, inputs: Inputs) -> Loss:
     """Return the run's loss, and what its evaluations measure."""
-    training, measure = settings.training, settings.training.measure
-    measured = None
-    if measure is not None:
-        own = measure.function and function_named(measure.function, measure.options)
-        measured = Measure(measure.column, measure.unit, measure.better, own or None)
-    return loss_named(training.loss, training.loss_options, measured, inputs)
+    measured, own, loss = None, settings.spec.evaluation.measure, settings.spec.loss
+    if (one := settings.measure) is not None:
+        function = function_named(own.name, own.options) if own is not None else None
+        measured = Measure(one.name, one.unit, one.better, function)
+    name, options = (None, {}) if loss is None else (loss.name, loss.options)
+    return loss_named(name, options, measured, inputs)
 
 
 def learner(settings: Settings, inputs: Inputs) -> Learner:
     """Make a learner of the run's model, for the dataset's images; its parameters are all zero."""
-    data = settings.data
     return Learner(
         model(settings),
         settings.training.batch_size,
         inputs=inputs,
-        buffers=data.buffers,
+        buffers=settings.spec.model.buffers,
         loss=loss(settings, inputs),
     )
 
 
 def initial(settings: Settings, inputs: Inputs) -> FloatVector:
     """Return the run's initial parameters, float32, (|Θ|,)."""
-    data, generator = settings.data, stream(settings.seed, "initial")
-    return initialise(model(settings), data.initialisation, generator, inputs, data.buffers)
+    of, generator = settings.spec.model, stream(settings.seed, "initial")
+    return initialise(model(settings), of.initialisation, generator, inputs, of.buffers)
 
 
 def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.NDArray[np.int64]]:
@@ -73,9 +72,10 @@ def parts(settings: Settings, labels: npt.NDArray[np.integer[Any]]) -> list[npt.
     Raises:
         SpecError: there are not enough images.
     """
-    data, devices, least = settings.data, computing(settings), settings.training.batch_size
-    column = partial(datasets.training_column, data.chosen, data.train_images, settings.seed)
-    return partitions.parts(data.partition, labels, devices, settings.seed, least, column=column)
+    devices, least, seed = computing(settings), settings.training.batch_size, settings.seed
+    images = settings.spec.dataset.train_images
+    column = partial(datasets.training_column, settings.dataset, images, seed)
+    return partitions.parts(settings.partition, labels, devices, seed, least, column=column)
 
 
 def with_images(settings: Settings, parts: Sequence[npt.NDArray[np.int64]]) -> Settings:
@@ -85,7 +85,14 @@ def with_images(settings: Settings, parts: Sequence[npt.NDArray[np.int64]]) -> S
 
 def may_draw(settings: Settings, inputs: Inputs) -> bool:
     """Return True if a layer of the run's model may draw random numbers."""
-    return describe(model(settings), inputs, settings.training.loss).may_draw
+    loss = settings.spec.loss
+    return describe(model(settings), inputs, None if loss is None else loss.name).may_draw
+
+
+def changes(settings: Settings) -> Augmentation:
+    """Return how training images are changed at random."""
+    section = settings.training.augmentation
+    return NONE if section is None else Augmentation(section.crop, section.flip)
 
 
 def batches(
@@ -107,14 +114,14 @@ def batches(
     def of(purpose: str) -> np.random.Generator:
         return stream(settings.seed, purpose, number, incarnation)
 
-    augmentation = Augmentation(**settings.training.augmentation)
+    augmentation = changes(settings)
     draws = may_draw(settings, dataset.inputs)
     return Batches(
         *(dataset, shard, settings.training.batch_size, of("batches"), memory),
         layers=of("layers") if draws else None,
         augmentation=augmentation,
         moves=of("augmentation") if augmentation else None,
-        dealt_by=settings.seed if settings.data.partition["kind"] == "stream" else None,
+        dealt_by=settings.seed if settings.spec.partition.kind == "stream" else None,
     )
 
 
@@ -134,9 +141,7 @@ def conversations(
 
 
 def _algorithm(settings: Settings) -> tuple[type[Algorithm], Options]:
-    fields = settings.training.algorithm
-    name = fields["name"]
-    return algorithm_named(name), options_type(name).model_validate(fields)
+    return algorithm_named(settings.algorithm.name), settings.algorithm
 
 
 def import_modules(settings: Settings) -> None:

@@ -1,7 +1,6 @@
 """The facts about a run that its algorithm may use, from the run's settings."""
 
 from testbed.algorithms.interface import Conditions
-from testbed.algorithms.learning_rate import ConstantRate, LearningRate, RateSchedule
 from testbed.training.settings import Settings
 
 
@@ -12,23 +11,15 @@ def conditions(settings: Settings, number: int | None = None) -> Conditions:
         number: the device whose half gets them; None for the server's half, and for all in general.
     """
     return Conditions(
-        settings.training.learning_rate,
+        settings.rate.alpha,
         settings.workers,
         settings.training.batch_size,
         settings.training.updates,
         (settings.devices if number is None else settings.device(number)).uplink,
         settings.timing.gradient_time,
-        rate(settings),
+        settings.rate,
         settings.timing.clock == "wall",
         settings.seed,
         settings.images,
         number,
     )
-
-
-def rate(settings: Settings) -> LearningRate:
-    """Return the run's learning rate at each version."""
-    training = settings.training
-    if training.schedule is None:
-        return ConstantRate(training.learning_rate)
-    return RateSchedule(training.learning_rate, **training.schedule)

@@ -90,7 +90,7 @@ class ExchangeService(Stateful):
         self.payload_bytes = [0] * settings.workers
         self.message_bytes = [0] * settings.workers
         self._all_updates = settings.training.updates
-        self._evaluate_every = settings.training.evaluate_every
+        self._evaluate_every = settings.spec.evaluation.every
         self._gone: set[int] = set()
         self._suspected_by: dict[int, set[int]] = {}
 

@@ -11,7 +11,6 @@ import torch
 from testbed.algorithms.learning_rate import ConstantRate, LearningRate
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.learner import Learner
-from testbed.training.conditions import rate
 from testbed.training.settings import Settings
 from testbed.updates import FloatVector
 
@@ -71,4 +70,4 @@ PLAIN = Objective(ConstantRate(1.0))
 
 def objective(settings: Settings) -> Objective:
     training = settings.training
-    return Objective(rate(settings), training.weight_decay, training.clip)
+    return Objective(settings.rate, training.weight_decay, training.clip)

@@ -125,15 +125,15 @@ class ParameterService(Stateful):
         self.payload_bytes = self.local_payload_bytes = 0
         self.message_bytes = self.local_message_bytes = 0
         self._local = index if index < settings.network.co_located else None
-        declared = algorithm_named(settings.training.algorithm["name"]).diagnostics
+        declared = algorithm_named(settings.algorithm.name).diagnostics
         self._diagnostics = [one.name for one in declared]
         self._updates = settings.training.updates
-        self._evaluate_every = settings.training.evaluate_every
+        self._evaluate_every = settings.spec.evaluation.every
         self._exact = Codec(EncodingChoice(), layout.sizes)
-        if settings.training.pulls == "changed":
+        if settings.pulls == "changed":
             half.track_changes()
         self._broadcasts = half.protocol != "pull"
-        self._deals = settings.data.partition["kind"] == "stream"
+        self._deals = settings.spec.partition.kind == "stream"
         self._dealt = 0
         self._states = WorkerStates()
         self._expected = ExpectedPushes(
@@ -148,7 +148,7 @@ class ParameterService(Stateful):
         self._silence = Silence(settings.timing.suspect_after)
         # A worker needs every server's slice, so it is enough that the first server holds its own back.
         # If each did by counts of its own, two workers might wait for each other at two servers.
-        bound = settings.training.algorithm.get("staleness_bound")
+        bound = getattr(settings.algorithm, "staleness_bound", None)
         self._bound = StalenessBound(None if index else bound)
         self._begun = False
 

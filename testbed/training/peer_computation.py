@@ -212,6 +212,6 @@ class LocalPeer(ABC):
         """Return the next update of another peer, or None if it is gone."""
 
 
-def codecs(encoding: Mapping[str, Any], sizes: Sequence[int]) -> tuple[UpdateCodec, UpdateCodec]:
+def codecs(encoding: EncodingChoice, sizes: Sequence[int]) -> tuple[UpdateCodec, UpdateCodec]:
     """Make the run's codec, and an exact one."""
-    return codec_of(EncodingChoice.model_validate(encoding), sizes), Codec(EncodingChoice(), sizes)
+    return codec_of(encoding, sizes), Codec(EncodingChoice(), sizes)

@@ -43,8 +43,7 @@ class PushedParts:
 
     @classmethod
     def of_run(cls, settings: Settings, layout: Layout) -> Self:
-        encoding = EncodingChoice.model_validate(settings.training.encoding)
-        return cls(encoding, slices_of(settings, layout))
+        return cls(settings.encoding, slices_of(settings, layout))
 
     def encode(self, update: Update) -> list[Encoded]:
         found = []

@@ -118,7 +118,7 @@ class Slice:
 
 def slices_of(settings: Settings, layout: Layout) -> list[Slice]:
     """Return what each server of a run holds of its parameters."""
-    return slices(layout, settings.servers, settings.training.allocation)
+    return slices(layout, settings.servers, settings.spec.devices.allocation)
 
 
 def slices(layout: Layout, count: int, allocation: Allocation = "ranges") -> list[Slice]:

@@ -18,7 +18,8 @@ def durations(settings: Settings, purpose: Purpose) -> list[Durations]:
     Raises:
         SpecError: a trace cannot be used.
     """
-    sections = [getattr(one, purpose) for one in settings.kinds_of_devices]
+    place = PURPOSES.index(purpose)
+    sections = [both[place].model_dump() for both in settings.times_of_kinds]
     return Durations.of_classes(sections, settings.seed, purpose, settings.workers)
 
 

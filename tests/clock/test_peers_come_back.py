@@ -15,6 +15,7 @@ from testbed.algorithms.ako import AkoPeer
 from testbed.clock.mesh import Mesh, MeshClock
 from testbed.clock.peer_faults import add_faults
 from testbed.clock.transfers import Line
+from testbed.encoding_choice import EncodingChoice
 from testbed.faults.fault import Fault, Kind
 from testbed.faults.rules import FaultRule, Moment, Version, When
 from testbed.faults.schedule import Schedule
@@ -34,7 +35,7 @@ class Counting(PeerComputation):
     """A peer that notes what it is sent."""
 
     def __init__(self, half: AkoPeer, others: Sequence[int]) -> None:
-        super().__init__(half, None, codecs({}, LAYOUT.sizes), others)
+        super().__init__(half, None, codecs(EncodingChoice(), LAYOUT.sizes), others)
         self.own = half
         self.got = {other: np.zeros(SIZE, np.float32) for other in others}
         self.first = dict.fromkeys(others, 0)
@@ -64,7 +65,7 @@ class Played(Undiagnosed, MeshSystem):
         self.p, self.tau = p, tau
         self.faults: list[dict[str, Any]] = []
         of_run = run_settings(len(p), MOST)
-        told = replace(of_run, faults=FaultSettings(rules), data=replace(of_run.data, processors=1))
+        told = replace(of_run, faults=FaultSettings(rules), share=1)
         learner = cast("Learner", self)  # of which only the layout is used
         self.counting: dict[int, Counting] = {}
         witness = cast("Witness", self)  # which does its own recording

@@ -1,10 +1,10 @@
 """Messages that take a server time: the times of events, computed by hand."""
 
-from testbed.training.settings import CostSettings
+from testbed.experiment.sections.timing import CostsSpec
 from testbed.wire.frames import HEADER
 from tests.clock.test_star import Case, Played
 
-COSTS = CostSettings(message=1 / 8, byte=1 / 8192, apply=1 / 4)
+COSTS = CostsSpec.model_construct(message=1 / 8, byte=1 / 8192, apply=1 / 4)
 PARAMETERS = 1 / 8 + 1024 / 8192
 """Seconds that a server handles parameters; a push has a question beside it, and is applied."""
 PUSH = 2 / 8 + 1024 / 8192 + 1 / 4
@@ -49,7 +49,7 @@ def test_workers_that_are_sent_every_version_get_it_one_after_the_other() -> Non
         uplink=None,
         downlink=None,
     )
-    played = Played(case, costs=CostSettings(message=0, byte=1 / 1024, apply=0))
+    played = Played(case, costs=CostsSpec.model_construct(message=0, byte=1 / 1024, apply=0))
     played.clock.run()
     # 1 s for each message. Worker 0 computes until 1.25; the server is sending to worker 1 until 2, has
     # taken worker 0's push in at 3, and sends the new version to both in turn.

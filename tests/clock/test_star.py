@@ -26,11 +26,12 @@ from testbed.clock.star import AHEAD, StarClock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.transfers import Line
 from testbed.engine.overlapping_worker import worker_of
+from testbed.experiment.sections.timing import CostsSpec
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import Entry
-from testbed.training.settings import CostSettings, Settings
+from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout
 from testbed.wire.frames import HEADER
 from tests.notes import Notes
@@ -97,7 +98,7 @@ class Played:
     """The clock under test; this object is its stage."""
 
     def __init__(
-        self, case: Case, order: Sequence[int] | None = None, costs: CostSettings | None = None
+        self, case: Case, order: Sequence[int] | None = None, costs: CostsSpec | None = None
     ) -> None:
         """Prepare a run whose workers join in ``order``."""
         self.case = case

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from testbed.training.settings import PORT
+from testbed.training.run_devices import PORT
 from testbed.wire.frames import Kind, header
 
 WORKER, SERVER, WORKER_PORT = "10.77.0.5", "10.77.0.1", 40_000

@@ -1,6 +1,5 @@
 """Classes of devices in the experiment file: their members, their settings, and what is refused."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.experiment.spec import Spec
-from testbed.json_dataclasses import of_plain
+from testbed.json_dataclasses import to_plain
 from testbed.network.links import Shape
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan, plan
@@ -54,12 +53,13 @@ def planned(tmp_path: Path, text: str, *overrides: str) -> Plan:
 def test_each_class_has_its_own_settings_or_the_shared_ones(tmp_path: Path) -> None:
     one = planned(tmp_path, THREE)
     settings = one.settings
-    fast, medium, slow = settings.kinds_of_devices
-    assert [kind.name for kind in settings.classes] == ["fast", "medium", "slow"]
-    assert fast.compute == medium.compute == {"distribution": "constant", "mean": 0.1}
-    assert slow.compute == {"distribution": "constant", "mean": 3.0}
-    assert fast.waiting == slow.waiting == {"distribution": "uniform", "mean": 1.0}
-    assert medium.waiting == {"distribution": "uniform", "mean": 10.0}
+    times = [[one.model_dump() for one in both] for both in settings.times_of_kinds]
+    short, long = ({"distribution": "uniform", "mean": mean} for mean in (1.0, 10.0))
+    assert times == [
+        [{"distribution": "constant", "mean": 0.1}, short],
+        [{"distribution": "constant", "mean": 0.1}, long],
+        [{"distribution": "constant", "mean": 3.0}, short],
+    ]
     shapes = [
         (Shape(10_000_000, 0.0, 0.01), Shape()),
         (Shape(5_000_000, 0.0, 0.0), Shape()),
@@ -234,6 +234,6 @@ def test_settings_with_classes_survive_json(tmp_path: Path) -> None:
     import json
 
     settings = planned(tmp_path, THREE).settings
-    crossed: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
-    assert of_plain(Settings, crossed) == settings
+    crossed: dict[str, Any] = json.loads(json.dumps(to_plain(settings)))
+    assert to_plain(Settings.of_plain(crossed)) == to_plain(settings) == crossed
     assert settings.device(settings.class_of.index(2)).delay == 0.01

@@ -7,17 +7,17 @@ import pytest
 
 from testbed.errors import SpecError
 from testbed.experiment.load import load
+from testbed.experiment.sections.timing import CostsSpec
 from testbed.planning.plan import plan
-from testbed.training.settings import CostSettings
 from tests.experiment.test_co_located_servers import planned, written
 
 COSTS = {"message": "50us", "byte": "0.3ns"}
 
 
 def test_roles_get_the_costs_in_seconds(tmp_path: Path) -> None:
-    assert planned(tmp_path).settings.timing.costs is None
-    found = planned(tmp_path, costs=COSTS).settings.timing.costs
-    assert found == CostSettings(message=50e-6, byte=0.3e-9, apply=0)
+    assert planned(tmp_path).settings.spec.costs is None
+    found = planned(tmp_path, costs=COSTS).settings.spec.costs
+    assert found == CostsSpec.model_construct(message=50e-6, byte=0.3e-9, apply=0)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ devices:
 """
     spec = read(tmp_path, "compute: {distribution: exponential, mean: 20ms}\n", devices)
     (one,) = plan(spec)
-    means = [kind.compute["mean"] for kind in one.settings.kinds_of_devices]
+    means = [compute.model_dump()["mean"] for compute, _ in one.settings.times_of_kinds]
     factors = [HARDWARE[name].factor for name in ("raspberry-pi-4", "raspberry-pi-5")]
     assert means == pytest.approx([0.02 * factors[0], 0.02 * factors[1], 0.007])
     assert spec.compute.mean == 0.02  # type: ignore[union-attr]

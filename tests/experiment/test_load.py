@@ -1,7 +1,6 @@
 """Experiment files: the specs that they become, the places of their errors, and the dump to text."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +17,7 @@ from testbed.experiment.sections.directions import LONGEST_DELAY
 from testbed.experiment.sections.learning import MODELS, TRANSFORMER
 from testbed.experiment.spec import Spec
 from testbed.experiment.units import SLOWEST
+from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import plan
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -629,12 +629,12 @@ def test_encodings_and_pulls_may_be_set_for_all_or_per_algorithm(
         "adacomp-0.01-rice-int8-changed-pulls",
     ]
     plans = {plan.label: plan.settings for plan in plan(spec)}
-    assert plans["asgd-plain"].training.encoding["indices"] == "uint32"
-    assert plans["asgd-plain"].training.pulls == "full"
-    assert plans["comp-asgd-0.01"].training.encoding == spec.encoding.model_dump()
-    assert plans["adacomp-0.01-rice-int8-changed-pulls"].training.encoding["values"] == "int8"
-    assert plans["adacomp-0.01-rice-int8-changed-pulls"].training.pulls == "changed"
-    told = asdict(plans["asgd-plain"])
+    assert plans["asgd-plain"].encoding.indices == "uint32"
+    assert plans["asgd-plain"].pulls == "full"
+    assert plans["comp-asgd-0.01"].encoding == spec.encoding
+    assert plans["adacomp-0.01-rice-int8-changed-pulls"].encoding.values == "int8"
+    assert plans["adacomp-0.01-rice-int8-changed-pulls"].pulls == "changed"
+    told = to_plain(plans["asgd-plain"])
     assert json.loads(json.dumps(told)) == told
 
 

@@ -41,8 +41,8 @@ def test_the_law_of_the_parameters_is_the_model_s_own(
     tmp_path: Path, model: str, initialisation: str
 ) -> None:
     (one,) = plan(load(written(tmp_path, f"model: {model}\nalgorithms: [asgd]\n")))
-    assert one.settings.data.initialisation == initialisation
-    assert one.settings.data.buffers == "none"
+    assert one.settings.spec.model.initialisation == initialisation
+    assert one.settings.spec.model.buffers == "none"
 
 
 SHARED = "model: {name: cnn-small, buffers: shared}\n"
@@ -82,4 +82,4 @@ def test_buffers_are_shared_where_whole_gradients_are_averaged(
     tmp_path: Path, algorithm: str
 ) -> None:
     (one,) = plan(load(written(tmp_path, f"{SHARED}algorithms: [{algorithm}]")))
-    assert one.settings.data.buffers == "shared"
+    assert one.settings.spec.model.buffers == "shared"

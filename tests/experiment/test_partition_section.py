@@ -55,14 +55,14 @@ def test_settings_hold_the_partition_with_its_defaults(
 ) -> None:
     spec = read(tmp_path, WITHOUT + text)
     (one,) = plan(spec)
-    assert one.settings.data.partition == plain
+    assert one.settings.partition == plain
     assert read(tmp_path, dump(spec)) == spec
 
 
 def test_sizes_resolve_to_a_weight_for_each_device(tmp_path: Path) -> None:
     (one,) = plan(read(tmp_path, BASE + "partition: sizes"))
     expected = [(2.0, 0.5)[of] for of in one.settings.class_of]
-    assert one.settings.data.partition == {"kind": "sizes", "weights": expected}
+    assert one.settings.partition == {"kind": "sizes", "weights": expected}
     assert sorted(expected) == [0.5, 2.0, 2.0, 2.0]
 
 
@@ -128,12 +128,12 @@ def test_a_file_alone_is_a_partition_and_its_digest_is_kept(tmp_path: Path) -> N
     (one,) = plan(spec)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     expected = {"kind": "file", "file": str(path), "sha256": digest}
-    assert one.settings.data.partition == expected
+    assert one.settings.partition == expected
     assert (path, None) in files_read(one)
     (tmp_path / "resolved.yaml").write_text(dump(spec))
     path.write_text("0\n1\n2\n4\n")
     (again,) = plan(load_resolved(tmp_path / "resolved.yaml"))
-    assert again.settings.data.partition == expected
+    assert again.settings.partition == expected
     with pytest.raises(SpecError, match="has changed since the experiment was begun"):
         share_out(again)
     text = WITHOUT.replace("digits", "{name: digits, train_images: 500}")

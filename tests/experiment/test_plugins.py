@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from testbed.algorithms import algorithm_named
 from testbed.errors import DataError, SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
-from testbed.json_dataclasses import of_plain
+from testbed.json_dataclasses import to_plain
 from testbed.learning.data import datasets
 from testbed.learning.description import describe
 from testbed.learning.inputs import GREY_28
@@ -49,7 +48,7 @@ def test_an_algorithm_is_named_from_a_file_beside_the_experiment(folder: Path) -
     assert type(own).__name__ == "MomentumOptions"
     assert list(spec.runs()) == ["asgd", "Momentum-0.5"]
     settings = plan(spec)[1].settings
-    assert [module for module, _ in settings.plugins] == ["rules"]
+    assert [plugin.source.module for plugin in settings.spec.plugins] == ["rules"]
     assert plugin_digests(spec) == {}
 
 
@@ -63,6 +62,18 @@ def test_a_resolved_spec_needs_no_file(folder: Path, monkeypatch: pytest.MonkeyP
     again = load_resolved(resolved)
     assert dump(again) == dump(spec)
     assert algorithm_named("rules:Momentum").__name__ == "Momentum"
+
+
+def test_a_device_that_cannot_run_a_plug_in_says_so_in_a_sentence(folder: Path) -> None:
+    settings = to_plain(plan(load(folder / "momentum.yaml"))[1].settings)
+    settings["spec"]["plugins"][0]["content"] = "import not_in_the_image\n"
+    with pytest.raises(SpecError, match="not_in_the_image") as refused:
+        Settings.of_plain(settings)
+    assert str(refused.value).startswith("rules.py, line 1: ")
+    settings["spec"]["plugins"], settings["spec"]["algorithms"][0]["name"] = [], "nowhere:Rule"
+    with pytest.raises(SpecError, match="nowhere") as refused:
+        Settings.of_plain(settings)
+    assert "\n" not in str(refused.value)
 
 
 def test_the_schema_allows_own_names(folder: Path) -> None:
@@ -155,8 +166,9 @@ def of_law(folder: Path, **options: Any) -> Path:
 
 def test_durations_follow_a_law_of_ones_own(folder: Path) -> None:
     (one, _) = plan(load(of_law(folder, shape=0.7)))
-    assert one.settings.device(0).compute["shape"] == 0.7
-    seconds = durations(one.settings, "compute")[0].of_device(0)
+    crossed = Settings.of_plain(json.loads(json.dumps(to_plain(one.settings))))
+    assert crossed.spec.compute.model_dump()["shape"] == 0.7
+    seconds = durations(crossed, "compute")[0].of_device(0)
     drawn = [seconds.sample(0.0) for _ in range(2000)]
     assert seconds.mean == 0.1
     assert 0.08 < sum(drawn) / len(drawn) < 0.12
@@ -230,7 +242,7 @@ def of_model(folder: Path, *, rest: dict[str, Any] | None = None, **section: Any
 def test_a_model_of_ones_own_has_its_functions_arguments_as_options(folder: Path) -> None:
     spec = load(of_model(folder, width=24, dropout=0.1))
     assert spec.model.options == {"width": 24, "dropout": 0.1}
-    settings = of_plain(Settings, json.loads(json.dumps(asdict(plan(spec)[1].settings))))
+    settings = Settings.of_plain(json.loads(json.dumps(to_plain(plan(spec)[1].settings))))
     learner = computation.learner(settings, GREY_28)
     assert learner.layout.total == 784 * 24 + 24 + 24 * 10 + 10
     assert load(of_model(folder)).model.options == {"width": 16, "dropout": 0.0}
@@ -298,9 +310,9 @@ def test_a_dataset_of_ones_own_has_its_functions_arguments_as_options(
     assert spec.dataset.options == {"path": stripes, "train": 50, "test": 100, "noise": 40.0}
     assert spec.dataset.scaling is None
     (one,) = plan(spec)
-    settings = of_plain(Settings, json.loads(json.dumps(asdict(one.settings))))
+    settings = Settings.of_plain(json.loads(json.dumps(to_plain(one.settings))))
     check_data(one)
-    loaded = datasets.load(settings.data.chosen, settings.data.scaling)
+    loaded = datasets.load(settings.dataset, settings.spec.dataset.scaling)
     assert loaded.train_images.shape == (50, 3, 32, 32)
     assert loaded.inputs.classes == 5
     assert node_plan.chosen(plan(load(path, ["devices.runtime=docker"]))[0])["mounts"] == {
@@ -313,7 +325,7 @@ def test_a_dataset_of_ones_own_has_its_functions_arguments_as_options(
     monkeypatch.chdir(folder.parent)
     (folder.parent / "other.csv").write_text("1,0,0,0,9,9,9\n3,9,9,9,0,0,0\n")
     other = load(path, ["dataset.path=other.csv"])
-    assert plan(other)[0].settings.data.dataset_digest != settings.data.dataset_digest
+    assert plan(other)[0].settings.dataset_digest != settings.dataset_digest
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Traces of rates in experiment files: CSV, Mahimahi, classes, and what is wrong with them."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load, load_resolved
 from testbed.experiment.spec import Spec
-from testbed.json_dataclasses import of_plain
+from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import plan
 from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings
@@ -64,7 +63,7 @@ def test_a_run_needs_no_file_once_it_has_a_spec(folder: Path) -> None:
     (folder / "rates.csv").unlink()
     assert load_resolved(folder / "spec.yaml") == spec
     settings = plan(spec)[0].settings
-    again = of_plain(Settings, asdict(settings))
+    again = Settings.of_plain(to_plain(settings))
     assert again.rate_traces(3) == settings.rate_traces(3) != settings.rate_traces(0)
     with pytest.raises(SpecError, match="there is no file"):
         load(folder / "spec.yaml")
@@ -77,7 +76,7 @@ def test_a_class_replaces_rates_and_traces_by_direction(folder: Path) -> None:
     )
     spec = read(folder, "{trace: {file: rates.csv, repeat: 4s}}", classes)
     settings = plan(spec)[0].settings
-    a, b, c = (one.devices for one in settings.classes)
+    a, b, c = settings.classes
     assert (a.up_trace and a.up_trace.period, a.down_trace and a.down_trace.period) == (0.25, 4)
     assert (b.uplink, b.up_trace, b.down_trace) == (3_000_000, None, c.down_trace)
     assert c.up_trace != a.up_trace

@@ -1,7 +1,7 @@
 """``compute`` and ``waiting``: what is accepted, what is refused in which words, and the dump."""
 
 import json
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.durations import Durations
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.spec import Spec
+from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import plan
+from testbed.training import times
+from testbed.training.settings import Settings
 
 SMALL = """\
 name: small
@@ -93,8 +95,9 @@ def test_a_section_becomes_plain_numbers_that_durations_accept(
     spec = read(file, f"compute: {text}\n")
     assert json.loads(json.dumps(spec.compute.model_dump())) == plain
     (one,) = plan(spec)
-    assert json.loads(json.dumps(asdict(one.settings)))["devices"]["compute"] == plain
-    durations = Durations.of(one.settings.devices.compute, spec.seed, "compute", 20)
+    crossed = Settings.of_plain(json.loads(json.dumps(to_plain(one.settings))))
+    assert crossed.times_of_kinds == one.settings.times_of_kinds == [(spec.compute, spec.waiting)]
+    (durations,) = times.durations(replace(crossed, workers=20), "compute")
     expected = plain["mean"] * (7.3 if "classes" in plain else 1)
     assert durations.mean == pytest.approx(expected, rel=0.5 if "cvb" in text else 1e-9)
     assert load_written(file, spec) == spec

@@ -1,13 +1,18 @@
 """The experiment file's section ``training``: schedules in updates and epochs, and refusals."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.algorithms.learning_rate import ConstantRate, RateSchedule
 from testbed.errors import SpecError
 from testbed.experiment.load import load
+from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import Plan, plan
+from testbed.training.computation import changes
+from testbed.training.settings import Settings
 
 BASE = """
 name: schedules
@@ -44,15 +49,19 @@ def test_an_epoch_is_as_many_updates_as_take_all_images(
     tmp_path: Path, unit: str, algorithm: str, found: dict[str, Any]
 ) -> None:
     schedule = f"schedule: {{unit: {unit}, warm_up: 2, milestones: [3, 4.5]}}"
-    own = planned(tmp_path, training(schedule) + f"algorithms: [{algorithm}]").settings.training
-    assert own.schedule is not None
-    assert {key: own.schedule[key] for key in found} == found
-    assert own.schedule["updates"] == 100
+    settings = planned(tmp_path, training(schedule) + f"algorithms: [{algorithm}]").settings
+    crossed = Settings.of_plain(json.loads(json.dumps(to_plain(settings))))
+    assert crossed.rate == settings.rate
+    assert isinstance(settings.rate, RateSchedule)
+    assert {key: getattr(settings.rate, key) for key in found} == found
+    assert settings.rate.updates == 100
 
 
 def test_without_options_nothing_is_changed(tmp_path: Path) -> None:
-    own = planned(tmp_path, training("learning_rate: 0.2") + "algorithms: [asgd]").settings.training
-    assert (own.schedule, own.weight_decay, own.clip, own.augmentation) == (None, 0, None, {})
+    settings = planned(tmp_path, training("learning_rate: 0.2") + "algorithms: [asgd]").settings
+    own = settings.training
+    assert (settings.rate, own.weight_decay, own.clip) == (ConstantRate(0.2), 0, None)
+    assert not changes(settings)
 
 
 OWN = """

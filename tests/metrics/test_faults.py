@@ -137,7 +137,7 @@ def test_classes_are_those_of_the_devices_and_each_worker_has_one() -> None:
     sizes = {dict(key)["device_class"]: n for key, n in told["testbed_class_devices"].items()}
     assert sizes == {"desk": 2, "phone": 6}
     of_worker = {dict(k)["worker"]: dict(k)["device_class"] for k in told["testbed_worker_info"]}
-    names = [one.settings.classes[i].name for i in one.settings.class_of]
+    names = [one.spec.devices.classes[i].name for i in one.settings.class_of]
     assert of_worker == {f"worker-{i}": name for i, name in enumerate(names)}
 
 

@@ -1,12 +1,14 @@
 """The descriptors that a role in its own process is handed, one after the other."""
 
 import os
-from dataclasses import asdict
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from testbed.experiment.load import load
+from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import plan
 from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, SharedResources
 from testbed.training.exchange import Hears
@@ -22,7 +24,7 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
     os.truncate(files[PACES], 8 * settings.workers)
     models = [files[str(peer)] for peer in range(settings.workers)]
     arguments = {
-        SETTINGS: asdict(settings),
+        SETTINGS: to_plain(settings),
         PACES: files[PACES],
         SPILL: [files[SPILL]],
         MODELS: models,
@@ -44,3 +46,14 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
     assert not set(models) & set(shared.descriptors({"role": "evaluator", "number": 9}))
     for one in files.values():
         os.close(one)
+
+
+def test_what_shares_descriptors_loads_neither_sections_nor_settings() -> None:
+    # The launcher of containers makes them; only roles read the experiment file, and run plug-ins.
+    code = (
+        "import sys, testbed.roles.sharing\n"
+        "print([m for m in ('testbed.experiment', 'testbed.training.settings', 'torch') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

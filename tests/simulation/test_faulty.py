@@ -85,7 +85,7 @@ def undisturbed_run(algorithm: str, network: str) -> Simulated:
 
 def consistent(one: Simulated) -> None:
     """Check the invariants of the rows, the ledgers and the fault records."""
-    rows, asks = one.rows, not one.settings.training.algorithm["name"].startswith("sync")
+    rows, asks = one.rows, not one.settings.algorithm.name.startswith("sync")
     applied = rows[rows["applied"]]
     assert (np.diff(rows["time"]) >= 0).all()
     assert (rows["base_version"] <= rows["iteration"]).all()

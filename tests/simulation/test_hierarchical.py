@@ -267,5 +267,5 @@ def test_versions_are_kept_as_long_as_they_are_needed() -> None:
 def test_batched_gradients_change_rounding_and_nothing_else(algorithm: str) -> None:
     options = ALGORITHMS[algorithm]
     batched = hierarchical(options, network="shared", simulation={"batched": True})
-    assert batched.settings.data.batched
+    assert batched.settings.batched
     assert_differ_by_rounding(batched, simulated(algorithm, "shared"))

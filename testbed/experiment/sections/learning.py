@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from testbed.algorithms.learning_rate import RateSchedule
 from testbed.experiment.alternatives import OrOwn, ShortForm
 from testbed.experiment.sections.functions import FunctionSection, own_section
 from testbed.experiment.sections.losses import MeasureSpec, own_measure
@@ -131,22 +132,24 @@ class ScheduleSpec(Section):
             raise ValueError("the first milestone is in the warm-up: move it")
         return self
 
-    def in_updates(self, epoch: float, updates: int) -> dict[str, Any]:
-        """Return the schedule as ``testbed.algorithms.learning_rate.RateSchedule`` takes it besides α.
+    def rate(self, alpha: float, epoch: float, updates: int) -> RateSchedule:
+        """Return the learning rate at each version.
 
         Args:
+            alpha: α.
             epoch: its length in updates.
             updates: the run's.
         """
         length = epoch if self.unit == "epochs" else 1.0
-        return {
-            "warm_up": self.warm_up * length,
-            "warm_up_from": self.warm_up_from,
-            "milestones": [milestone * length for milestone in self.milestones],
-            "factor": self.factor,
-            "cosine_to": self.cosine_to,
-            "updates": updates,
-        }
+        return RateSchedule(
+            alpha,
+            self.warm_up * length,
+            self.warm_up_from,
+            [milestone * length for milestone in self.milestones],
+            self.factor,
+            self.cosine_to,
+            updates,
+        )
 
 
 class AugmentationSpec(Section):

@@ -90,7 +90,7 @@ def evaluate(  # noqa: PLR0917 - what an evaluator is made of
     model = _Model(learner, cut)
     back = absence is not None
     links = ServerLinks(greet, model, asks=False, comes_back=back, leaves=back)
-    count = settings.data.evaluation_images
+    count = settings.spec.evaluation.images
     images, labels = dataset.test_images[:count], dataset.test_labels[:count]
 
     def evaluates() -> Evaluated:

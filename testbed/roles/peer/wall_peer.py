@@ -96,7 +96,7 @@ class WallPeer(PeerProcess):
         self._count = itertools.count()
         # What was handed over to the kernel before each of the last steps, of as many as may wait, by
         # peer; and how much of it those that have not taken all had taken at the last look.
-        self._queue = self._settings.training.send_queue
+        self._queue = self._settings.send_queue
         self._handed_over: deque[dict[int, int]] = deque(maxlen=self._queue or 1)
         self._taken: Mapping[int, int] = {}
         # How long the first gradient took, and how fast its messages leave, while that is measured.

@@ -120,7 +120,7 @@ class EmulatedWorkers:
         self.awaited: set[int] = set()
         self.vectors: SentVectors | None = None
         if remembers:
-            self.vectors = SentVectors(changed=settings.training.pulls == "changed")
+            self.vectors = SentVectors(changed=settings.pulls == "changed")
 
     def note(
         self, worker: int, version: int, vector: FloatVector, needed: Sequence[int] | None

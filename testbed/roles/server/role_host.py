@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
 from testbed.algorithms.server_half import ServerHalf
-from testbed.encoding_choice import EncodingChoice
 from testbed.engine.aggregator import ABOVE, Aggregator
 from testbed.engine.events import (
     At,
@@ -92,7 +91,7 @@ class RoleHost:
         board = serving.board or Board.private(lines_of(*of))
         self.line = board.server(further_lines(*of)[index - 1] if index else None)
         self.own_line = board.device(hub_line(settings.workers, index))
-        codec = codec_of(EncodingChoice.model_validate(settings.training.encoding), layout.sizes)
+        codec = codec_of(settings.encoding, layout.sizes)
         answer_to = Kind.PULL if half.protocol == "pull" else Kind.FINISHED
         size = len(half.parameters)
         accepted = {Kind.PUSH: codec.longest, answer_to: 0}

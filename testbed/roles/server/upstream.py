@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, Combined
-from testbed.encoding_choice import EncodingChoice
 from testbed.engine.events import Event, Message, Opened, Report, Sum
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.sockets.parameters import KeptParameters
@@ -35,11 +34,8 @@ class Upstream:
         self._settings, self._comes_back = settings, comes_back
         self._number = settings.as_worker(serving.index)
         self._half = serving.half
-        choice = EncodingChoice.model_validate(settings.training.encoding)
-        self._codec = codec_of(choice, layout.sizes)
-        self._received = KeptParameters(
-            slices(layout, 1), settings.training.pulls, only_newest=True
-        )
+        self._codec = codec_of(settings.encoding, layout.sizes)
+        self._received = KeptParameters(slices(layout, 1), settings.pulls, only_newest=True)
         self._parameters = np.empty(layout.total, np.float32)
         self._to_send: list[bytes | memoryview] = []
         self._asks = False

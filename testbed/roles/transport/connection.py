@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from testbed.roles.transport.endpoint import BrokenConnectionError, Endpoint
 from testbed.roles.transport.kernel_queues import unread
-from testbed.training.settings import PORT
+from testbed.training.run_devices import PORT
 from testbed.wire import WireError
 from testbed.wire.frames import Frame, Kind, Receiver
 

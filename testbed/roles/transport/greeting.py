@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testbed.training.settings import PORT, Settings
+from testbed.training.run_devices import PORT
+from testbed.training.settings import Settings
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.frames import HEADER, Head, Kind, header, parse

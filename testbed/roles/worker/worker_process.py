@@ -55,7 +55,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     protocol = computation.protocol(settings)
     asks, overlaps = protocol == "pull", computation.overlaps(settings)
     own_times = faults.paced(times.of_device(number))
-    pulls, absence = settings.training.pulls, settings.faults.server_absence
+    pulls, absence = settings.pulls, settings.faults.server_absence
 
     def greet(server: int) -> Greeted:
         # Orders from before this worker, or a server with its clock, was killed no longer count.

@@ -9,7 +9,7 @@ from testbed.device_names import serving_place
 from testbed.json_dataclasses import of_plain
 from testbed.network.background import PORT as BACKGROUND_PORT
 from testbed.telemetry.traffic_files import ledgers_file
-from testbed.training.settings import PORT
+from testbed.training.run_devices import PORT
 from testbed.untrusted_text import parse_json, read_file
 from traffic import TrafficError
 from traffic.sockets import Forgotten, Socket

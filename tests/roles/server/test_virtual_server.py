@@ -29,7 +29,7 @@ from testbed.wire.frames import HEADER, Kind, header
 from tests.roles.server import test_server
 from tests.roles.server.test_server import SIZE, Running, dense, hello, receive, settings
 
-TIMES = {"distribution": "constant", "mean": 0.1}
+TIMES = {"distribution": "constant", "mean": "100ms"}
 CUT_OFF = (Fault(0, "stop-network", 0.5), 0.15)
 KILLED = (Fault(1, "kill", 0.1), 0.35)
 CUT_OFF_TO_THE_END = (Fault(0, "stop-network", 1000.0), 0.05)

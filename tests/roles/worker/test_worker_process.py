@@ -66,11 +66,11 @@ class Ran:
         for module in (connections, greeting):
             monkeypatch.setattr(module, "PORT", port)
         learners = [
-            Learner(chosen.data.model, chosen.training.batch_size)
+            Learner(chosen.spec.model.name, chosen.training.batch_size)
             for _ in range(chosen.workers + 2)
         ]
         initial = initialise(
-            chosen.data.model, chosen.data.initialisation, stream(chosen.seed, "initial")
+            chosen.spec.model.name, chosen.spec.model.initialisation, stream(chosen.seed, "initial")
         )
         layout = learners[0].layout
         self.half = computation.server_half(chosen, layout, initial.copy())
@@ -146,7 +146,7 @@ def test_exact_encodings_and_pulls_change_no_bit(
 ) -> None:
     plain = ran(algorithm, encoding={"indices": "uint32"})
     changed = ran(algorithm, pulls="changed")
-    waiting = {"distribution": "constant", "mean": 0.002}
+    waiting = {"distribution": "constant", "mean": "2ms"}
     zstd = ran(algorithm, pulls="changed", encoding={"compression": "zstd"}, waiting=waiting)
     assert np.isfinite(plain.parameters).all()
     assert plain.parameters.tobytes() == changed.parameters.tobytes()

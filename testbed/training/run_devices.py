@@ -1,0 +1,139 @@
+"""The devices of a run and how they reach each other.
+
+It is the part of a run's settings that a process reads which makes no half of an algorithm: it loads
+neither the experiment file's sections nor a plug-in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+PORT = 7077
+"""The port on which the server listens, in its own network namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimingSettings:
+    """The clock, and the times that a run is judged by.
+
+    Attributes:
+        clock: wall: devices wait; virtual: time is computed.
+        suspect_after: seconds of the run's clock after which a silent worker is suspected; None: never.
+        gradient_time: mean of compute and waiting, in seconds; None where the host decides.
+        own_processors: True if each device has a limit on its processors, so that devices need not take
+            turns.
+    """
+
+    clock: Literal["wall", "virtual"]
+    suspect_after: float | None
+    gradient_time: float | None
+    own_processors: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The links that messages of a conversation pass, besides those of a worker's or of peers' own.
+
+    Attributes:
+        up, down: indices of ``NetworkSettings.shared_rates``: from the worker, or the first of two
+            peers, and to it.
+        up_delay, down_delay: seconds of all these links together, also of those without a rate.
+        up_jitters, down_jitters: seconds by which each of them varies its delay, if it does.
+    """
+
+    up: Sequence[int]
+    down: Sequence[int]
+    up_delay: float
+    down_delay: float
+    up_jitters: Sequence[float] = ()
+    down_jitters: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """The addresses of a run's devices, and its secret.
+
+    Attributes:
+        server_addresses: IPv4 addresses of the servers in the order of their parts of the parameters,
+            or of the evaluated peer.
+        peer_addresses: the addresses of all peers by their numbers; none where there is a server.
+        evaluated_peer: the peer whose model is evaluated, where there is no server.
+        secret: the run's secret, hexadecimal; a greeting without it is refused.
+        shared_rates: the rates of directions of links that several devices share, in bit/s.
+        routes: the ways over them, of which each conversation takes one.
+        route_of: each conversation's way; worker w talks to server s in the conversation with the
+            number w · servers + s, and peers' are numbered as in
+            ``testbed.clock.conversations.PeerConversations``. Empty where no links are shared.
+        co_located: the number of workers, the first ones, with a server on their machine. The routes
+            of their conversations contain the link of their machine, and they have none of their own.
+        aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it talks
+            to the server. Empty where workers talk to servers. A conversation has the number of its
+            worker, and after those come the aggregators'.
+    """
+
+    server_addresses: Sequence[str]
+    peer_addresses: Sequence[str]
+    evaluated_peer: int
+    secret: str
+    shared_rates: Sequence[int] = field(default_factory=list)
+    routes: Sequence[Route] = field(default_factory=list)
+    route_of: Sequence[int] = field(default_factory=list)
+    co_located: int = 0
+    aggregator_of: Sequence[int] = field(default_factory=list)
+    aggregator_addresses: Sequence[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class RunDevices:
+    """The devices of a run, how they are reached, and its clock.
+
+    Attributes:
+        workers: the number of workers or peers, numbered from 0.
+    """
+
+    workers: int
+    timing: TimingSettings
+    network: NetworkSettings
+
+    @property
+    def aggregators(self) -> int:
+        return len(self.network.aggregator_addresses)
+
+    @property
+    def serving(self) -> int:
+        """The number of roles that serve: the servers and, after them, the aggregators."""
+        return self.servers + self.aggregators
+
+    def address(self, index: int) -> str:
+        """Return the IPv4 address of a role that serves, by its index."""
+        return [*self.network.server_addresses, *self.network.aggregator_addresses][index]
+
+    def called(self, worker: int) -> int:
+        """Return the index of the role that a worker or an aggregator calls, where it calls one."""
+        return 1 + self.network.aggregator_of[worker] if self.network.aggregator_of else 0
+
+    def as_worker(self, aggregator: int) -> int:
+        """Return an aggregator's number as a worker, by its index as a role that serves."""
+        return self.workers + aggregator - self.servers
+
+    @property
+    def evaluator(self) -> int:
+        """The evaluator's number, after those of the workers and of the aggregators."""
+        return self.workers + self.aggregators
+
+    def callers(self, index: int) -> Sequence[int]:
+        """Return the numbers of the devices that push to a role that serves, by its index."""
+        of = self.network.aggregator_of
+        if not of:
+            return range(self.workers)
+        return [caller for caller, aggregator in enumerate(of) if 1 + aggregator == index]
+
+    @property
+    def servers(self) -> int:
+        """The number of parameter servers; 1 if there are only peers, of which one is evaluated."""
+        return len(self.network.server_addresses)
+
+    def route(self, conversation: int) -> Route | None:
+        """Return the links that a conversation passes besides devices' own; None if none are shared."""
+        network = self.network
+        return network.routes[network.route_of[conversation]] if network.route_of else None
