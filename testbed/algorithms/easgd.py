@@ -16,6 +16,7 @@ version that followed it. The paper's worker makes the exchange between computin
 its step; here it is made after the step. There is no momentum (EAMSGD).
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -77,9 +78,12 @@ class Centre(AsynchronousServer):
         self._alpha = elasticity
         self._copies: dict[int, FloatVector] = {}
 
-    def outgoing(self, worker: int) -> FloatVector:
+    def pull(self, worker: int, *, time: float = math.nan) -> int | None:
         if worker not in self._copies:
             self._copies[worker] = self.parameters.copy()
+        return self.version
+
+    def outgoing(self, worker: int) -> FloatVector:
         return self._copies[worker]
 
     def forget(self, worker: int) -> None:
