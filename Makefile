@@ -64,7 +64,7 @@ SEEDS ?=
 ONLY ?=
 OUT ?=
 COMMIT ?=
-ADACOMP := fig1 fig3 fig3-even fig3-wide fig3-per-tensor fig4 table2
+ADACOMP := fig1 fig3 fig3-even fig3-wide fig3-per-tensor selection fig4 table2
 REPRODUCE = $(BIN)/python -m reproduction
 
 .PHONY: reproduce reproduce-pages
@@ -85,6 +85,7 @@ adacomp-fig3: ## Fig. 3: ASGD, Comp-ASGD and AdaComp; ONLY=asgd,adacomp-0.01 for
 adacomp-fig3-even: ## a variant of Fig. 3: the learning rate of the authors' published code
 adacomp-fig3-wide: ## a variant of Fig. 3: this learning rate, and waiting times from 0 on
 adacomp-fig3-per-tensor: ## a variant of Fig. 3: Comp-ASGD that selects per tensor
+adacomp-selection: ## §III-B and §V-C: random selection, and c = 0.001 and 0.0001
 adacomp-fig4: ## Fig. 4: one class of workers and three
 adacomp-table2: ## Table II: workers that crash
 $(ADACOMP:%=adacomp-%): adacomp-%: install

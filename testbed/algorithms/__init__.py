@@ -20,6 +20,7 @@ from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.dana import Dana, DanaGa, DanaSa
 from testbed.algorithms.dc_asgd import DcAsgd
 from testbed.algorithms.downpour import Downpour
+from testbed.algorithms.easgd import Easgd
 from testbed.algorithms.fedavg import FedAvg
 from testbed.algorithms.gap_aware import Ga
 from testbed.algorithms.hierarchical import Hierarchical
@@ -49,6 +50,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "adam-ga": AdamGa,
     "dc-asgd": DcAsgd,
     "downpour": Downpour,
+    "easgd": Easgd,
     "sync-sgd": SynchronousSgd,
     "fedavg": FedAvg,
     "dbw": DynamicBackupWorkers,

@@ -13,7 +13,10 @@ from testbed.results.reading.finding import find
 from tests.end_to_end.conftest import REPOSITORY, CommandLine, Started
 
 pytestmark = pytest.mark.real
-ONLY = "asgd,adacomp-0.01,comp-asgd-0.1-per-tensor,60000-crashes,6000,60000-three-0.01"
+ONLY = (
+    "asgd,adacomp-0.01,comp-asgd-0.1-per-tensor,comp-asgd-random,adacomp-0.0001,"
+    "60000-crashes,6000,60000-three-0.01"
+)
 """A line or two of each part: with them every kind of experiment, table and figure."""
 LINES = {
     "fig1": 1,
@@ -21,11 +24,13 @@ LINES = {
     "fig3-even": 2,
     "fig3-wide": 2,
     "fig3-per-tensor": 1,
+    "selection": 4,
     "table2": 2,
     "fig4": 2,
 }
-"""Complete lines by part: one of Fig. 3 is that of Fig. 1, and one of fig3-wide is in Fig. 4, too."""
-RUNS = sum(LINES.values()) - 2
+"""Complete lines by part: one of Fig. 3 is that of Fig. 1, two of selection are Fig. 3's, and one of
+fig3-wide is in Fig. 4, too."""
+RUNS = sum(LINES.values()) - 4
 
 
 def reproduce(out: Path, *arguments: str) -> Started:

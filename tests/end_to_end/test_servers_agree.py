@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 SERVERS = Path(__file__).parents[2] / "experiments" / "agree-servers.yaml"
 KINDS = ("kill", "freeze", "stop-network", {"kind": "slow", "factor": 3, "uplink": "5mbit"})
 STRUCK = {
+    "easgd": {"name": "easgd", "exchange_every": 2},
     "downpour": {"name": "downpour", "push_every": 2, "fetch_every": 3, "staleness_bound": 4},
     "synchronous": {"name": "sync-sgd", "wait_for": 6, "protocol": "push-and-wait"},
 }

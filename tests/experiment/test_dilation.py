@@ -33,12 +33,13 @@ PATTERNS = {
 }
 _NAMES = """
 aggregator_ratio alpha average_over batch_size beta1 beta2 busy classes_per_worker clip compensation
-context cosine_to cpus crop down epsilon error_decay every factor fetch_every file_size first
-fraction gap_decay growth heads idle images iteration layers learning_rate level local_epochs
-local_steps loss machine_variation memory milestones momentum number output partitions peer
-per_worker probability processors proximal push_every queue ratio received seed send_queue sent
-servers shape share size sizes staleness_bound task_variation tcp test time_samples total_size
-train_images up updates variation wait_for warm_up warm_up_from weight weight_decay width workers
+context cosine_to cpus crop down elasticity epsilon error_decay every exchange_every factor
+fetch_every file_size first fraction gap_decay growth heads idle images iteration layers
+learning_rate level local_epochs local_steps loss machine_variation memory milestones momentum
+number output partitions peer per_worker probability processors proximal push_every queue ratio
+received seed send_queue sent servers shape share size sizes staleness_bound task_variation tcp test
+time_samples total_size train_images up updates variation wait_for warm_up warm_up_from weight
+weight_decay width workers
 """
 NEITHER = frozenset(_NAMES.split())
 """The names of fields whose numbers are neither times nor rates of links."""

@@ -46,6 +46,7 @@ KILLS = [{"when": {"mean_time": "700ms"}, "how": "kill", "lasting": "100ms"}]
 INTERRUPTING = {"name": "sync-sgd", "wait_for": 3, "protocol": "push-and-interrupt"}
 OTHERS: dict[str, dict[str, Any]] = {
     "downpour": {"algorithms": [{"name": "downpour", "push_every": 2, "fetch_every": 3}]},
+    "easgd": {"algorithms": [{"name": "easgd", "exchange_every": 3}]},
     "fedavg": {"algorithms": [{"name": "fedavg", "fraction": 0.6, "local_steps": 3}]},
     "fedprox": {"algorithms": [{"name": "fedavg", "local_epochs": 1, "proximal": 0.1}]},
     "own buffers": {"algorithms": [INTERRUPTING], "model": OWN_BUFFERS, "faults": KILLS},

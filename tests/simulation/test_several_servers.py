@@ -47,6 +47,7 @@ def test_what_one_worker_learns_does_not_depend_on_the_number_of_servers(
         {"name": "asgd"},
         {"name": "adacomp", "ratio": 0.05, "pulls": "changed"},
         {"name": "downpour", "push_every": 2, "fetch_every": 3},
+        {"name": "easgd", "exchange_every": 2},
         {"name": "sync-sgd"},
     ],
     ids=lambda algorithm: algorithm["name"],

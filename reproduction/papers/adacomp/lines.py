@@ -13,7 +13,7 @@ def _study(file: str) -> Study:
     return Study(_EXPERIMENTS / f"{file}.yaml")
 
 
-def _line(name: str, title: str, file: str, label: str, accuracy: float) -> Series:
+def _line(name: str, title: str, file: str, label: str, accuracy: float | None = None) -> Series:
     return Series(name, title, _study(file), label, accuracy)
 
 
@@ -40,6 +40,15 @@ PER_TENSOR = tuple(
     )
     for suffix, rate in (("", ""), ("-wide", ", α = 0.1, waits from 0"))
     for ratio, accuracy in (("0.1", 96.07), ("0.01", 95.11))
+)
+# §V-C gives no numbers of lower c, and §III-B none of random selection.
+SELECTION = (
+    *(one for one in FIG3 if not one.name.endswith("-0.1")),
+    _line("comp-asgd-random", "Comp-ASGD, c = 0.01, random", "selection", "comp-asgd-random"),
+    *(
+        _line(f"adacomp-{ratio}", f"AdaComp, c = {ratio}", "selection", f"adacomp-{ratio}")
+        for ratio in ("0.001", "0.0001")
+    ),
 )
 TABLE2 = tuple(
     _line(name, title, f"table2-{name}", "adacomp-0.01", accuracy)

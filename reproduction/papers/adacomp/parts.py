@@ -176,6 +176,23 @@ PER_TENSOR = _like_fig3(
     lines.PER_TENSOR,
     tuple(FallsShort(one.name, GOAL) for one in lines.PER_TENSOR),
 )
+SELECTION = Part(
+    "selection",
+    "§III-B and §V-C: random selection, and lower c",
+    "No figure. §V-C says that with AdaComp c = 0.001 and 0.0001 result in degraded accuracy, by its "
+    "technical report. §III-B says that Comp-ASGD's selection, random or of the largest, reduces the "
+    "size of updates, but at the cost of accuracy.",
+    lines.SELECTION,
+    (_ACCURACY, _INGRESS),
+    _FIGURE3,
+    (
+        Exceeds("adacomp-0.01", "adacomp-0.001"),
+        Exceeds("adacomp-0.01", "adacomp-0.0001"),
+        Exceeds("asgd", "comp-asgd-0.01"),
+        Exceeds("asgd", "comp-asgd-random"),
+    ),
+    caption=_CAPTION,
+)
 TABLE2 = Part(
     "table2",
     "Table II: AdaComp, c = 0.01, and workers that crash",
@@ -225,4 +242,4 @@ FIG4 = Part(
     _near(lines.FIG4),
     _CAPTION,
 )
-PARTS = (FIG1, FIG3, EVEN, WIDE, PER_TENSOR, TABLE2, FIG4)
+PARTS = (FIG1, FIG3, EVEN, WIDE, PER_TENSOR, SELECTION, TABLE2, FIG4)
