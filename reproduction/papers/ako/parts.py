@@ -242,10 +242,9 @@ _BY_P: Points = {p: f"ako-{p}" for p in lines.PARTITIONS}
 FIG12 = Part(
     "fig12",
     "Fig. 12: the number of partitions on 16 machines",
-    "(a) validation accuracy by p: best at the p = 3 of equation (3); (b) the workers' use of "
-    "the network, "
-    "measured beside predicted: close, but for p = 2, whose prediction is more than the link "
-    "carries.",
+    "(a) validation accuracy by p: best at the p = 3 of equation (3); (b) the workers' use of the "
+    "network, measured beside predicted: close, but for p = 2, whose prediction is more than the "
+    "link carries.",
     lines.FIG12,
     (
         Section(
@@ -287,9 +286,8 @@ FIG13 = Part(
     "fig13",
     "Fig. 13: the benefit of gradient accumulation",
     "Validation accuracy over time of Ako with and without accumulation, 8 machines: nearly 40 % "
-    "and about "
-    "20 % at best. The paper does not give p: here it is 3, by equation (3) at the links of Fig. "
-    "9, and 20.",
+    "and about 20 % at best. The paper does not give p: here it is 3, by equation (3) at the links "
+    "of Fig. 9, and 20.",
     lines.FIG13,
     (
         Section(

@@ -33,10 +33,8 @@ WALL_SECONDS = 90.0
 """Of the host's clock: 18 s of the virtual one."""
 _REMARK = (
     "**This is not the paper's scale**: Fashion-MNIST and AdaComp's CNN (847 kB) in place of 100 "
-    "classes "
-    "of ImageNet and its network; AdaComp's CNN on MNIST, too; mini-batches of 10; links at "
-    "which equation "
-    "(3) gives the paper's p; and seconds of the virtual clock in place of hours."
+    "classes of ImageNet and its network; AdaComp's CNN on MNIST, too; mini-batches of 10; links at "
+    "which equation (3) gives the paper's p; and seconds of the virtual clock in place of hours."
 )
 
 
@@ -56,8 +54,7 @@ def seconds(spec: Spec) -> float:
 
 
 def rate(spec: Spec) -> float:
-    """Return about how many updates all devices of a file make in a second, by its first "
-    "algorithm."""
+    """Return about how many updates all devices make in a second, by a file's first algorithm."""
     algorithm, n, compute = spec.algorithms[0], spec.devices.workers, mean_time(spec)
     sent = 8 * MODEL / as_rate(spec)
     if algorithm.name == "ako":
@@ -116,8 +113,7 @@ WALL = Scale(
     "wall",
     options=_wall,
     remark="**This is not the paper's scale**: it is Fig. 8 with links, and times of a gradient, "
-    "that are "
-    "five times slower than at scale cpu, on one host.",
+    "that are five times slower than at scale cpu, on one host.",
 )
 TINY = Scale(
     "tiny", options=_tiny, remark="**A scale for tests**: the bundled digits, and a few updates."
