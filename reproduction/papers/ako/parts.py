@@ -33,6 +33,7 @@ from reproduction.papers.ako.mnist import (
     curves,
     times,
 )
+from reproduction.papers.ako.networks import FIG8_NETWORK
 from reproduction.papers.ako.panels import Traffic, Usage
 from reproduction.papers.ako.scales import ACCUMULATION_SECONDS, HOUR, LENGTH, MIDDLE
 from reproduction.races import AtLeastAsFast, TimesFaster
@@ -327,4 +328,4 @@ FIG13 = Part(
     ),
     caption=CAPTION,
 )
-PARTS = (FIG2, FIG3, FIG4, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, TABLE1)
+PARTS = (FIG2, FIG3, FIG4, FIG8, FIG8_NETWORK, FIG9, FIG10, FIG11, FIG12, FIG13, TABLE1)
