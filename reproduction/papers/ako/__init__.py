@@ -14,8 +14,7 @@ PAPER = Paper(
     name="ako",
     title="The Ako paper, reproduced",
     reference="Watcharapichat, Lopez Morales, Fernandez, Pietzuch: *Ako: Decentralised Deep "
-    "Learning "
-    "with Partial Gradient Exchange*, SoCC 2016.",
+    "Learning with Partial Gradient Exchange*, SoCC 2016.",
     parts=PARTS,
     scales=(CPU, WALL, TINY),
     parts_at={WALL.name: (MEASURED,)},

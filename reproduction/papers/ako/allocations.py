@@ -98,12 +98,9 @@ FIG3 = Part(
     "fig3",
     "Fig. 3: the best allocation changes with the cluster, the hardware and the workload",
     "Validation accuracy after one hour: (a) of one server to 8, 4 and 3 machines, on 16, 32 and "
-    "64 "
-    "machines: best are 8:1, 4:1 and 4:1; (b) on slower and faster machines: 16 and 18 servers; "
-    "(c) of "
-    "images of 100 and of 200 pixels: PS[48+16] and PS[60+4]. Here faster machines and larger "
-    "images are "
-    f"other times T of a gradient than {lines.USUAL}, and the images are the same.",
+    "64 machines: best are 8:1, 4:1 and 4:1; (b) on slower and faster machines: 16 and 18 servers; "
+    "(c) of images of 100 and of 200 pixels: PS[48+16] and PS[60+4]. Here faster machines and larger "
+    f"images are other times T of a gradient than {lines.USUAL}, and the images are the same.",
     lines.FIG3,
     (
         Section(

@@ -14,7 +14,7 @@ import numpy as np
 
 from reproduction.claims import Verdict, decided, of_order, samples
 from reproduction.measures import Line, Lines, Target, common
-from reproduction.papers.ako.scales import MODEL, as_rate, mean_time
+from reproduction.papers.ako.scales import as_rate, mean_time, model_bytes
 from reproduction.races import told_of
 from reproduction.significance import (
     Sample,
@@ -146,7 +146,7 @@ def bandwidth(line: Line) -> dict[int, float]:
 
 def predicted(spec: Spec, p: float) -> float:
     """Return γ·m·(n − 1)/p, the Mbit/s that equation (3) makes of p partitions."""
-    return 8e-6 / mean_time(spec) * MODEL * (spec.devices.workers - 1) / p
+    return 8e-6 / mean_time(spec) * model_bytes(spec) * (spec.devices.workers - 1) / p
 
 
 def _told(sample: Sample, form: str) -> str:

@@ -138,6 +138,12 @@ OF_MNIST = (
     *servers("mnist-servers", ((1, 1), (3, 1), (7, 1), (6, 2))),
     *tensorflow("mnist-servers", ((6, 2),)),
 )
+OF_NETWORK = (
+    *_peers("network-peers", "network-all-to-all"),
+    *servers("network-servers", ((7, 1), (6, 2))),
+    *tensorflow("network-servers", ((6, 2),)),
+)
+"""Fig. 8's eight machines with the paper's own network."""
 _VIRTUAL = Key("clock", ("virtual",), "clock")
 
 

@@ -55,11 +55,9 @@ FIG8 = Part(
     "fig8",
     "Fig. 8: convergence with different cluster sizes, MNIST",
     "(a) validation accuracy after 10 minutes on 2, 4 and 8 machines, (b) over 20 minutes on 8 "
-    "machines, "
-    f"(c) beside TensorFlow. Here 20 minutes are {MNIST_SECONDS:g} s of the virtual clock. Ako "
-    "and PS* "
-    "converge alike, All-to-All and TF[7+1] and TF[6+2] more slowly; PS* is PS[7+1]. With one server "
-    "TF[7+1] is PS[7+1].",
+    f"machines, (c) beside TensorFlow. Here 20 minutes are {MNIST_SECONDS:g} s of the virtual clock. "
+    "Ako and PS* converge alike, All-to-All and TF[7+1] and TF[6+2] more slowly; PS* is PS[7+1]. "
+    "With one server TF[7+1] is PS[7+1].",
     lines.OF_MNIST,
     (
         Section(
@@ -123,11 +121,9 @@ TABLE1 = Part(
     "table1",
     "Table 1: time to a target accuracy",
     "MNIST, 99 %, 8 machines: TensorFlow more than 20 min, All-to-All 14 min, Ako 7 min. "
-    "ImageNet, 30 %, "
-    "64 machines: 3.3 h, more than 4 h, 1.5 h. "
+    "ImageNet, 30 %, 64 machines: 3.3 h, more than 4 h, 1.5 h. "
     f"Here MNIST to {MNIST} and Fashion-MNIST to {FASHION}, in seconds of the virtual clock; the "
-    "factors "
-    "are compared, since the hardware differs.",
+    "factors are compared, since the hardware differs.",
     (*_RENAMED, *_OF_FASHION),
     (
         Section(

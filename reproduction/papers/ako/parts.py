@@ -33,6 +33,7 @@ from reproduction.papers.ako.mnist import (
     curves,
     times,
 )
+from reproduction.papers.ako.networks import FIG8_NETWORK
 from reproduction.papers.ako.panels import Traffic, Usage
 from reproduction.papers.ako.scales import ACCUMULATION_SECONDS, HOUR, LENGTH, MIDDLE
 from reproduction.races import AtLeastAsFast, TimesFaster
@@ -242,10 +243,9 @@ _BY_P: Points = {p: f"ako-{p}" for p in lines.PARTITIONS}
 FIG12 = Part(
     "fig12",
     "Fig. 12: the number of partitions on 16 machines",
-    "(a) validation accuracy by p: best at the p = 3 of equation (3); (b) the workers' use of "
-    "the network, "
-    "measured beside predicted: close, but for p = 2, whose prediction is more than the link "
-    "carries.",
+    "(a) validation accuracy by p: best at the p = 3 of equation (3); (b) the workers' use of the "
+    "network, measured beside predicted: close, but for p = 2, whose prediction is more than the "
+    "link carries.",
     lines.FIG12,
     (
         Section(
@@ -287,9 +287,8 @@ FIG13 = Part(
     "fig13",
     "Fig. 13: the benefit of gradient accumulation",
     "Validation accuracy over time of Ako with and without accumulation, 8 machines: nearly 40 % "
-    "and about "
-    "20 % at best. The paper does not give p: here it is 3, by equation (3) at the links of Fig. "
-    "9, and 20.",
+    "and about 20 % at best. The paper does not give p: here it is 3, by equation (3) at the links "
+    "of Fig. 9, and 20.",
     lines.FIG13,
     (
         Section(
@@ -329,4 +328,4 @@ FIG13 = Part(
     ),
     caption=CAPTION,
 )
-PARTS = (FIG2, FIG3, FIG4, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, TABLE1)
+PARTS = (FIG2, FIG3, FIG4, FIG8, FIG8_NETWORK, FIG9, FIG10, FIG11, FIG12, FIG13, TABLE1)

@@ -29,7 +29,17 @@ from reproduction.papers.ako.claims import (
     processors,
     use_of_links,
 )
-from reproduction.papers.ako.scales import CPU, LENGTH, MODEL, TINY, WALL, as_rate, mean_time, rate
+from reproduction.papers.ako.scales import (
+    CPU,
+    LENGTH,
+    NETWORK_SECONDS,
+    TINY,
+    WALL,
+    as_rate,
+    mean_time,
+    model_bytes,
+    rate,
+)
 from reproduction.races import TimesFaster
 from reproduction.record import Evaluated, Record, Result
 from reproduction.runs import Needed, Setting, of_lines
@@ -99,11 +109,11 @@ def test_equation_3_gives_the_papers_partitions(runs: dict[str, dict[str, Needed
     def of(part: str, name: str) -> int:
         one = spec(runs, part, name)
         n = one.devices.workers
-        return partitions(1 / mean_time(one), MODEL, n, as_rate(one) / 8)
+        return partitions(1 / mean_time(one), model_bytes(one), n, as_rate(one) / 8)
 
     assert of("fig9", "ako-64") == 20
     assert of("fig12", "ako-3") == 3
-    assert of("fig8", "ako-8") == 2
+    assert of("fig8", "ako-8") == of("fig8-network", "ako") == 2
     assert of("fig13", "with") == 3
 
 
@@ -119,6 +129,35 @@ def test_runs_last_as_long_as_their_figure(runs: dict[str, dict[str, Needed]]) -
         for label in ("ako", "all-to-all")
     }
     assert bounds == {16: 2, 32: 4, 64: 8}
+
+
+def test_a_message_of_the_papers_network_takes_as_long_as_in_fig_8(
+    runs: dict[str, dict[str, Needed]],
+) -> None:
+    """Links are slower by as much as the network is smaller, so that only the network differs."""
+
+    def sent(one: Spec) -> float:
+        return 8 * model_bytes(one) / as_rate(one) / mean_time(one)
+
+    assert model_bytes(spec(runs, "fig8-network", "ako")) == 4 * 59_590
+    usual = {"ako": "ako-8", "all-to-all": "all-to-all-8"}
+    usual |= {name: name for name in ("ps-7+1", "ps-6+2", "tf-6+2")}
+    assert set(usual) == set(runs["fig8-network"])
+    for name, other in usual.items():
+        own, cnn = spec(runs, "fig8-network", name), spec(runs, "fig8", other)
+        assert own.model.name == "ako-mnist"
+        assert own.model.initialisation == cnn.model.initialisation
+        assert own.dataset == cnn.dataset and own.devices == cnn.devices
+        assert sent(own) == pytest.approx(sent(cnn), rel=1e-4)
+        assert own.training.updates / rate(own) == pytest.approx(NETWORK_SECONDS, rel=0.05)
+
+
+def test_the_largest_layer_of_a_model_is_one_server_of_tensorflows(
+    runs: dict[str, dict[str, Needed]],
+) -> None:
+    """Its server sends 95 % of AdaComp's CNN for each gradient, whatever the number of servers."""
+    one = spec(runs, "table1", "tf-6+2")
+    assert rate(one) == pytest.approx(as_rate(one) / (8 * 4 * 200_832))
 
 
 def test_allocations_take_all_machines(runs: dict[str, dict[str, Needed]]) -> None:
@@ -209,7 +248,7 @@ def test_the_use_of_the_network_is_compared_with_equation_3(
 ) -> None:
     names = {float(p): f"ako-{p}" for p in (2, 3)}
     known = {p: spec(runs, "fig12", name) for p, name in names.items()}
-    assert predicted(known[3], 3) == pytest.approx(10 * MODEL * 8e-6 * 15 / 3)
+    assert predicted(known[3], 3) == pytest.approx(10 * 846_760 * 8e-6 * 15 / 3)
 
     def with_usage(two: float, three: float) -> dict[str, Line]:
         """Lines whose 16 peers receive so many Mbit/s each."""
