@@ -44,11 +44,11 @@ PER_TENSOR = tuple(
 # §V-C gives no numbers of lower c, and §III-B none of random selection.
 SELECTION = (
     *(one for one in FIG3 if not one.name.endswith("-0.1")),
-    _line("comp-asgd-random", "Comp-ASGD, c = 0.01, random", "selection", "comp-asgd-random"),
     *(
         _line(f"adacomp-{ratio}", f"AdaComp, c = {ratio}", "selection", f"adacomp-{ratio}")
         for ratio in ("0.001", "0.0001")
     ),
+    _line("comp-asgd-random", "Comp-ASGD, c = 0.01, random", "selection", "comp-asgd-random"),
 )
 TABLE2 = tuple(
     _line(name, title, f"table2-{name}", "adacomp-0.01", accuracy)
