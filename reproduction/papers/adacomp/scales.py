@@ -37,5 +37,5 @@ def _tiny(spec: Spec) -> list[str]:
 
 # §V-C: every experiment was run 3 times.
 FULL = Scale("full", seeds=(1, 2, 3), as_in_paper=True, checkpoint_every=25_000)
-QUICK = Scale("quick", options=_quick, remark=_SMALLER)
+QUICK = Scale("quick", seeds=(1, 2, 3), options=_quick, remark=_SMALLER)
 TINY = Scale("tiny", options=_tiny, remark=_SMALLER)
