@@ -35,9 +35,9 @@ _OTHERS = (
 SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in _OTHERS))
 """The experiments: each shape of algorithm, links that workers or peers share, peers that faults
 strike, several servers, which may be on the machines of workers, aggregators, one rule of each family
-of paper 002, a number of backup workers that changes, Downpour and EASGD at two servers, servers
-that hold whole tensors, workers and peers that arrive, leave and return, federated averaging, a ring,
-and aggregators above aggregators."""
+of paper 002, a number of backup workers that changes, ASGD with a bound of staleness, Downpour and
+EASGD at two servers, servers that hold whole tensors, workers and peers that arrive, leave and return,
+federated averaging, a ring, and aggregators above aggregators."""
 WIRE_TOLERANCE = 0.005
 _COUNTED = ("payload_bytes", "message_bytes")
 _LOCAL = tuple(f"local_{key}" for key in _COUNTED)

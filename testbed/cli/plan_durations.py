@@ -14,7 +14,7 @@ import numpy.typing as npt
 from testbed.cli.plan_classes import distribution_text
 from testbed.durations import Durations
 from testbed.planning.mean_times import mean_of, members
-from testbed.training.times import PURPOSES, Purpose
+from testbed.training.times import Purpose, sections_of_kinds
 from testbed.training.times import durations as by_class
 
 if TYPE_CHECKING:
@@ -66,10 +66,7 @@ def _by_section(
 ) -> list[tuple[str, dict[str, Any], Durations, Sequence[int]]]:
     """Return a title, section, durations and devices for each group of classes with equal sections."""
     classes, made = plan.spec.devices.classes, by_class(plan.settings, purpose)
-    sections = [
-        dict(zip(PURPOSES, plan.spec.times_of(one), strict=True))[purpose]
-        for one in classes or (None,)
-    ]
+    sections = sections_of_kinds(plan.settings, purpose)
     if not classes:
         alone = sections[0].model_dump(mode="json")
         return [(words, alone, made[0], range(plan.settings.workers))]

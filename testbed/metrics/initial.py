@@ -7,7 +7,7 @@ from testbed.experiment.units import parse_share
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
 from testbed.planning.plan import Plan
-from testbed.runs.class_records import device_classes
+from testbed.runs.class_records import classes_of_run, device_classes
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:
@@ -28,12 +28,7 @@ def of_plan(plan: Plan, execution: str) -> RunState:
             "workers": str(settings.workers),
         },
         target=settings.training.updates,
-        classes=device_classes(
-            {"compute": spec.compute.model_dump(), "waiting": spec.waiting.model_dump()},
-            settings.seed,
-            settings.workers,
-            [spec.devices.classes[i].name for i in settings.class_of],
-        ),
+        classes=classes_of_run(settings),
         worker_names=tuple(plan.workers),
         declared=tuple(one.name for one in plan.diagnostics),
         measure=settings.measure,

@@ -8,12 +8,15 @@ and are the same in all its runs.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.durations.shares import classes
+
+if TYPE_CHECKING:  # records are read where no run is planned
+    from testbed.training.settings import Settings
 
 ALL = "all"
 """The class of every device in a run without classes."""
@@ -72,3 +75,11 @@ def device_classes(
     distinct = sorted(set(found))
     places = {name: i for i, name in enumerate(distinct)}
     return DeviceClasses(tuple(distinct), np.array([places[name] for name in found], np.int64))
+
+
+def classes_of_run(settings: "Settings") -> DeviceClasses:
+    """Find the class of each device of a planned run."""
+    spec = settings.spec
+    sections = {"compute": spec.compute.model_dump(), "waiting": spec.waiting.model_dump()}
+    named = [spec.devices.classes[i].name for i in settings.class_of]
+    return device_classes(sections, settings.seed, settings.workers, named)

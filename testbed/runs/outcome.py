@@ -21,7 +21,7 @@ from testbed.planning import graph_source
 from testbed.planning.plan import Plan
 from testbed.run_endings import Ended, diverged_at, is_complete, not_finite_from
 from testbed.runs import link_records
-from testbed.runs.class_records import device_classes
+from testbed.runs.class_records import classes_of_run
 from testbed.runs.versions import commit, host, versions
 from testbed.telemetry.entries import EvaluationMade, FaultChanged, Noted, RunEntry, Updates
 from testbed.telemetry.event_kinds import EventKind
@@ -254,13 +254,12 @@ def _plan_entries(plan: Plan) -> dict[str, Any]:
 
 def _classes(plan: Plan) -> list[dict[str, Any]]:
     """Return the device classes, or those by factors of times; empty if all devices are alike."""
-    settings, spec = plan.settings, plan.spec
-    if spec.devices.classes:
-        names = [one.name for one in spec.devices.classes]
+    settings, classes = plan.settings, plan.spec.devices.classes
+    if classes:
+        names = [one.name for one in classes]
         of = list(settings.class_of)
     else:
-        sections = {"compute": spec.compute.model_dump(), "waiting": spec.waiting.model_dump()}
-        found = device_classes(sections, settings.seed, settings.workers)
+        found = classes_of_run(settings)
         names, of = list(found.names), found.of_device.tolist()
         if len(names) == 1:
             return []

@@ -163,7 +163,7 @@ class Settings(RunDevices):
 
     @property
     def pulls(self) -> Pulls:
-        """What pulls bring: all parameters, or those that changed since the last pull."""
+        """Whether a pull brings all parameters, or those that changed since the one before."""
         return self.algorithm.pulls or self.spec.pulls
 
     @property

@@ -5,11 +5,18 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from testbed.durations import DeviceDurations, Durations
+from testbed.experiment.sections.timing import DurationSpec
 from testbed.training.settings import Settings
 
 Purpose: TypeAlias = Literal["compute", "waiting"]
 PURPOSES: tuple[Purpose, ...] = ("compute", "waiting")
 """The sections of the experiment file, which name the random streams."""
+
+
+def sections_of_kinds(settings: Settings, purpose: Purpose) -> list[DurationSpec]:
+    """Return the section of each device class; without classes that of all devices, once."""
+    place = PURPOSES.index(purpose)
+    return [both[place] for both in settings.times_of_kinds]
 
 
 def durations(settings: Settings, purpose: Purpose) -> list[Durations]:
@@ -18,9 +25,8 @@ def durations(settings: Settings, purpose: Purpose) -> list[Durations]:
     Raises:
         SpecError: a trace cannot be used.
     """
-    place = PURPOSES.index(purpose)
-    sections = [both[place].model_dump() for both in settings.times_of_kinds]
-    return Durations.of_classes(sections, settings.seed, purpose, settings.workers)
+    plain = [one.model_dump() for one in sections_of_kinds(settings, purpose)]
+    return Durations.of_classes(plain, settings.seed, purpose, settings.workers)
 
 
 @dataclass(frozen=True, slots=True)

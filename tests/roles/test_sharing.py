@@ -1,8 +1,6 @@
 """The descriptors that a role in its own process is handed, one after the other."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from testbed.planning.plan import plan
 from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, SharedResources
 from testbed.training.exchange import Hears
 from tests.docs.blocks import REPOSITORY
+from tests.loaded_modules import loaded_by
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -50,10 +49,5 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
 
 def test_what_shares_descriptors_loads_neither_sections_nor_settings() -> None:
     # The launcher of containers makes them; only roles read the experiment file, and run plug-ins.
-    code = (
-        "import sys, testbed.roles.sharing\n"
-        "print([m for m in ('testbed.experiment', 'testbed.training.settings', 'torch') "
-        "if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    loaded = loaded_by("import testbed.roles.sharing")
+    assert loaded & {"testbed.experiment", "testbed.training.settings", "torch"} == set()

@@ -5,10 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.learning.learner import Learner
 from testbed.simulation.served_system import ServedSystem
-from testbed.training import computation
-from tests.simulation.test_simulated import NETWORKS, UPDATES, Simulated, _digits, settings
+from tests.simulation.test_simulated import NETWORKS, UPDATES, Simulated, settings
 
 ETA = np.float32(0.05)
 
@@ -34,12 +32,7 @@ def test_one_worker_is_the_naive_loop(
 ) -> None:
     periods = {"push_every": push_every, "fetch_every": fetch_every}
     found = run(servers=servers, workers=1, network=network, **periods)
-    chosen = found.settings
-    data = _digits(chosen.seed)
-    learner = Learner("mlp", chosen.training.batch_size)
-    (part,) = computation.parts(chosen, data.train_labels)
-    batches = computation.batches(chosen, data, part, 0)
-    theta = computation.initial(chosen, data.inputs)
+    learner, batches, theta = found.naive()
     own, added = theta.copy(), np.zeros_like(theta)
     pushes = gradients = 0
     while pushes < UPDATES:

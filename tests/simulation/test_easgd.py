@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.learning.learner import Learner
-from testbed.training import computation
-from tests.simulation.test_simulated import NETWORKS, UPDATES, Simulated, _digits, settings
+from tests.simulation.test_simulated import NETWORKS, UPDATES, Simulated, settings
 
 ETA, ALPHA = np.float32(0.05), np.float32(0.3)
 
@@ -27,12 +25,7 @@ def run(*, servers: int, workers: int, network: str, exchange_every: int) -> Sim
 @pytest.mark.parametrize("tau", [1, 4])
 def test_one_worker_is_the_naive_loop(tau: int, servers: int, network: str) -> None:
     found = run(servers=servers, workers=1, network=network, exchange_every=tau)
-    chosen = found.settings
-    data = _digits(chosen.seed)
-    learner = Learner("mlp", chosen.training.batch_size)
-    (part,) = computation.parts(chosen, data.train_labels)
-    batches = computation.batches(chosen, data, part, 0)
-    centre = computation.initial(chosen, data.inputs)
+    learner, batches, centre = found.naive()
     own = centre.copy()
     for _ in range(UPDATES):
         for _ in range(tau):

@@ -105,6 +105,14 @@ class Simulated:
         self.system.drain()
         self.after = self.system.ledger()
 
+    def naive(self) -> tuple[Learner, Batches, FloatVector]:
+        """Return what a naive loop begins with: a learner, the only worker's batches, parameters."""
+        settings, data = self.settings, _digits(self.settings.seed)
+        (part,) = computation.parts(settings, data.train_labels)
+        batches = computation.batches(settings, data, part, 0)
+        learner = Learner("mlp", settings.training.batch_size)
+        return learner, batches, computation.initial(settings, data.inputs)
+
     def _digest(self) -> str:
         return hashlib.sha256(self.system.parameters.tobytes()).hexdigest()
 

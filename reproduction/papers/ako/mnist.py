@@ -1,6 +1,6 @@
 """Fig. 8 and Table 1: MNIST on 2, 4 and 8 machines, and both rows of the times to a target."""
 
-from reproduction.claims import Exceeds
+from reproduction.claims import Claim, Exceeds
 from reproduction.drawing import SECONDS, Against, Sweep
 from reproduction.measures import Line, Lines, Target
 from reproduction.paper import Part, Section
@@ -42,7 +42,7 @@ def curves(series: tuple[Series, ...], names: tuple[str, ...]) -> dict[str, str]
 
 
 _EIGHT = ("ako-8", "all-to-all-8", "ps-7+1", "ps-6+2", "tf-6+2")
-_SERVERS = ("ps-7+1", "ps-6+2")
+SERVERS = ("ps-7+1", "ps-6+2")
 _TENSORFLOW = ("ps-7+1", "tf-6+2")
 """With one server TF[7+1] is PS[7+1]."""
 _TENSORFLOW_OF_64 = ("tf-62+2", "tf-60+4")
@@ -51,6 +51,30 @@ _GROUPS: dict[str, dict[float, str]] = {
     "All-to-All": {2: "all-to-all-2", 4: "all-to-all-4", 8: "all-to-all-8"},
     "PS[w+1]": {2: "ps-1+1", 4: "ps-3+1", 8: "ps-7+1"},
 }
+
+
+def on_eight(ako: str, all_to_all: str, moment: float, where: str = "") -> tuple[Claim, ...]:
+    """Return what Fig. 8 says of eight machines.
+
+    Args:
+        ako, all_to_all: the lines of these two.
+        moment: the seconds after which the two are compared.
+        where: begins the texts.
+    """
+    best = "the best of PS[7+1] and PS[6+2]"
+    return (
+        AtLeastAsFast(ako, SERVERS, MNIST, f"{where}Ako reaches {MNIST} no later than {best}"),
+        OneIsFaster(SERVERS, all_to_all, MNIST, f"{where}{best} reaches {MNIST} before All-to-All"),
+        AtLeastAsFast(
+            "ps-7+1", ("ps-6+2",), MNIST, f"{where}PS* is PS[7+1]: PS[6+2] reaches {MNIST} later"
+        ),
+        AtLeastAsFast(
+            ako, _TENSORFLOW, MNIST, f"{where}Ako reaches {MNIST} before TF[7+1] and TF[6+2]"
+        ),
+        Exceeds(ako, all_to_all, at(moment), f"at {moment:g} s is above"),
+    )
+
+
 FIG8 = Part(
     "fig8",
     "Fig. 8: convergence with different cluster sizes, MNIST",
@@ -71,34 +95,7 @@ FIG8 = Part(
         Against(SECONDS, curves=curves(lines.OF_MNIST, _EIGHT), target=MNIST, title="8 machines"),
     ),
     (
-        AtLeastAsFast(
-            "ako-8",
-            _SERVERS,
-            MNIST,
-            f"8 machines: Ako reaches {MNIST} no later than the best of PS[7+1] and PS[6+2]",
-        ),
-        OneIsFaster(
-            _SERVERS,
-            "all-to-all-8",
-            MNIST,
-            f"8 machines: the best of PS[7+1] and PS[6+2] reaches {MNIST} before All-to-All",
-        ),
-        AtLeastAsFast(
-            "ps-7+1",
-            ("ps-6+2",),
-            MNIST,
-            f"8 machines: PS* is PS[7+1]: PS[6+2] reaches {MNIST} later",
-        ),
-        AtLeastAsFast(
-            "ako-8",
-            _TENSORFLOW,
-            MNIST,
-            f"8 machines: Ako reaches {MNIST} before TF[7+1] and TF[6+2]",
-        ),
-        *(
-            Exceeds(f"ako-{n}", f"all-to-all-{n}", at(HALF), f"at {HALF:g} s is above")
-            for n in (8,)
-        ),
+        *on_eight("ako-8", "all-to-all-8", HALF, "8 machines: "),
         *(
             Ascending(
                 tuple(names.values()),
@@ -162,10 +159,10 @@ TABLE1 = Part(
             at_least=True,
         ),
         AtLeastAsFast(
-            "ako-8", _SERVERS, MNIST, f"MNIST: Ako reaches {MNIST} before the best PS[w+p]"
+            "ako-8", SERVERS, MNIST, f"MNIST: Ako reaches {MNIST} before the best PS[w+p]"
         ),
         OneIsFaster(
-            _SERVERS,
+            SERVERS,
             "all-to-all-8",
             MNIST,
             f"MNIST: the best PS[w+p] reaches {MNIST} before All-to-All",
@@ -230,7 +227,7 @@ MEASURED = Part(
     (
         AtLeastAsFast(
             "ako",
-            _SERVERS,
+            SERVERS,
             EARLY,
             f"Ako reaches {EARLY} no later than the best of PS[7+1] and PS[6+2]",
         ),

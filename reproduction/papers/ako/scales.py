@@ -22,7 +22,7 @@ ACCUMULATION_SECONDS = 100.0
 _LONGER = 1.03
 """Updates beyond the estimate, so that runs last as long as their figure."""
 EVALUATIONS = 20
-"""Of a run; those of the paper's own network last twice as long, and have twice as many."""
+"""The evaluations of a run, and half of those of a run with the paper's own network."""
 MOST = 64
 """Machines of the largest cluster."""
 _TO_THE_HOUR = {(60, 4), (52, 12), (46, 18), (44, 20), (16, 2), (16, 4), (16, 8)}

@@ -1,13 +1,11 @@
 """The bundled digits are those of scikit-learn, enlarged."""
 
-import subprocess
-import sys
-
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
 from testbed.learning.data import digits
+from tests.loaded_modules import loaded_by
 
 
 def test_the_bundled_digits_are_all_of_scikit_learn_s() -> None:
@@ -27,11 +25,8 @@ def test_the_bundled_digits_are_all_of_scikit_learn_s() -> None:
 
 
 def test_reading_digits_imports_no_scikit_learn() -> None:
-    code = (
-        "import sys; from testbed.learning.data import digits; digits.read(); print(*sys.modules)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {name.partition(".")[0] for name in said.stdout.split()} & {"sklearn", "scipy"}
+    loaded = loaded_by("from testbed.learning.data import digits; digits.read()")
+    assert not {name.partition(".")[0] for name in loaded} & {"sklearn", "scipy"}
 
 
 def test_digits_are_enlarged_bilinearly() -> None:
