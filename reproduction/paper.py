@@ -122,7 +122,7 @@ class Paper:
         reference: authors, title, where and when.
         parts: in the paper's order, at all scales but those of ``parts_at``.
         scales: the first is the usual one; its pages have the notes that a person wrote.
-        pages: the folder of the committed pages, with ``notes/NAME.md`` for each of them.
+        pages: the folder of the committed pages, with the notes on them in ``notes.md``.
         runs_took: what the paper says of the time that its runs took.
         parts_at: by the name of a scale the parts that are carried out there in place of ``parts``.
         measurements: the parts that need no runs, shown after the others.

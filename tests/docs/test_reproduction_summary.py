@@ -14,6 +14,7 @@ from reproduction import claims_file
 from reproduction.claims import Claim
 from reproduction.claims_file import Claimed
 from reproduction.measures import Line, lines_of
+from reproduction.pages import notes
 from reproduction.paper import load_paper
 from reproduction.records import Records
 from reproduction.significance import Decision
@@ -47,6 +48,14 @@ def test_each_row_is_of_one_claim_and_has_a_verdict() -> None:
             low, high = float(row.low or "-inf"), float(row.high or "inf")
             inside = bounds[0] <= low and high <= bounds[1]
             assert inside is (row.verdict == Decision.HOLDS), row
+
+
+@pytest.mark.parametrize("paper", sorted({paper for paper, _ in GROUPS}))
+def test_what_a_person_wrote_stands_on_a_page(paper: str) -> None:
+    pages = load_paper(paper).pages
+    for name, written in notes(pages).items():
+        page = next(one for one in (pages, *pages.iterdir()) if (one / f"{name}.md").is_file())
+        assert f"\n\n{written}\n" in (page / f"{name}.md").read_text(encoding="utf-8"), name
 
 
 @pytest.mark.parametrize(("paper", "scale"), GROUPS)

@@ -218,15 +218,15 @@ def test_pages_without_a_run_say_so(order: Order, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("runs")
 def test_a_page_has_numbers_a_figure_curves_and_the_notes(order: Order, tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    (notes / "fig3.md").write_text("## Why\n\nFound out by experiment.\n")
+    notes = "# fig1\n\nOf another page.\n\n# fig3\n\n## Why\n\nFound out by experiment.\n"
+    (tmp_path / "notes.md").write_text(notes)
     order = replace(order, paper=replace(order.paper, pages=tmp_path))
     folder = tmp_path / "pages"
     page = write_pages(order, folder)[0][0].read_text()
     assert "| AdaComp, c = 0.01 | 98.59 | 98.85 (98.60–99.10, 2 seeds) | +0.26 |" in page
     assert "1/383" in page and "1/268" in page
-    assert "Found out by experiment." in page
+    assert "## Why\n\nFound out by experiment.\n\n## Runs" in page
+    assert "Of another page." not in page
     assert "<svg" in (folder / "fig3.svg").read_text()
     described = yaml.safe_load((folder / "records" / "runs.yaml").read_text())["runs"]
     number = described["fig3-adacomp-0.01-seed2-simulator"]["number"]
