@@ -125,14 +125,15 @@ FIG11 = tuple(
         ("ps-12+4", "PS[12+4]", servers("sixteen-servers", ((12, 4),))[0]),
     )
 )
-FIG13 = _study("accumulation").lines(
-    {
-        "with": "Ako, p by (3)",
-        "without": "without accumulation, p by (3)",
-        "with-20": "Ako, p = 20",
-        "without-20": "without accumulation, p = 20",
-    }
-)
+_ACCUMULATION = {
+    "with": "Ako, p by (3)",
+    "without": "without accumulation, p by (3)",
+    "with-20": "Ako, p = 20",
+    "without-20": "without accumulation, p = 20",
+}
+FIG13 = _study("accumulation").lines(_ACCUMULATION)
+FIG13_NETWORK = _study("accumulation-network").lines(_ACCUMULATION)
+"""With the paper's network for ImageNet."""
 OF_MNIST = (
     *_peers("mnist-peers", "mnist-all-to-all", (2, 4, 8)),
     *servers("mnist-servers", ((1, 1), (3, 1), (7, 1), (6, 2))),

@@ -5,13 +5,13 @@ from reproduction.drawing import SECONDS, UPDATES, Against, Sweep
 from reproduction.measures import Line, Target
 from reproduction.paper import Part, Section
 from reproduction.papers.ako import lines
+from reproduction.papers.ako.accumulation import FIG13, FIG13_NETWORK
 from reproduction.papers.ako.allocations import BY_RATIO, FIG2, FIG3, FIG4, Points, measured
 from reproduction.papers.ako.claims import (
     Ascending,
     BestOf,
     Between,
     ComputesLonger,
-    Factor,
     FollowsPrediction,
     at,
     bandwidth,
@@ -35,9 +35,9 @@ from reproduction.papers.ako.mnist import (
 )
 from reproduction.papers.ako.networks import FIG8_NETWORK
 from reproduction.papers.ako.panels import Traffic, Usage
-from reproduction.papers.ako.scales import ACCUMULATION_SECONDS, HOUR, LENGTH, MIDDLE
+from reproduction.papers.ako.scales import HOUR, LENGTH, MIDDLE
 from reproduction.races import AtLeastAsFast, TimesFaster
-from reproduction.tables import Cell, Column, Grid, LineTable, greatest, of_reaching, seconds_to
+from reproduction.tables import Cell, Column, Grid, LineTable, of_reaching, seconds_to
 from testbed.number_text import UNKNOWN
 
 _GOALS = (Target(20.0), Target(30.0), Target(40.0))
@@ -283,49 +283,17 @@ def _prediction(line: Line) -> str:
     return f"{predicted(line.runs[0].spec, p):.0f}" if line.runs else UNKNOWN
 
 
-FIG13 = Part(
-    "fig13",
-    "Fig. 13: the benefit of gradient accumulation",
-    "Validation accuracy over time of Ako with and without accumulation, 8 machines: nearly 40 % "
-    "and about 20 % at best. The paper does not give p: here it is 3, by equation (3) at the links "
-    "of Fig. 9, and 20.",
-    lines.FIG13,
-    (
-        Section(
-            "Accuracy",
-            (
-                LineTable(
-                    "",
-                    (
-                        *map(accuracy_at, (LENGTH, ACCUMULATION_SECONDS)),
-                        greatest("the best of the run, %"),
-                    ),
-                ),
-            ),
-        ),
-    ),
-    (Against(SECONDS),),
-    (
-        *(
-            Exceeds(f"with{p}", f"without{p}", at(moment), f"at {moment:g} s is above")
-            for moment in (LENGTH, ACCUMULATION_SECONDS)
-            for p in ("", "-20")
-        ),
-        Factor(
-            "with",
-            "without",
-            Line.greatest,
-            2,
-            "p by (3): the best accuracy with accumulation is twice that without",
-        ),
-        Factor(
-            "with-20",
-            "without-20",
-            Line.greatest,
-            2,
-            "p = 20: the best accuracy with accumulation is twice that without",
-        ),
-    ),
-    caption=CAPTION,
+PARTS = (
+    FIG2,
+    FIG3,
+    FIG4,
+    FIG8,
+    FIG8_NETWORK,
+    FIG9,
+    FIG10,
+    FIG11,
+    FIG12,
+    FIG13,
+    FIG13_NETWORK,
+    TABLE1,
 )
-PARTS = (FIG2, FIG3, FIG4, FIG8, FIG8_NETWORK, FIG9, FIG10, FIG11, FIG12, FIG13, TABLE1)

@@ -114,7 +114,7 @@ def test_equation_3_gives_the_papers_partitions(runs: dict[str, dict[str, Needed
     assert of("fig9", "ako-64") == 20
     assert of("fig12", "ako-3") == 3
     assert of("fig8", "ako-8") == of("fig8-network", "ako") == 2
-    assert of("fig13", "with") == 3
+    assert of("fig13", "with") == of("fig13-network", "with") == 3
 
 
 def test_runs_last_as_long_as_their_figure(runs: dict[str, dict[str, Needed]]) -> None:
@@ -131,14 +131,27 @@ def test_runs_last_as_long_as_their_figure(runs: dict[str, dict[str, Needed]]) -
     assert bounds == {16: 2, 32: 4, 64: 8}
 
 
+def sent(one: Spec) -> float:
+    """Return how long a message takes beside a gradient."""
+    return 8 * model_bytes(one) / as_rate(one) / mean_time(one)
+
+
+def test_a_message_of_the_network_for_imagenet_takes_as_long_as_in_fig_13(
+    runs: dict[str, dict[str, Needed]],
+) -> None:
+    assert set(runs["fig13-network"]) == set(runs["fig13"])
+    for name in runs["fig13"]:
+        own, cnn = spec(runs, "fig13-network", name), spec(runs, "fig13", name)
+        assert own.model.name == "ako-imagenet"
+        assert own.algorithms == cnn.algorithms and own.devices == cnn.devices
+        assert sent(own) == pytest.approx(sent(cnn), rel=1e-3)
+        assert own.training.updates == cnn.training.updates
+
+
 def test_a_message_of_the_papers_network_takes_as_long_as_in_fig_8(
     runs: dict[str, dict[str, Needed]],
 ) -> None:
     """Links are slower by as much as the network is smaller, so that only the network differs."""
-
-    def sent(one: Spec) -> float:
-        return 8 * model_bytes(one) / as_rate(one) / mean_time(one)
-
     assert model_bytes(spec(runs, "fig8-network", "ako")) == 4 * 59_590
     usual = {"ako": "ako-8", "all-to-all": "all-to-all-8"}
     usual |= {name: name for name in ("ps-7+1", "ps-6+2", "tf-6+2")}
