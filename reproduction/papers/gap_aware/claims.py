@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from reproduction.claims import Verdict, decided, of_order, samples
 from reproduction.measures import Line, Lines, common
 from reproduction.significance import Sample, accuracy, ratio
@@ -19,6 +21,11 @@ def perplexity(line: Line) -> dict[int, float]:
     return {
         seed: math.exp(loss) if loss < 700 else math.inf for seed, loss in line.last("loss").items()
     }
+
+
+def over_training(line: Line) -> dict[int, float]:
+    """Return the mean of each seed's accuracies over training, without that of its beginning."""
+    return {run.seed: float(np.mean(run.evaluations.accuracy[1:])) for run in line.runs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +77,18 @@ class Within:
     Attributes:
         says: the claim in words.
         points: points of accuracy.
+        measure: accuracies in place of the last.
     """
 
     name: str
     other: str
     points: float
     says: str
+    measure: Measure = Line.last
 
     def check(self, lines: Lines) -> Verdict:
         """Compare the two on the seeds that both have."""
-        ours, theirs = samples((lines[self.name], lines[self.other]), Line.last)
+        ours, theirs = samples((lines[self.name], lines[self.other]), self.measure)
         if not ours:
             return Verdict(self.says)
         told = f"{ours.mean:.2f} and {theirs.mean:.2f}"
