@@ -71,31 +71,6 @@ class Above:
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
-    """A line ends at most some points below another one; it may end above.
-
-    Attributes:
-        says: the claim in words.
-        points: points of accuracy.
-        measure: accuracies in place of the last.
-    """
-
-    name: str
-    other: str
-    points: float
-    says: str
-    measure: Measure = Line.last
-
-    def check(self, lines: Lines) -> Verdict:
-        """Compare the two on the seeds that both have."""
-        ours, theirs = samples((lines[self.name], lines[self.other]), self.measure)
-        if not ours:
-            return Verdict(self.says)
-        told = f"{ours.mean:.2f} and {theirs.mean:.2f}"
-        return decided(self.says, [(ours - theirs).between(-self.points)], told)
-
-
-@dataclass(frozen=True, slots=True)
 class Best:
     """No other line ends above this one.
 

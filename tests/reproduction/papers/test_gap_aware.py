@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 from reproduction import claims_file, pages
 from reproduction.__main__ import main
-from reproduction.claims import Claim
+from reproduction.claims import Claim, Within
 from reproduction.diagnosed import thinned
 from reproduction.driver import Order
 from reproduction.measures import Line, Lines
@@ -24,7 +24,6 @@ from reproduction.papers.gap_aware.claims import (
     Falls,
     LosesMost,
     Times,
-    Within,
     over_training,
 )
 from reproduction.papers.gap_aware.parts import TABLE5
