@@ -113,6 +113,31 @@ def descending(*names: str) -> tuple[Exceeds, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Within:
+    """A line ends at most some points below another one; it may end above.
+
+    Attributes:
+        says: the claim in words.
+        points: points of accuracy.
+        measure: accuracies in place of the last.
+    """
+
+    name: str
+    other: str
+    points: float
+    says: str
+    measure: Callable[[Line], dict[int, float]] = Line.last
+
+    def check(self, lines: Lines) -> Verdict:
+        """Compare the two on the seeds that both have."""
+        ours, theirs = samples((lines[self.name], lines[self.other]), self.measure)
+        if not ours:
+            return Verdict(self.says)
+        told = f"{ours.mean:.2f} and {theirs.mean:.2f}"
+        return decided(self.says, [(ours - theirs).between(-self.points)], told)
+
+
+@dataclass(frozen=True, slots=True)
 class Near:
     """The greatest accuracy of a line, or its last, is the paper's, up to some points.
 

@@ -13,11 +13,11 @@ import pytest
 from reproduction import claims_file
 from reproduction.claims import Claim
 from reproduction.claims_file import Claimed
-from reproduction.measures import Line, lines_of
+from reproduction.measures import Line, Lines, Target, lines_of
 from reproduction.pages import notes
 from reproduction.paper import load_paper
 from reproduction.records import Records
-from reproduction.significance import Decision
+from reproduction.significance import Decision, duration, fastest, ratio
 from tests.docs.blocks import REPOSITORY
 
 FOLDER = REPOSITORY / "docs" / "reproduction"
@@ -82,6 +82,39 @@ def test_the_overview_counts_the_file() -> None:
         assert [int(cell) for cell in cells.strip("| ").split("|")] == counted(rows)
     papers = {path.parent.name for path in FOLDER.glob("*/README.md")}
     assert papers == {paper for paper, _ in GROUPS}
+
+
+def lines_of_part(paper: str, scale: str, part: str) -> Lines:
+    found = load_paper(paper)
+    of_scale = found.scale(scale)
+    (one,), _ = found.named(part, of_scale)
+    return lines_of(one.series, of_scale, of_scale.seeds, Records(pages_of(paper, scale)))
+
+
+@pytest.mark.parametrize("part", ["fig3", "fig3-wide"])
+def test_the_overviews_have_the_bytes_of_adacomps_records(part: str) -> None:
+    lines = lines_of_part("adacomp", "full", part)
+    asgd, adacomp = (lines[name].reaching(Target(97.0)) for name in ("asgd", "adacomp-0.01"))
+    times = [f"{asgd[seed].wire_bytes / adacomp[seed].wire_bytes:.0f}" for seed in sorted(adacomp)]
+    told = f"{' and '.join(times)} times fewer"
+    assert told in (FOLDER / "README.md").read_text()
+    assert (told in (REPOSITORY / "README.md").read_text()) is (part == "fig3")
+
+
+@pytest.mark.parametrize(
+    ("part", "ako", "told"),
+    [
+        ("fig8", "ako-8", "({} times faster to 95 % of MNIST"),
+        ("fig8-network", "ako", "{} times with the [paper's own network]"),
+    ],
+)
+def test_ako_is_compared_with_the_best_allocation_of_servers(
+    part: str, ako: str, told: str
+) -> None:
+    lines, target = lines_of_part("ako", "cpu", part), Target(95.0)
+    servers = fastest([duration(lines[name], target) for name in ("ps-7+1", "ps-6+2")])
+    times = ratio(servers, duration(lines[ako], target)).times().value
+    assert told.format(f"{times:.1f}") in (FOLDER / "README.md").read_text()
 
 
 def named(value: object, lines: Mapping[str, Line]) -> Iterator[Line]:

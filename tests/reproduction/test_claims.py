@@ -97,7 +97,7 @@ def test_the_goal_is_reached_by_moving_averages_too(runs: dict[str, Line]) -> No
 
 def test_a_claim_holds_or_does_not_as_the_curves_say(runs: dict[str, Line]) -> None:
     found = {one.text: one for one in FIG3.check(runs, FULL)}
-    assert len(found) == 13
+    assert len(found) == 16
     verdicts = {text: one.decision for text, one in found.items()}
     # With both seeds the differences are the same, to an image in 10,000: intervals are narrow.
     assert verdicts["AdaComp, c = 0.01 ends above ASGD"] is Decision.HOLDS

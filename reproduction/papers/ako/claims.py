@@ -128,6 +128,12 @@ def computing_seconds(line: Line) -> dict[int, float]:
     }
 
 
+def computing_share(line: Line) -> dict[int, float]:
+    """Return by seed how many percent of an epoch's seconds a device computes."""
+    epoch = epoch_seconds(line)
+    return {seed: 100 * value / epoch[seed] for seed, value in computing_seconds(line).items()}
+
+
 def synchronising_seconds(line: Line) -> dict[int, float]:
     """Return by seed how many of ``epoch_seconds`` a device does not compute."""
     computing = computing_seconds(line)
@@ -307,6 +313,7 @@ class Factor:
 
     Attributes:
         factor: the paper's.
+        least: of a run whose value is infinite, as it has not come to it, what that value exceeds.
     """
 
     name: str
@@ -314,15 +321,19 @@ class Factor:
     measure: Measure
     factor: float
     text: str
+    least: Measure | None = None
 
     def check(self, lines: Lines) -> Verdict:
         """Compare the quotients of the seeds that both have."""
-        line, other = lines[self.name], lines[self.other]
-        ours, theirs = map(Sample, common(self.measure(line), self.measure(other)))
-        if not ours:
+        both = lines[self.name], lines[self.other]
+        found = common(*map(self.measure, both))
+        if not found[0]:
             return Verdict(self.text)
+        ends = map(self.least, both) if self.least else found
+        ours, theirs = map(until, found, ends)
         interval = ratio(ours, theirs).times(self.factor / TIMES, self.factor * TIMES)
-        told = f"{ours.mean:.2f} and {theirs.mean:.2f}: {interval.value:.2f} times"
+        told = f"{_told(ours, '.2f')} and {_told(theirs, '.2f')}"
+        told += f": {interval.value:.2f} times" * (not ours.above | theirs.above)
         return decided(self.text, [interval], told, self.factor)
 
 

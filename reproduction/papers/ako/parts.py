@@ -16,6 +16,7 @@ from reproduction.papers.ako.claims import (
     at,
     bandwidth,
     computing_seconds,
+    computing_share,
     epoch_seconds,
     epochs_in_all,
     epochs_to,
@@ -48,6 +49,8 @@ _BY_SIZE: dict[str, Points] = {
     "PS, 4:1": BY_RATIO["4:1"],
 }
 _OF_64 = ("ako-64", "all-to-all-64", "ps-48+16", "ps-56+8")
+_COMPUTING = {"ako-64": "Ako", "ps-48+16": "PS*[48+16]", "ps-56+8": "PS[56+8]"}
+"""The lines that compute for most of an epoch in Fig. 10c."""
 _WITH_TENSORFLOW = (*_OF_64, "tf-62+2", "tf-60+4")
 
 
@@ -177,6 +180,17 @@ FIG10 = Part(
             )
             for goal in _GOALS
         ),
+        *(
+            Factor(
+                "ps-56+8",
+                "all-to-all-64",
+                epochs_to(goal),
+                1,
+                f"to {goal} PS[56+8] needs as many epochs as All-to-All, up or down to 1.5 times",
+                epochs_in_all,
+            )
+            for goal in _GOALS
+        ),
         Ascending(
             ("ako-64", "ps-48+16", "all-to-all-64"),
             epoch_seconds,
@@ -185,6 +199,16 @@ FIG10 = Part(
             "s",
         ),
         ComputesLonger("ps-48+16", "ako-64"),
+        *(
+            Between(name, computing_share, f"{title} computes for most of an epoch", 50)
+            for name, title in _COMPUTING.items()
+        ),
+        Between(
+            "all-to-all-64",
+            computing_share,
+            "All-to-All does not compute for most of an epoch",
+            high=50,
+        ),
     ),
     caption=CAPTION,
 )

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from reproduction.claims import Verdict, decided, of_order, samples
 from reproduction.measures import Line, Lines, common
 from reproduction.significance import Sample, accuracy, ratio
@@ -19,6 +21,11 @@ def perplexity(line: Line) -> dict[int, float]:
     return {
         seed: math.exp(loss) if loss < 700 else math.inf for seed, loss in line.last("loss").items()
     }
+
+
+def over_training(line: Line) -> dict[int, float]:
+    """Return the mean of each seed's accuracies over training, without that of its beginning."""
+    return {run.seed: float(np.mean(run.evaluations.accuracy[1:])) for run in line.runs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +68,6 @@ class Above:
             return Verdict(text)
         told = f"{ours.mean:.2f} and {theirs.mean:.2f}"
         return of_order(text, (ours, theirs), [(ours - theirs).between(0)], told)
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """A line ends at most some points below another one; it may end above.
-
-    Attributes:
-        says: the claim in words.
-        points: points of accuracy.
-    """
-
-    name: str
-    other: str
-    points: float
-    says: str
-
-    def check(self, lines: Lines) -> Verdict:
-        """Compare the two on the seeds that both have."""
-        ours, theirs = samples((lines[self.name], lines[self.other]), Line.last)
-        if not ours:
-            return Verdict(self.says)
-        told = f"{ours.mean:.2f} and {theirs.mean:.2f}"
-        return decided(self.says, [(ours - theirs).between(-self.points)], told)
 
 
 @dataclass(frozen=True, slots=True)

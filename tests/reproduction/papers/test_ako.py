@@ -22,6 +22,7 @@ from reproduction.papers.ako.claims import (
     OneIsFaster,
     at,
     bandwidth,
+    computing_share,
     epoch_seconds,
     epochs_in_all,
     epochs_to,
@@ -212,6 +213,15 @@ def test_claims_of_accuracies_hold_and_fail(eight: dict[str, Line]) -> None:
     for factor, decision in ((2, Decision.HOLDS), (1, Decision.FAILS), (4, Decision.FAILS)):
         claim = Factor("ako-8", "all-to-all-8", Line.greatest, factor, "")
         assert claim.check(eight).decision is decision
+    # Ako has 50 % after 800 updates; All-to-All has not, and takes more than its 1,000.
+    open_ended = Factor("ako-8", "all-to-all-8", epochs_to(HALF), 1, "", epochs_in_all).check(eight)
+    assert open_ended.decision is Decision.UNDECIDED and "times" not in open_ended.measured
+    assert (
+        Factor("all-to-all-8", "ako-8", epochs_to(HALF), 0.5, "", epochs_in_all)
+        .check(eight)
+        .decision
+        is Decision.FAILS
+    )
     same = {"a": titles, "b": titles}
     assert BestChanges(same, measure, "").check(eight).decision is Decision.FAILS
     others = {"a": titles, "b": {"Ako": "all-to-all-8", "PS": "ps-7+1", "All-to-All": "ako-8"}}
@@ -244,6 +254,8 @@ def test_claims_of_epochs_and_times_hold_and_fail(eight: dict[str, Line]) -> Non
     assert epoch_seconds(eight["ako-8"])[1] == pytest.approx(60)
     # 6,000 gradients of 0.1 s on 7 workers take 86 s.
     assert ComputesLonger("ps-7+1", "ako-8").check(eight).decision is Decision.HOLDS
+    # 6,000 gradients of 0.1 s on 8 workers take 75 s, more than the 60 s of these invented curves.
+    assert computing_share(eight["ako-8"])[1] == pytest.approx(125)
     assert OneIsFaster(order[1:], "ako-8", HALF, "").check(eight).decision is Decision.FAILS
     assert OneIsFaster(order[:2], "all-to-all-8", HALF, "").check(eight).decision is Decision.HOLDS
     faster = TimesFaster("ako-8", ("all-to-all-8",), HALF, 1.5, "", at_least=True)

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 from reproduction import claims_file, pages
 from reproduction.__main__ import main
-from reproduction.claims import Claim
+from reproduction.claims import Claim, Within
 from reproduction.diagnosed import thinned
 from reproduction.driver import Order
 from reproduction.measures import Line, Lines
@@ -24,7 +24,7 @@ from reproduction.papers.gap_aware.claims import (
     Falls,
     LosesMost,
     Times,
-    Within,
+    over_training,
 )
 from reproduction.papers.gap_aware.parts import TABLE5
 from reproduction.papers.gap_aware.published import TABLE4
@@ -171,6 +171,8 @@ def seeds() -> Lines:
         (Within("b-8", "a-8", 11.0, ""), Decision.HOLDS),
         (Within("b-8", "a-8", 9.0, ""), Decision.FAILS),
         (Within("b-8", "none", 9.0, ""), Decision.UNKNOWN),
+        (Within("b-8", "a-8", 11.0, "", over_training), Decision.HOLDS),
+        (Within("b-8", "a-8", 9.0, "", over_training), Decision.FAILS),
         (Best("a-8", ("a-8", "b-8", "a-32")), Decision.HOLDS),
         (Best("a-8", ("b-8", "c-8")), Decision.UNDECIDED),
         (Best("b-8", ("a-8", "c-8")), Decision.FAILS),
