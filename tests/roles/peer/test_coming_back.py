@@ -1,6 +1,7 @@
 """Peers whose process is killed and that connect again, over real sockets."""
 
 import select
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,7 +127,7 @@ def test_a_frozen_peer_that_is_called_takes_no_time_from_the_others_and_is_hung_
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("testbed.roles.peer.peer_connections.CONNECTING_TIMEOUT", 0.2)
-    changes = {"clock": "wall", "evaluated_peer": 9}
+    changes: dict[str, Any] = {"clock": "wall", "evaluated_peer": 9}
     frozen, there = (place.peer(number, 3, **changes) for number in (0, 2))
     back = place.peer(1, 3, incarnation=1, **changes)
     place.together(
