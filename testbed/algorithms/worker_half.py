@@ -1,7 +1,7 @@
 """The worker's half of an algorithm around a parameter server."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from testbed.checkpoints.stateful import Stateful
@@ -26,6 +26,16 @@ class Leg:
 
 ONE_GRADIENT: Sequence[Leg] = (Leg(),)
 """The legs of a worker that pushes every gradient and asks after each push."""
+
+
+def most_before_asking(legs: Sequence[Leg], count: Callable[[Leg], int]) -> int:
+    """Return the most that ``count`` finds in the legs from one that asks to the next that does."""
+    most = since = 0
+    for leg in (*legs, *legs):
+        since += count(leg)
+        most = max(most, since)
+        since = 0 if leg.asks else since
+    return most
 
 
 class WorkerHalf(Stateful, ABC):

@@ -17,7 +17,6 @@ from testbed.planning.images import ImageCounts
 from testbed.planning.mean_times import class_means
 from testbed.planning.plan import Plan
 from testbed.training import computation
-from testbed.training.conditions import conditions
 from testbed.training.pushed_parts import PushedParts
 
 
@@ -61,7 +60,7 @@ def expected(plan: Plan, shared: ImageCounts | None) -> Expected:
         shared: the training images of each device, if the dataset is here.
     """
     settings, (options,) = plan.settings, plan.spec.algorithms
-    algorithm, run = algorithm_named(options.name), conditions(plan.settings)
+    algorithm, run = algorithm_named(options.name), plan.settings.conditions()
     gradients = algorithm.gradients_per_update(options, run)
     if gradients is None or not plan.served:
         return Expected(gradients if plan.served else None, None, None, False, None)

@@ -30,7 +30,6 @@ from testbed.planning import background_flows, memory
 from testbed.planning.images import ImageCounts
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan
-from testbed.training.conditions import conditions
 from testbed.training.slices import Slice, slices_of
 
 _PATHS = {"fast": "on the fast path", "autograd": "by autograd"}
@@ -137,7 +136,7 @@ def _explained(plan: Plan) -> Iterator[str]:
     first = {one: settings.class_of.index(one) for one in sorted(set(settings.class_of))}
     texts: dict[str, list[str]] = {}
     for one, device in first.items() or [(-1, 0)]:
-        text = explain(options, layout_of(plan.spec), conditions(settings, device))
+        text = explain(options, layout_of(plan.spec), settings.conditions(device))
         if text is not None:
             texts.setdefault(text, []).append(classes[one].name if first else "")
     for text, names in texts.items():

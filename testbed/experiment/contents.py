@@ -208,7 +208,7 @@ class Contents(Section):
     def conditions(self, options: Options) -> Conditions:
         """Return the conditions of a run for the check of its options, before it has settings.
 
-        They equal those that ``testbed.training.conditions`` makes of its settings, but for a schedule,
+        They equal those that ``Settings.conditions`` makes of its settings, but for a schedule,
         and before images are shared out.
         """
         learning_rate = options.learning_rate or self.training.learning_rate

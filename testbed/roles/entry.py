@@ -33,7 +33,7 @@ from testbed.nodes.linux import close_all_but
 from testbed.plugins.names import said
 from testbed.random_streams import stream
 from testbed.roles.evaluation.evaluator_process import evaluate
-from testbed.roles.orders import OrderChannels
+from testbed.roles.orders import OrderChannel, OrderChannels
 from testbed.roles.pace import PacedTimes
 from testbed.roles.peer.coordinator import Coordinator
 from testbed.roles.peer.model_file import ModelFile
@@ -192,12 +192,12 @@ class _Role:
         if orders is None:
             (WallAggregator if aggregates else WallServer)(serving(restart)).serve()
         elif servers is None:
-            clock_ends = orders.of_clock()
+            clock_ends = orders.of_clock(OrderChannel)
             ServerWithClock(serving(restart), times=loaded.times, channels=clock_ends).serve()
         else:
             orders.close()
             driven = DrivenAggregator if aggregates else DrivenServer
-            clock = servers.channel_of_device(index)
+            clock = servers.of_device(index, Channel)
             serve_driven(lambda restart: driven(serving(restart)), clock, restart)
 
     def _checkpoints(self, number: int) -> Checkpoints | None:
@@ -218,7 +218,7 @@ class _Role:
         Coordinator(
             settings,
             self.loaded.times,
-            self.shared.orders.of_clock(),
+            self.shared.orders.of_clock(OrderChannel),
             self.report,
             neighbours=computation.neighbours(settings),
             tells=half.paced or half.answers,
@@ -231,8 +231,8 @@ class _Role:
     ) -> None:
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         halves = map(self._half, range(settings.serving))
-        driven = remote_servers(halves, servers.channels_of_clock())
-        orders = workers.of_clock()
+        driven = remote_servers(halves, servers.of_clock(Channel))
+        orders = workers.of_clock(OrderChannel)
         checkpoints = self._checkpoints(SERVER_NUMBER)
 
         def clock(restart: Restart | None) -> ClockOfServers:
@@ -252,7 +252,7 @@ class _Role:
     def _exchange(self, number: int, arguments: Mapping[str, Any]) -> None:
         assert self.shared.orders is not None
         settings, layout = self.loaded.settings, self.loaded.learner.layout
-        leave = self.shared.orders.of_device(number)
+        leave = self.shared.orders.of_device(number, OrderChannel)
         incarnation = int(arguments.get("incarnation", 0))
         parameters, version = self.loaded.learner.parameters.copy(), 0
         checkpoints, every = None, settings.faults.steps_to_checkpoint(number)
@@ -298,7 +298,7 @@ class _Role:
 
     def _work(self, number: int, arguments: Mapping[str, Any]) -> None:
         leaves, loaded = self.shared.orders, self.loaded
-        leave = None if leaves is None else leaves.of_device(number)
+        leave = None if leaves is None else leaves.of_device(number, OrderChannel)
         line = self.shared.board.device(number)
         settings = loaded.settings
         part = loaded.parts[number]

@@ -10,16 +10,16 @@ import json
 import select
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from testbed.channel import Channel
 from testbed.messages import codec
 from testbed.roles.transport.endpoint import NOW
 
 _ORDER = struct.Struct("<Bq")
+C = TypeVar("C")
 _QUIETLY = int(socket.MSG_NOSIGNAL)
 _LONGEST = 200_000
 """Bytes of a device's longest report, well below the kernel's default send buffer."""
@@ -178,30 +178,20 @@ class OrderChannels:
     def device_descriptor(self, number: int) -> int:
         return self._theirs[number].fileno()
 
-    def of_clock(self) -> list[OrderChannel]:
-        """Return the clock's ends, in the clock's process; close the others."""
+    def of_clock(self, kind: Callable[[socket.socket], C]) -> list[C]:
+        """Return the clock's ends, as channels of a kind, in the clock's process; close the others."""
         for end in self._theirs.values():
             end.close()
-        return [OrderChannel(end) for end in self._ours.values()]
+        return [kind(end) for end in self._ours.values()]
 
-    def of_device(self, number: int) -> OrderChannel:
-        """Return a device's end, in the device's process; close the others."""
+    def of_device(self, number: int, kind: Callable[[socket.socket], C]) -> C:
+        """Return a device's end, as a channel of a kind, in the device's process; close the others."""
         for end in self._ours.values():
             end.close()
         for i, end in self._theirs.items():
             if i != number:
                 end.close()
-        return OrderChannel(self._theirs[number])
-
-    def channels_of_clock(self) -> list[Channel]:
-        """Return the clock's ends, for messages that are no orders; close the others."""
-        for end in self._theirs.values():
-            end.close()
-        return [Channel(end) for end in self._ours.values()]
-
-    def channel_of_device(self, number: int) -> Channel:
-        """Return a device's end, for messages that are no orders; close the others."""
-        return Channel(self.of_device(number)._socket)
+        return kind(self._theirs[number])
 
     def close(self) -> None:
         """Close all ends, in a process that uses none of them."""

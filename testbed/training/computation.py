@@ -15,7 +15,7 @@ from testbed.algorithms.interface import Algorithm, AsynchronousOptions, Conditi
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.roles import Population, Role
 from testbed.algorithms.server_half import Protocol, ServerHalf
-from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf
+from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf, most_before_asking
 from testbed.errors import RunError
 from testbed.learning.data import datasets, partitions
 from testbed.learning.data.augmentation import NONE, Augmentation
@@ -27,7 +27,6 @@ from testbed.learning.learner import Learner
 from testbed.learning.losses import Loss, Measure, function_named, loss_named
 from testbed.learning.models import Model, initialise, model_named
 from testbed.random_streams import stream
-from testbed.training.conditions import conditions
 from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers
 from testbed.training.pushed_parts import Encoded, PushedParts
@@ -157,7 +156,7 @@ def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> 
         RunError: it speaks another protocol than its algorithm says that workers do.
     """
     algorithm, options = _algorithm(settings)
-    half = algorithm.server(options, layout, parameters, conditions(settings))
+    half = algorithm.server(options, layout, parameters, settings.conditions())
     if half.protocol != algorithm.protocol(options):
         raise RunError(
             f"{type(half).__name__}.protocol is '{half.protocol}', and {algorithm.__name__}.protocol() "
@@ -171,12 +170,12 @@ def aggregator_half(settings: Settings, layout: Layout, index: int) -> Aggregato
     devices = len(settings.callers(index))
     algorithm, options = _algorithm(settings)
     memory = np.zeros(layout.total, np.float32)
-    return algorithm.aggregator(options, layout, memory, devices, conditions(settings))
+    return algorithm.aggregator(options, layout, memory, devices, settings.conditions())
 
 
 def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
     algorithm, options = _algorithm(settings)
-    return algorithm.worker(options, layout, conditions(settings, number))
+    return algorithm.worker(options, layout, settings.conditions(number))
 
 
 def protocol(settings: Settings) -> Protocol:
@@ -193,7 +192,7 @@ def overlaps(settings: Settings) -> bool:
 def legs(settings: Settings, number: int) -> Sequence[Leg]:
     """Return what a worker, or an aggregator by its number as one, does from message to message."""
     algorithm, options = _algorithm(settings)
-    return algorithm.legs(options, conditions(settings, number))
+    return algorithm.legs(options, settings.conditions(number))
 
 
 def trains_locally(settings: Settings) -> bool:
@@ -205,7 +204,7 @@ def trains_locally(settings: Settings) -> bool:
 def gradients_per_update(settings: Settings) -> int:
     """Return the gradients of an update, or the fewest of them if their number varies."""
     algorithm, options = _algorithm(settings)
-    return algorithm.gradients_per_update(options, conditions(settings)) or 1
+    return algorithm.gradients_per_update(options, settings.conditions()) or 1
 
 
 def peer_half(
@@ -217,7 +216,7 @@ def peer_half(
         version: theirs; greater than 0 if the peer was killed, and goes on from a checkpoint.
     """
     algorithm, options = _algorithm(settings)
-    half = algorithm.peer(options, layout, parameters, number, conditions(settings, number))
+    half = algorithm.peer(options, layout, parameters, number, settings.conditions(number))
     half.version = version
     return half
 
@@ -231,7 +230,7 @@ def neighbours(settings: Settings) -> list[list[int]]:
     """Return the peers that each peer talks to, in order, by the peers' numbers."""
     algorithm, options = _algorithm(settings)
     population = Population(settings.workers, settings.servers, settings.network.aggregator_of)
-    pairs = conversations(algorithm, options, conditions(settings), population)
+    pairs = conversations(algorithm, options, settings.conditions(), population)
     found: list[set[int]] = [set() for _ in range(settings.workers)]
     for one, other in pairs:
         found[one.index].add(other.index)
@@ -242,7 +241,7 @@ def neighbours(settings: Settings) -> list[list[int]]:
 def computing(settings: Settings) -> int:
     """Return the number of the run's workers or peers that compute gradients."""
     algorithm, options = _algorithm(settings)
-    return algorithm.computing(options, conditions(settings))
+    return algorithm.computing(options, settings.conditions())
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +271,7 @@ class Computation:
         legs: Sequence[Leg] = ONE_GRADIENT,
     ) -> None:
         self.half = half
-        self._legs = legs
+        self._legs, self._most = legs, most_before_asking(legs, lambda leg: leg.gradients)
         self._batches = batches
         self._objective = objective
         self._parts = parts
@@ -335,7 +334,7 @@ class Computation:
                 until it asks again, if there is a stream.
         """
         leg, since = self.leg, self._since
-        first = dealt * _most_before_asking(self._legs) + since
+        first = dealt * self._most + since
         drawn = [self._batches.draw(first + step) for step in range(leg.gradients)]
         self._drawn += 1
         self._since = 0 if leg.asks else since + leg.gradients
@@ -394,13 +393,3 @@ class Computation:
     def _tell_what_was_lost(self, update: Update, received: Sequence[Update]) -> None:
         if self._parts.lossy:
             self.half.lost(update, self._parts.received(received))
-
-
-def _most_before_asking(legs: Sequence[Leg]) -> int:
-    """Return the most gradients that a worker computes between two legs that ask."""
-    most = since = 0
-    for leg in legs:
-        since += leg.gradients
-        most = max(most, since)
-        since = 0 if leg.asks else since
-    return most

@@ -8,7 +8,7 @@ may report as late what it does not push. Anything else is its error, or an atta
 
 from collections.abc import Sequence
 
-from testbed.algorithms.worker_half import Leg
+from testbed.algorithms.worker_half import Leg, most_before_asking
 from testbed.checkpoints.stateful import Stateful
 
 
@@ -25,7 +25,7 @@ class ExpectedPushes(Stateful):
             asks: True if workers ask for parameters; otherwise they are sent every version.
             overlaps: True if a worker that asks computes at what it has until the answer comes.
         """
-        self._several = _most_before_asking(legs) if asks else 1
+        self._several = most_before_asking(legs, lambda leg: leg.pushes) if asks else 1
         self._asks, self._overlaps = asks, overlaps
         # By worker: the versions for which it may push, and how often.
         self._left: dict[int, dict[int, int]] = {}
@@ -100,13 +100,3 @@ class ExpectedPushes(Stateful):
             return version not in self._outdated.get(worker, ())
         before, self._done[worker] = self._done.get(worker), version
         return before != version
-
-
-def _most_before_asking(legs: Sequence[Leg]) -> int:
-    """Return the most updates that a worker pushes between two legs that ask."""
-    most = since = 0
-    for leg in (*legs, *legs):
-        since += leg.pushes
-        most = max(most, since)
-        since = 0 if leg.asks else since
-    return most

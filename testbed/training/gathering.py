@@ -35,7 +35,7 @@ class Gathering:
         self._used: list[int | None] = [None] * servers
         self._again = False
         self._complete = -1
-        # Added to complete versions of several servers, which are only compared.
+        # Added to complete versions, which are only compared.
         self._offset = 0
 
     def sent(self, server: int) -> None:
@@ -48,9 +48,6 @@ class Gathering:
         Returns:
             The versions at which to begin to compute now, by server; None if nothing is to begin.
         """
-        if len(self._there) == 1:
-            self._there[0] = [version]
-            return (version,) if self._begins_at(version) else None
         if version == self._used[server]:
             self._again = True
         if self._there[server][-1:] != [version]:
@@ -125,7 +122,7 @@ class Gathering:
         found = []
         for server, there in enumerate(self._there):
             base = there[-1]
-            if not (self._asks or self._stopped[server] or len(self._there) == 1):
+            if not (self._asks or self._stopped[server]):
                 base = max((one for one in there if one <= self._complete), default=there[0])
             self._there[server] = [one for one in there if one >= base]
             found.append(base)

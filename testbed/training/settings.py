@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from testbed.algorithms.interface import Options, PeerOptions
+from testbed.algorithms.interface import Conditions, Options, PeerOptions
 from testbed.algorithms.learning_rate import ConstantRate, RateSchedule
 from testbed.device_names import SERVER_NUMBER
 from testbed.device_power import DevicePower
@@ -156,6 +156,26 @@ class Settings(RunDevices):
     def algorithm(self) -> Options:
         """The algorithm's options."""
         return self.spec.algorithms[0]
+
+    def conditions(self, number: int | None = None) -> Conditions:
+        """Return the facts about the run that its algorithm may use: plan, drivers and halves get them.
+
+        Args:
+            number: the device whose half gets them; None for the server's half, and for all in general.
+        """
+        return Conditions(
+            self.rate.alpha,
+            self.workers,
+            self.training.batch_size,
+            self.training.updates,
+            (self.devices if number is None else self.device(number)).uplink,
+            self.timing.gradient_time,
+            self.rate,
+            self.timing.clock == "wall",
+            self.seed,
+            self.images,
+            number,
+        )
 
     @property
     def encoding(self) -> EncodingChoice:

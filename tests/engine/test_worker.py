@@ -188,3 +188,21 @@ def test_what_an_overlapping_worker_holds_is_not_pushed_to_a_server_that_is_back
     assert after(worker, Opened(0, 1)) == [Send(0, Pull())]
     pushed = [Send(0, Pull()), *to([1], Push(Job(2, (5, 5))), Pull())]
     assert after(worker, Received(0, 3)) == [*pushed, Compute(Job(3, (3, 6)))]
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("version", [3, 5])
+def test_what_a_restored_server_sends_while_a_worker_finishes_its_computation_is_computed_at(
+    servers: int, version: int
+) -> None:
+    """Its version is no later than the one before, and nothing else comes of it."""
+    worker, all_of = Worker("push-and-wait", servers), range(servers)
+    after(worker, *map(Opened, all_of))
+    (begun,) = after(worker, *(Received(one, 5) for one in all_of))
+    assert isinstance(begun, Compute)
+    back = (Opened(one, 1) for one in all_of)
+    assert after(worker, *back, *(Received(one, version) for one in all_of)) == []
+    (again,) = after(worker, Computed(begun.job))
+    assert isinstance(again, Compute)
+    assert again.job.bases == (version,) * servers
+    assert after(worker, Computed(again.job)) == to(all_of, Push(again.job))

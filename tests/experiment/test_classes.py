@@ -15,7 +15,6 @@ from testbed.json_dataclasses import to_plain
 from testbed.network.links import Shape
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan, plan
-from testbed.training.conditions import conditions
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 
@@ -68,13 +67,13 @@ def test_each_class_has_its_own_settings_or_the_shared_ones(tmp_path: Path) -> N
     for number, of in enumerate(settings.class_of):
         link = one.links[2 + number]
         assert (link.uplink, link.downlink) == shapes[of]
-        assert conditions(settings, number).uplink == shapes[of][0].rate
+        assert settings.conditions(number).uplink == shapes[of][0].rate
         up, down = lines(settings, number)
         assert up.send(0, 1000) > 0
         assert down.instant is (of != 2)
     # No class shapes the links of the server and the evaluator.
     assert all((link.uplink, link.downlink) == (Shape(), Shape()) for link in one.links[:2])
-    assert conditions(settings).uplink == 10_000_000
+    assert settings.conditions().uplink == 10_000_000
 
 
 def test_classes_and_factors_of_equal_shares_have_the_same_members(tmp_path: Path) -> None:
@@ -135,8 +134,8 @@ def test_options_are_checked_against_the_conditions_that_the_halves_get(tmp_path
     for more in ((), ("clock=virtual", "network.loss=0")):
         one = planned(tmp_path, THREE, own, *more)
         (options,) = one.spec.algorithms
-        assert one.spec.conditions(options) == conditions(one.settings)
-        assert conditions(one.settings).learning_rate == 0.5
+        assert one.spec.conditions(options) == one.settings.conditions()
+        assert one.settings.conditions().learning_rate == 0.5
 
 
 def test_cpu_and_memory_limits_are_those_of_the_class(tmp_path: Path) -> None:

@@ -133,14 +133,14 @@ def test_each_forked_device_has_its_own_channel() -> None:
     leaves = OrderChannels(3)
 
     def answer(number: int) -> None:
-        mine = leaves.of_device(number)
+        mine = leaves.of_device(number, OrderChannel)
         order = mine.take()
         assert order is not None
         mine.report(Suspects(number, order.number))
         assert mine.take() == Order(OrderKind.STOP)
 
     children = [forked(lambda number=number: answer(number)) for number in range(3)]  # type: ignore[misc]
-    clocks = leaves.of_clock()
+    clocks = leaves.of_clock(OrderChannel)
     for number in (2, 0, 1):
         clocks[number].give(OrderKind.ARRIVED, 10 * number)
     for number, clock in enumerate(clocks):
@@ -158,7 +158,7 @@ def test_devices_notice_when_the_clock_s_process_ends() -> None:
     ready, go = os.pipe()
 
     def be_the_clock() -> None:
-        leaves.of_clock()[1].give(OrderKind.BEGIN)
+        leaves.of_clock(OrderChannel)[1].give(OrderKind.BEGIN)
         os.read(ready, 1)
 
     def be_somebody_else() -> None:
@@ -167,7 +167,7 @@ def test_devices_notice_when_the_clock_s_process_ends() -> None:
 
     clock = forked(be_the_clock)
     evaluator = forked(be_somebody_else)
-    device = leaves.of_device(1)
+    device = leaves.of_device(1, OrderChannel)
     assert device.take() == Order(OrderKind.BEGIN)
     os.write(go, b"12")
     assert os.waitpid(clock, 0)[1] == os.waitpid(evaluator, 0)[1] == 0

@@ -8,6 +8,7 @@ import pytest
 from testbed.experiment.load import load
 from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import plan
+from testbed.roles.orders import OrderChannel
 from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, SharedResources
 from testbed.training.exchange import Hears
 from tests.docs.blocks import REPOSITORY
@@ -38,9 +39,9 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
     assert os.fstat(spill).st_ino == os.fstat(files[SPILL]).st_ino
     assert handed.orders is not None
     assert shared.orders is not None
-    channel = handed.orders.of_device(number)
+    channel = handed.orders.of_device(number, OrderChannel)
     channel.report(Hears(number))
-    assert shared.orders.of_clock()[number].hear() == {"kind": "hears", "peer": number}
+    assert shared.orders.of_clock(OrderChannel)[number].hear() == {"kind": "hears", "peer": number}
     # A role that keeps no model is handed no file for one.
     assert not set(models) & set(shared.descriptors({"role": "evaluator", "number": 9}))
     for one in files.values():

@@ -1,8 +1,11 @@
-"""The bytes in the summary of a simulation that faults end early."""
+"""The summary of a simulation that ends early: by faults, or before it has begun."""
 
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -68,3 +71,26 @@ def test_without_an_update_the_bytes_are_those_of_the_rows_as_in_an_emulation(
     for name in ("payload_bytes", "message_bytes"):
         assert summary["ingress"][name] == sum(rows.get(name, []))
     assert bool(changes) == (summary["ingress"]["message_bytes"] > 0)
+
+
+def test_data_that_are_others_than_planned_fail_one_run_and_the_next_is_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels, labels = np.zeros((300, 8, 8), np.uint8), np.arange(300) % 10
+    loads: list[int] = []
+
+    def load() -> tuple[np.ndarray[Any, Any], ...]:
+        loads.append(len(loads))
+        tests = pixels[200:] + (len(loads) == 2)  # once to plan, and once for each run
+        return pixels[:200], labels[:200], tests, labels[200:]
+
+    module = ModuleType("changing_data")
+    monkeypatch.setattr(module, "load", load, raising=False)
+    monkeypatch.setitem(sys.modules, "changing_data", module)
+    own = {"dataset": {"name": "changing_data:load"}, "algorithms": ["asgd", "adacomp"]}
+    spec = Spec.model_validate(SPEC | own | {"training": {"updates": 4}})
+    first, second = execution.execute(spec, tmp_path, watch, report=False).summaries
+    assert first["ended"] == "failed"
+    assert "other data than when the run was planned" in first["reason"]
+    assert first["updates"] == first["ingress"]["wire_bytes"] == 0
+    assert second["ended"] == "completed"

@@ -20,6 +20,8 @@ from testbed.wire.frames import Frame, Kind, header
 
 CONNECTING_TIMEOUT = 60.0
 """Seconds that peers have to connect to each other."""
+ANSWERING_TIMEOUT = 1.0
+"""Seconds of it that are left to each: one that is frozen, and called before, does not take them."""
 SETTLING = 0.5
 """Seconds without a byte more after which a peer is taken for one that receives nothing now."""
 CLOSING_TIMEOUT = 30.0
@@ -129,15 +131,17 @@ class PeerConnections(Connections):
 
     def _call(self, number: int, deadline: float) -> None:
         address = self._settings.network.peer_addresses[number]
-        called = call(address, max(0.0, deadline - time.monotonic()))
+        deadline = max(deadline, time.monotonic() + ANSWERING_TIMEOUT)
+        called = call(address, deadline - time.monotonic())
         port = called.getpeername()[1]
         self._calling = connection = self.add(called, address, port, {Kind.WELCOME: 0})
         hello = header(Kind.HELLO, int(self.identity), length=len(self._secret)) + self._secret
         connection.send([hello])
         while connection is self._calling and connection in self.open:
-            self.turn(1.0)
             if time.monotonic() > deadline:
+                self.close(connection, f"peer {number} does not answer")
                 raise TimeoutError(f"peer {number} does not answer")
+            self.turn(1.0)
         if connection not in self.open:  # the reason was reported when it was closed
             raise ConnectionRefusedError(f"peer {number} refused peer {self._number}'s greeting")
         connection.device = number

@@ -41,7 +41,7 @@ class Hands:
             take: receives parameters that have not been received yet.
         """
         self.computation, self.parameters = computation, parameters
-        self._take, self._learners, self._line = take, learners, line
+        self._take, self._learners, self.line = take, learners, line
         self._bases: Sequence[int] = ()
         self._gradient: FloatVector = np.empty(0, np.float32)
         self._kept: FloatVector | None = None
@@ -57,7 +57,7 @@ class Hands:
         Raises:
             ConnectionError: the parameters are lost with their connection; nothing was drawn.
         """
-        self._line.training()
+        self.line.training()
         with self._learners.take() as learner:
             own = self.computation
             if not own.goes_on:
@@ -66,11 +66,7 @@ class Hands:
             self._gradient, self._loss = own.gradient(learner, drawn, min(bases))
             self._bases, self._pushes = bases, None
             yield
-        self._line.waiting()
-
-    def woke(self, asked: float, late: float) -> None:
-        """Record that a time of ``asked`` seconds is over, ``late`` seconds after its end."""
-        self._line.woke(asked, late)
+        self.line.waiting()
 
     def encode(self) -> None:
         """Select and encode what is pushed, unless that was done."""

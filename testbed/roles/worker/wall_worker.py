@@ -70,6 +70,6 @@ class WallWorker(Loop):
     def _due(self) -> Event | None:
         if self._computed is None or time.monotonic() < self._wake.at:
             return None
-        self._wake.tell(self._hands.woke)
+        self._wake.tell(self._hands.line.woke)
         computed, self._computed = self._computed, None
         return computed

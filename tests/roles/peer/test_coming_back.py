@@ -1,6 +1,7 @@
 """Peers whose process is killed and that connect again, over real sockets."""
 
 import select
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,3 +121,23 @@ def test_a_peer_that_cannot_be_reached_is_left_out_by_the_wall_clock_only(
         back.connect_again({0: 0})
         assert back.connected == []
         assert "which is back, has not reached it" in place.events(1)[0]
+
+
+def test_a_frozen_peer_that_is_called_takes_no_time_from_the_others_and_is_hung_up_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.roles.peer.peer_connections.CONNECTING_TIMEOUT", 0.2)
+    changes: dict[str, Any] = {"clock": "wall", "evaluated_peer": 9}
+    frozen, there = (place.peer(number, 3, **changes) for number in (0, 2))
+    back = place.peer(1, 3, incarnation=1, **changes)
+    place.together(
+        lambda: back.connect_again({0: 0, 2: 0}),
+        lambda: turned(there, lambda: there.returned == [1]),
+    )
+    assert back.connected == [2]
+    (text,) = [one for one in place.events(1) if "has not reached it" in one]
+    assert "does not answer" in text
+    assert [one.device for one in back.open] == [2]
+    # At its thaw it takes the one that is back for lost, and not for one that it is connected to.
+    turned(frozen, lambda: not frozen.open and list(frozen.lost()) == [(1, 1)])
+    assert frozen.connected == []
