@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
+from testbed.algorithms.compression import Ratio
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import Conditions, Options, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate
@@ -40,10 +41,8 @@ class FedAvgOptions(Options):
     """The parameters of federated averaging: η is the experiment's learning rate."""
 
     name: Literal["fedavg"] = "fedavg"
-    fraction: float | None = Field(
+    fraction: Ratio | None = Field(
         default=None,
-        gt=0,
-        le=1,
         description="C, the fraction of the workers that is drawn for each round, at least one worker. "
         "Default (null): all.",
     )
@@ -80,6 +79,13 @@ class FedAvgOptions(Options):
         description="The seconds after its beginning at which a round ends with the models that have "
         "come by then; if there are none, with the first one. Default (null): no time limit.",
     )
+
+    @field_validator("local_steps")
+    @classmethod
+    def _in_place_of_epochs(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("local_epochs") is not None:
+            raise ValueError("takes the place of local_epochs: leave one of them out")
+        return value
 
 
 class LocalTraining(WorkerHalf):
@@ -237,6 +243,13 @@ class FedAvg(ServedAlgorithm):
     @classmethod
     def gradients_per_update(cls, options: FedAvgOptions, conditions: Conditions) -> None:
         """Return None: it depends on the images of those that are drawn."""
+
+    @classmethod
+    def pushes_per_update(cls, options: FedAvgOptions, conditions: Conditions) -> int | None:
+        """Return the workers that are drawn; None where some may be too late."""
+        if options.wait_for is not None or options.within is not None:
+            return None
+        return sampled(options.fraction or 1.0, conditions.workers)
 
     @classmethod
     def trains_locally(cls, options: FedAvgOptions) -> bool:

@@ -1,8 +1,9 @@
 """The gradients, bytes and time of a run, as ``testbed plan`` foretells them.
 
-An update of a synchronous rule is made of several gradients, and of an asynchronous one of one. Bytes
-are those of one update of a gradient drawn at random; times are bounds from below, as if nothing waited
-for a shared or failed link or for the slowest device. What varies, or is among peers, is not foretold.
+An update of a synchronous rule is made of several gradients, and of an asynchronous one of one; workers
+that train locally push once for many. Bytes are those of one push of a gradient drawn at random; times
+are bounds from below, as if nothing waited for a shared or failed link or for the slowest device. What
+varies, or is among peers, is not foretold.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.algorithms import algorithm_named
+from testbed.algorithms.interface import ServedAlgorithm
 from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.experiment.model_conflicts import layout_of
 from testbed.number_text import as_bytes, as_duration, as_number
@@ -26,6 +28,7 @@ class Expected:
 
     Attributes:
         gradients_per_update: of how many workers' gradients an update is made.
+        pushes_per_update: of how many pushes.
         epochs: how often these gradients together go over the training images.
         payload_bytes: ingress of all updates, without pushes that come too late.
         drops: True if pushes may come too late, so that there are more bytes.
@@ -33,6 +36,7 @@ class Expected:
     """
 
     gradients_per_update: int | None
+    pushes_per_update: int | None
     epochs: float | None
     payload_bytes: int | None
     drops: bool
@@ -45,6 +49,8 @@ class Expected:
         if self.gradients_per_update is not None:
             of = f"of {as_number(self.gradients_per_update, 'gradient')} each"
             said.append(of if self.epochs is None else f"{of}, {self.epochs:.3g} epochs")
+        elif self.pushes_per_update is not None:
+            said.append(f"of {as_number(self.pushes_per_update, 'model')} each")
         if self.payload_bytes is not None:
             words = "at least" if self.drops else "about"
             said.append(f"{words} {as_bytes(self.payload_bytes)} of payload")
@@ -61,21 +67,28 @@ def expected(plan: Plan, shared: ImageCounts | None) -> Expected:
     """
     settings, (options,) = plan.settings, plan.spec.algorithms
     algorithm, run = algorithm_named(options.name), plan.settings.conditions()
-    gradients = algorithm.gradients_per_update(options, run)
-    if gradients is None or not plan.served:
-        return Expected(gradients if plan.served else None, None, None, False, None)
+    if not plan.served:
+        return Expected(None, None, None, None, False, None)
     training = settings.training
-    of_all = training.updates * gradients
-    epochs = None if shared is None else of_all * training.batch_size / int(shared.images.sum())
-    if settings.network.aggregator_of or computation.legs(settings, 0) != ONE_GRADIENT:
-        return Expected(gradients, epochs, None, False, None)
-    pushed = _pushed_bytes(plan)
+    gradients = algorithm.gradients_per_update(options, run)
+    epochs = None
+    if gradients is not None and shared is not None:
+        drawn = training.updates * gradients * training.batch_size
+        epochs = drawn / int(shared.images.sum())
+    pushes = None
+    if issubclass(algorithm, ServedAlgorithm) and not settings.network.aggregator_of:
+        pushes = algorithm.pushes_per_update(options, run)
+    if pushes is None:
+        return Expected(gradients, None, epochs, None, False, None)
+    pushed, of_all = _pushed_bytes(plan), training.updates * pushes
+    at_once = gradients is not None and computation.legs(settings, 0) == ONE_GRADIENT
     return Expected(
         gradients,
+        pushes,
         epochs,
         of_all * pushed,
-        1 < gradients < settings.workers,
-        _least_seconds(plan, of_all, pushed),
+        at_once and 1 < pushes < settings.workers,
+        _least_seconds(plan, of_all, pushed) if at_once else None,
     )
 
 

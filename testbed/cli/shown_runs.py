@@ -15,6 +15,7 @@ import typer
 
 from testbed import number_text as q
 from testbed.display.standard_streams import tell
+from testbed.experiment.labels import RESERVED
 from testbed.results.reading.finding import Execution, divided, resolve
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_faults import alive, went_down
@@ -95,16 +96,24 @@ def _print_left_out(unreadable: Sequence[NoRunError]) -> None:
 def all_runs(named: Sequence[str], root: Path) -> tuple[RecordedRun, ...]:
     """Return the runs that the names stand for and that can be read, each once; tell of the others.
 
+    A shell's ``runs/first/*/*`` also names the figures and tables that stand beside runs; these are no
+    mistake, as long as there are runs.
+
     Raises:
         NoRunError: nothing has such a name, or none can be read.
     """
     left_out: list[NoRunError] = []
-    found = {run.directory: run for text in named for run in resolve(text, root, left_out)}
+    runs = [text for text in named if not _stands_beside_runs(Path(text))] or named
+    found = {run.directory: run for text in runs for run in resolve(text, root, left_out)}
     kept, unreadable = divided(tuple(found.values()), RecordedRun.read_all)
     if not kept:
         raise unreadable[0]
     _print_left_out((*left_out, *unreadable))
     return kept
+
+
+def _stands_beside_runs(path: Path) -> bool:
+    return path.name in RESERVED and any(path.parent.glob("*/manifest.json"))
 
 
 def home_of(runs: Sequence[RecordedRun]) -> Path:

@@ -14,7 +14,9 @@ from testbed.algorithms.interface import Options
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 """The pattern of a folder's name; its first character keeps it from being hidden or an option."""
 
-RESERVED = frozenset({"figures", "report.html", "experiment.yaml"})
+RESERVED = frozenset(
+    {"figures", "report.html", "experiment.yaml", "results.csv", "results.parquet"}
+)
 """The names of the files and folders next to the run directories."""
 
 

@@ -225,9 +225,11 @@ def parse_rate(value: object) -> int:
         )
     rate = round(exact)
     if not SLOWEST <= rate <= _LARGEST_INTEGER:
+        plain = str(value).strip().isdecimal()
+        hint = f"; a plain number is in bit/s: did you mean '{value}mbit'?" if plain else ""
         raise ValueError(
             f"'{value}' is not a possible rate: it must be at least {SLOWEST}bit (and at most "
-            "2^63 - 1); for a link without a limit, write `unlimited`"
+            f"2^63 - 1); for a link without a limit, write `unlimited`{hint}"
         )
     return rate
 

@@ -10,7 +10,7 @@ from testbed.library.data_frames import frame
 from testbed.library.figure import Figure
 from testbed.library.reading import Run, Runs, open_runs
 from testbed.results.figures import quality_chart as quality_figure
-from testbed.results.figures.quality_chart import Against
+from testbed.results.figures.quality_chart import AXES, Against
 from testbed.results.reading.curves import curves_of, quality_of
 from testbed.results.reading.quality import ACCURACY
 from testbed.results.reading.recorded_run import RecordedRun as Recorded
@@ -55,10 +55,15 @@ class Comparison:
         Runs that differ only in seed are one curve.
 
         Args:
-            against: ``wire``, ``message`` or ``payload`` bytes, ``iteration``, or ``joules``, the
-                devices' energy.
+            against: ``wire``, ``message`` or ``payload`` bytes, ``iteration``, ``time``, the seconds by
+                the run's clock, or ``joules``, the devices' energy.
             linear: True for a linear axis of bytes.
+
+        Raises:
+            SpecError: there is no such axis.
         """
+        if against not in AXES:
+            raise SpecError(f"figure({against!r}): the axes are {', '.join(AXES)}")
         curves = curves_of(self._runs)
         reached = reaching(curves, self._table.goal)
         return Figure(quality_figure.chart(curves, against, linear, reached))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from testbed.errors import SpecError
 from testbed.library.data_frames import frame
 from testbed.results.reading import finding
+from testbed.results.reading.distinct_names import distinct_names
 from testbed.results.reading.journals import NoRunError, read_columns, read_evaluations
 from testbed.results.reading.recorded_run import RecordedRun as Recorded
 from testbed.results.reading.recorded_tables import read_utilisation_table
@@ -178,7 +179,7 @@ class Runs(Sequence[Run]):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """A short name for each run, no two alike: its label, where that is enough."""
-        return finding.distinct_names([run.recorded for run in self._runs])
+        return distinct_names([run.recorded for run in self._runs])
 
     def curve(self) -> "pd.DataFrame":
         """Return the curves of all runs, one below the other, as ``Run.curve`` with a column ``run``.

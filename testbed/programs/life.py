@@ -207,7 +207,7 @@ class Life:
         else:
             if not was_ready and self._has_followers(program) and not self._is_ready(program):
                 yield from self._end(
-                    "failed", f"{program} on {device} {state.why} before it was ready"
+                    "failed", f"before it was ready, {program} on {device} {state.why}"
                 )
                 return
             yield LogMessage("warning", f"{program} on {device} {state.why}", device)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from testbed.algorithms.fedavg import FedAvg, FedAvgOptions, FedAvgServer, LocalTraining
 from testbed.algorithms.interface import Conditions
@@ -167,3 +168,15 @@ def test_no_more_models_are_waited_for_than_are_drawn() -> None:
     options = FedAvgOptions(fraction=0.5, wait_for=3)
     with pytest.raises(SpecError, match="wait_for is 3, and 2 of 4 workers are drawn"):
         FedAvg.check(options, conditions(1, 1, 1, 1))
+
+
+def test_a_fraction_may_be_a_percentage() -> None:
+    assert FedAvgOptions.model_validate({"fraction": "30%"}) == FedAvgOptions(fraction=0.3)
+    with pytest.raises(ValidationError, match="less than or equal to 1"):
+        FedAvgOptions.model_validate({"fraction": "130%"})
+
+
+def test_epochs_and_steps_of_a_round_are_not_both_given() -> None:
+    with pytest.raises(ValidationError, match="takes the place of local_epochs"):
+        FedAvgOptions(local_epochs=2, local_steps=3)
+    assert FedAvgOptions(local_epochs=None, local_steps=3).local_steps == 3

@@ -61,10 +61,29 @@ def test_a_run_does_as_was_expected(
 
 
 def test_what_varies_is_not_foretold() -> None:
-    plans = planned({"name": "fedavg"}, {"name": "downpour", "push_every": 3}, {"name": "ring"})
-    assert expected(plans[0], None) == Expected(None, None, None, False, None)
-    assert expected(plans[1], None) == Expected(3, None, None, False, None)
-    assert expected(plans[2], None) == Expected(None, None, None, False, None)
-    lines = describe(plans)
-    assert lines[1] == "  1. fedavg: 30 updates; encoding compact, pulls full"
-    assert lines[2].startswith("  2. downpour-3-1: 30 updates of 3 gradients each, 0.624 epochs; ")
+    plans = planned({"name": "fedavg", "wait_for": 2}, {"name": "ring"})
+    assert expected(plans[0], None) == Expected(None, None, None, None, False, None)
+    assert expected(plans[1], None) == Expected(None, None, None, None, False, None)
+    assert describe(plans)[1] == "  1. fedavg-wait_for-2: 30 updates; encoding compact, pulls full"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        (
+            {"name": "fedavg", "fraction": 0.5, "local_epochs": 0.1},
+            "30 updates of 3 models each, about 39.4 MB of payload; ",
+        ),
+        (
+            {"name": "downpour", "push_every": 3},
+            "30 updates of 3 gradients each, 0.624 epochs, about 13.1 MB of payload; ",
+        ),
+    ],
+)
+def test_workers_that_train_locally_push_once_for_many_gradients(
+    algorithm: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    (one,) = planned(algorithm)
+    assert words in describe([one])[1]
+    (summary,) = execution.execute(one.spec, tmp_path, watch, report=False).summaries
+    assert expected(one, share_out(one)).payload_bytes == summary["ingress"]["payload_bytes"]

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -294,8 +295,12 @@ class CommandLine:
     """``testbed``, or another program of this repository, in a folder of its own, as a given user."""
 
     def __init__(self, folder: Path, program: str = "testbed", **how: Any) -> None:
-        """Make a command line; ``how`` goes to every ``Popen`` (another user, more environment)."""
+        """Make a command line; ``how`` goes to every ``Popen`` (another user, more environment).
+
+        Its ``interpreter`` is another one than this process's.
+        """
         self.folder = folder
+        self.interpreter: str = how.pop("interpreter", sys.executable)
         self._program = program
         self.out = folder / "runs"
         self._environment = _environment()
@@ -333,7 +338,7 @@ class CommandLine:
             where = (self.folder, self._environment)
             return self._warm.start(texts, *where, stdout, stderr, program=self._program)
         return psutil.Popen(
-            [*before, sys.executable, "-m", self._program, *texts],
+            [*before, self.interpreter, "-m", self._program, *texts],
             cwd=self.folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -405,14 +410,16 @@ def nobody() -> Iterator[CommandLine]:
     """The command line of the user nobody, who has no privilege."""
     if os.geteuid() != 0:
         pytest.skip("the other tests run as an ordinary user already")
-    if why := _why_nobody_cannot_run():
+    interpreter, why = _interpreter_for_nobody()
+    if why:
         pytest.skip(why)
     # Not in pytest's own folder, which no other user may enter.
     folder = Path(tempfile.mkdtemp(prefix="testbed-nobody-"))
     os.chown(folder, NOBODY, NOBODY)
     command = CommandLine(
         folder,
-        env={"HOME": str(folder)},
+        interpreter=interpreter,
+        env={"HOME": str(folder), "PYTHONPATH": PATH_OF_ALL},
         user=NOBODY,
         group=NOBODY,
         extra_groups=[],
@@ -424,13 +431,19 @@ def nobody() -> Iterator[CommandLine]:
         shutil.rmtree(folder)
 
 
-def _as_nobody(code: str) -> str:
+PATH_OF_ALL = os.pathsep.join(
+    filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"), sysconfig.get_path("purelib")))
+)
+"""Where an interpreter other than this one finds the code, and the libraries of this one."""
+
+
+def _as_nobody(interpreter: str, code: str) -> str:
     """Run Python code as the user nobody; return the last line of its errors."""
     try:
         result = subprocess.run(
-            [sys.executable, "-c", code],
+            [interpreter, "-c", code],
             cwd="/",
-            env=os.environ | {"PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"},
+            env=os.environ | {"PYTHONPATH": PATH_OF_ALL},
             capture_output=True,
             text=True,
             check=False,
@@ -438,19 +451,26 @@ def _as_nobody(code: str) -> str:
             group=NOBODY,
             extra_groups=[],
         )
-    except PermissionError as error:
+    except OSError as error:
         return str(error)
     return result.stderr.strip().rpartition("\n")[2]
 
 
 @functools.cache
-def _why_nobody_cannot_run() -> str:
-    """Return why the user nobody can have no run here; empty if it can."""
-    if problem := _as_nobody("import torch, sklearn, pyarrow, testbed"):
-        return f"the interpreter or the code is not readable by every user: {problem}"
-    if problem := _as_nobody(
+def _interpreter_for_nobody() -> tuple[str, str]:
+    """Return an interpreter with which the user nobody can have a run, and why there is none if so.
+
+    This one may be in a folder of root's; the host's of the same version has the libraries as well.
+    """
+    imports = "import torch, sklearn, pyarrow, testbed"
+    interpreters = (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}")
+    problems = {each: _as_nobody(each, imports) for each in interpreters}
+    interpreter = next((each for each, problem in problems.items() if not problem), "")
+    if not interpreter:
+        return "", f"no interpreter with the code is readable by every user: {problems}"
+    problem = _as_nobody(
+        interpreter,
         "import sys; from testbed.doctor.attempts import make_namespaces, try_in_child;"
-        "sys.exit(try_in_child(make_namespaces))"
-    ):
-        return f"ordinary users have no namespaces here: {problem}"
-    return ""
+        "sys.exit(try_in_child(make_namespaces))",
+    )
+    return interpreter, problem and f"ordinary users have no namespaces here: {problem}"

@@ -5,6 +5,7 @@ import pytest
 from tests.end_to_end.conftest import (
     ENDLESS,
     NOBODY,
+    PATH_OF_ALL,
     SMALL,
     CommandLine,
     assert_one_sentence,
@@ -45,5 +46,12 @@ def test_devices_are_entered_by_their_user_and_by_root_only(nobody: CommandLine)
         assert [entry.split()[1] for entry in known.stdout.splitlines()] == ["server", "worker-1"]
         shown = line.do("top", "--once")
         assert f"{run.process.pid}" in shown.stdout and shown.returncode == 0
-    other = CommandLine(folders[1], user=OTHER, group=OTHER, extra_groups=[])
+    other = CommandLine(
+        folders[1],
+        interpreter=nobody.interpreter,
+        env={"PYTHONPATH": PATH_OF_ALL},
+        user=OTHER,
+        group=OTHER,
+        extra_groups=[],
+    )
     assert "no run" in assert_one_sentence(other.do(*entering, "core", "ls"), 125)

@@ -182,6 +182,7 @@ def test_a_formatted_share_parses_to_the_same_value(fraction: float) -> None:
         (units.parse_duration, "1" * 1000 + "s", "is not a duration"),
         (units.parse_rate, "10mbt", "unknown unit 'mbt'; did you mean '10mbit'?"),
         (units.parse_rate, "fast", "is not a rate: .* e.g. 10mbit"),
+        (units.parse_rate, 5, "a plain number is in bit/s: did you mean '5mbit'?"),
         (units.parse_rate, 0, "nothing would pass, .* write `unlimited`; .* `how: stop-network`"),
         (units.parse_rate, "0.1bit", "at least 250bit"),
         (units.parse_rate, "1e30bit", "at most"),

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import testbed
@@ -23,7 +24,7 @@ def test_the_table_has_a_row_for_each_run(simulated: Simulated) -> None:
     assert "<td>adacomp-0.01</td><td>1</td><td>completed</td>" in shown
 
 
-@pytest.mark.parametrize("against", ["wire", "iteration"])
+@pytest.mark.parametrize("against", ["wire", "iteration", "time"])
 def test_the_figure_is_that_of_the_report(
     simulated: Simulated, tmp_path: Path, against: str
 ) -> None:
@@ -36,6 +37,17 @@ def test_the_figure_is_that_of_the_report(
     assert len(figure.matplotlib().axes[0].lines) >= 2
     with pytest.raises(TestbedError, match=r"\.svg, \.png or \.pdf"):
         figure.save(tmp_path / "one.gif")
+
+
+def test_time_is_that_of_the_runs_clock(simulated: Simulated) -> None:
+    axes = testbed.compare(simulated.runs, accuracy=50).figure("time").matplotlib().axes[0]
+    for line, run in zip(axes.lines, simulated.runs, strict=False):
+        assert np.asarray(line.get_xdata()).tolist() == run.evaluations()["time"].to_pylist()
+
+
+def test_an_axis_that_there_is_not_is_refused(simulated: Simulated) -> None:
+    with pytest.raises(TestbedError, match=r"figure\('seconds'\): the axes are payload, message,"):
+        testbed.compare(simulated.runs).figure("seconds")  # type: ignore[arg-type]
 
 
 def test_runs_come_in_any_form_and_each_counts_once(simulated: Simulated) -> None:

@@ -160,7 +160,7 @@ def test_without_a_program_that_ends_it_the_run_ends_with_the_last() -> None:
 def test_what_fails_before_it_is_ready_ends_the_run() -> None:
     run = told(SERVED, PLACES)
     run.ended("server", "server", 2, lines=["port in use"])
-    reason = "server on server ended with status 2: port in use before it was ready"
+    reason = "before it was ready, server on server ended with status 2: port in use"
     assert run.end == EndRun("failed", reason)
 
 

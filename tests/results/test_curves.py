@@ -210,7 +210,7 @@ def test_a_step_is_where_every_easier_goal_is_reached(
     if better == "lower":
         curve = replace(curve, quality=LOSS)
     steps = steps_of(curve)
-    never = Point(0, None, None, None, None, None, None)
+    never = Point(0, *[None] * 7)
     seen = set()
     for goal in np.linspace(0, 2.5, 60) if better == "lower" else np.linspace(5, 99, 60):
         good = [one for one in steps if (one >= goal if better == "higher" else one <= goal)]

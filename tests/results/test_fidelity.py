@@ -10,6 +10,7 @@ from testbed.cli import app
 from testbed.fidelity.section import BusyLinks, HostSeconds, RoundTrips, WakingUp, judged
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
+from testbed.results.tables.comparison import compare
 from testbed.results.tables.fidelity_table import VIRTUAL, fidelity_in_words, fidelity_rows
 from tests.results.conftest import WriteRun
 
@@ -47,6 +48,11 @@ def test_show_and_the_report_have_both(write_run: WriteRun, tmp_path: Path) -> N
     run = shown(write_run)
     printed = CliRunner().invoke(app, ["show", str(run.directory)])
     assert "  fidelity    did not keep up, because" in printed.output
+    # Not only among the facts: the table is what is read, and copied.
+    assert any(
+        one.startswith("asgd: the host did not keep up, because the processors were idle")
+        for one in compare([run]).remarks
+    )
     assert "late wake-ups" in printed.output
     page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Did the host keep up?" in page

@@ -39,11 +39,11 @@ def test_bars_are_the_counts_in_the_order_of_workers(write_run: WriteRun) -> Non
     chart = drawn(recorded(write_run(), counts))
     assert chart is not None
     (plot,) = chart.plots
-    assert (plot.x.low, plot.x.high, plot.title) == (0, 10, "")
+    assert (plot.x.low, plot.x.high, plot.title) == (-0.5, 9.5, "")
     series = plot.panels[0].series
     assert [one.name for one in series] == [f"label {i}" for i in range(10)]
     for i, one in enumerate(series):
-        assert one.x.tolist() == list(range(11))
+        assert one.x.tolist() == [device - 0.5 for device in range(11)]  # a bar is at its number
         assert one.y.tolist() == [*counts[:, i], counts[-1, i]]
         assert one.texts[:2] == ("worker 0", "worker 1")
 

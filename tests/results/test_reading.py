@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.results.reading.finding import distinct_names, find, resolve
+from testbed.results.reading.distinct_names import distinct_names
+from testbed.results.reading.finding import find, resolve
 from testbed.results.reading.recorded_run import KILLED, RecordedRun
 from tests.results.conftest import EVERY, WriteRun, evaluations_table, updates_table, write_stream
 

@@ -125,7 +125,7 @@ def same(images: int, devices: int, least: int) -> list[Indices]:
     Raises:
         SpecError: there are fewer images than ``least``.
     """
-    _check(images, 1, least)
+    _check(images, 1, least, mini_batch=True)
     return [np.arange(images)] * devices
 
 
@@ -154,7 +154,7 @@ def exponential(
     Raises:
         SpecError: the first device would have fewer; the message says which ratio works.
     """
-    _check(images, devices, least)
+    _check(images, devices, least, mini_batch=True)
 
     def weights(ratio: float) -> list[float]:
         # Relative to the last, so that many devices do not overflow.
@@ -223,7 +223,7 @@ def dirichlet(
     Raises:
         SpecError: no draw gives every device enough images; the message says what would.
     """
-    _check(len(labels), devices, least)
+    _check(len(labels), devices, least, mini_batch=True)
     generator = stream(seed, "partition dirichlet")
     by_label = [
         generator.permutation(np.flatnonzero(labels == label)).astype(np.int64)
@@ -300,10 +300,11 @@ class _Draw:
         return ", or ".join(found)
 
 
-def _check(images: int, devices: int, each: int) -> None:
+def _check(images: int, devices: int, each: int, *, mini_batch: bool = False) -> None:
     if not 1 <= devices * each <= images:
         needs = "one" if each == 1 else f"{each}"
+        or_less = ", or a smaller training.batch_size" if mini_batch and each > 1 else ""
         raise SpecError(
             f"{images} training images cannot be split among {devices} workers: each needs {needs}; "
-            "use fewer workers or more images"
+            f"use fewer workers or more images{or_less}"
         )

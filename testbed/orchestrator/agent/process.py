@@ -149,9 +149,11 @@ def start(control: Channel, output: int, handed: Collection[int] = ()) -> psutil
     Raises:
         OSError: the process cannot be made.
     """
-    with Path(os.devnull).open("rb") as nothing:
+    kept = (control.fileno(), *handed)
+    # Limited before the fork: in the child OpenBLAS would begin its threads anew to be told the limit,
+    # and a process with several gets no user namespace.
+    with Path(os.devnull).open("rb") as nothing, threadpool_limits(1):
         files = (nothing.fileno(), output, output)
-        kept = (control.fileno(), *handed)
         process = forked_process.fork(run_names.AGENT, lambda: _run(control), files, kept)
     control.close()
     return psutil.Process(process)
@@ -176,6 +178,5 @@ def removed(agent: int) -> Iterator[str]:
 
 def _run(control: Channel) -> int:
     """Run the agent, whose roles compute in one thread each: hundreds of them share a few cores."""
-    threadpool_limits(1)  # of the libraries that this process has loaded
-    os.environ.update(node_plan.ONE_THREAD)  # of those that a plug-in loads later
+    os.environ.update(node_plan.ONE_THREAD)  # for libraries that a plug-in loads later
     return agent.run(control)

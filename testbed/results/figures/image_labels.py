@@ -43,7 +43,7 @@ def _plot(counts: npt.NDArray[np.int64], title: str) -> Plot:
     if devices > FEW:
         order = np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1)))
         label = "workers, by their most frequent label"
-    x = Axis(label, whole=True, low=0.0, high=float(devices))
+    x = Axis(label, whole=True, low=-0.5, high=devices - 0.5)
     names = tuple(f"worker {i}" for i in order.tolist())
     return Plot(x, (Panel(Axis("training images", low=0.0), _stack(counts[order], names)),), title)
 
@@ -51,7 +51,7 @@ def _plot(counts: npt.NDArray[np.int64], title: str) -> Plot:
 def _stack(counts: npt.NDArray[np.int64], names: tuple[str, ...]) -> tuple[Series, ...]:
     """Return a series for each label; of more labels than colours for each of equal ranges of them."""
     devices, labels = counts.shape
-    edges = np.arange(devices + 1, dtype=np.float64)
+    edges = np.arange(devices + 1) - 0.5  # so that a bar stands at its device's number
     found = []
     ranges = np.array_split(np.arange(labels), min(labels, len(COLOURS)))
     for colour, own in zip(COLOURS, ranges, strict=False):

@@ -1,4 +1,4 @@
-"""Accuracy, or another quality, against ingress, updates or energy: lines, bands over seeds, stars.
+"""Accuracy, or another quality, against ingress, updates, time or energy: lines, bands, stars.
 
 A star is where a curve first reaches the goal, as in the table of ``reaching``: at the
 mean of its runs' bytes and values there, filled if all its runs reached it and hollow if some did
@@ -6,7 +6,7 @@ not. Faults, if any, are drawn below the plot (``faults``).
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from testbed.results.reading.curves import MEASURES, Curve
 from testbed.results.reading.quality import ACCURACY
 from testbed.results.tables.reaching import Reaching
 
-Against: TypeAlias = Measure | Literal["iteration", "joules"]
+_NoBytes: TypeAlias = Literal["iteration", "time", "joules"]
+Against: TypeAlias = Measure | _NoBytes
+AXES: tuple[Against, ...] = (*MEASURES, *get_args(_NoBytes))
 
 
 def chart(
@@ -28,7 +30,8 @@ def chart(
     Args:
         curves: at least one, all of one quality, drawn in this order; one without an evaluation is
             only in the legend.
-        against: which bytes the x axis counts, or ``iteration`` or ``joules`` (always linear).
+        against: which bytes the x axis counts, or else ``iteration``, ``time`` or ``joules``, which
+            are always linear.
         linear: True for a linear axis of bytes.
         reached: where the curves reach a goal, to mark it; None to mark nothing.
     """
@@ -39,6 +42,8 @@ def chart(
         x = Axis(f"PS ingress, {against} bytes", "B", log=10 * log, low=None if log else 0)
     elif against == "joules":
         x = Axis("energy of all devices", "J", low=0)
+    elif against == "time":
+        x = Axis("seconds since training began", low=0)
     else:
         rounds = all(curve.of_programs for curve in curves)
         label = "round" if rounds else "iteration (updates applied)"

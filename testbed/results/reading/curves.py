@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.number_text import Measure
-from testbed.results.reading.finding import distinct, names_of
+from testbed.results.reading.distinct_names import names_of_groups
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.run_endings import is_complete
@@ -144,7 +144,7 @@ def curves_of(runs: Sequence[RecordedRun]) -> tuple[Curve, ...]:
         same_seed = (key, run.manifest.seed)
         groups[(key, earlier[same_seed])].append(run)
         earlier[same_seed] += 1
-    names = distinct([names_of(group) for group in groups.values()])
+    names = names_of_groups(list(groups.values()))
     quality = quality_of(runs)
     return tuple(
         Curve(name, tuple(group), quality)

@@ -8,7 +8,6 @@ directory does not hide the others.
 
 import difflib
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -130,44 +129,6 @@ def divided(
         except NoRunError as error:
             unreadable.append(error)
     return tuple(kept), tuple(unreadable)
-
-
-def distinct_names(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
-    """Return a short name for each run: the label, with experiment and seed where they are needed."""
-    return distinct([names_of([run]) for run in runs])
-
-
-def names_of(runs: Sequence[RecordedRun]) -> tuple[str, ...]:
-    """Return possible names for some runs of one experiment and label together, the shortest first.
-
-    The last name, the first run's id, is unique.
-    """
-    label, experiment = runs[0].algorithm, runs[0].manifest.experiment
-    seeds = ("seed " if len(runs) == 1 else "seeds ") + ", ".join(
-        str(run.manifest.seed) for run in runs
-    )
-    return (
-        label,
-        f"{label}, {experiment}",
-        f"{label}, {seeds}",
-        f"{label}, {experiment}, {seeds}",
-        runs[0].id,
-    )
-
-
-def distinct(candidates: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Pick from each list the first name that no other list has in the same place, or the last.
-
-    Args:
-        candidates: lists of names of equal length, the shortest name first.
-    """
-    times = [Counter(names) for names in zip(*candidates, strict=True)]
-    return tuple(
-        next(
-            (name for name, count in zip(names, times, strict=True) if count[name] == 1), names[-1]
-        )
-        for names in candidates
-    )
 
 
 def _executions(root: Path, pattern: str) -> tuple[Execution, ...]:

@@ -25,9 +25,9 @@ KINDS = {
     "connection_bytes": "SYN, FIN, RST",
     "arp_bytes": "ARP, ND",
     "other_bytes": "other",
-    "message_bytes": "messages (no capture)",
+    "message_bytes": "messages, without headers",
 }
-"""The names of the kinds of ingress by column; the last is that of runs without capture."""
+"""The names of the kinds of ingress by column; the last is that of runs of which no capture is used."""
 _BINS = 600
 """Maximum number of bins, so that the report of a long run stays small and its chart legible."""
 

@@ -67,7 +67,7 @@ def as_json(charts: Mapping[str, Chart], curves: Sequence[Curve], reached: Reach
                     {"goal": goal} | _step(point, len(curve.runs), pool)
                     for goal, point in steps_of(curve).items()
                 ],
-                "never": Point(0, *[None] * 6).cells(len(curve.runs)),
+                "never": Point(0, *[None] * 7).cells(len(curve.runs)),
             }
             for curve in curves
         ],

@@ -9,6 +9,7 @@ still has the table, the specs and the figures' numbers.
 import base64
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -156,12 +157,23 @@ def framed(
 
 
 def render(package: str, template: str, **values: Any) -> str:
-    """Return a package's template with values in it, of which text is escaped."""
+    """Return a package's template with values in it, of which text is escaped.
+
+    The filter ``code`` is for sentences that the terminal shows as well, with keys in backquotes.
+    """
     from jinja2 import Environment, PackageLoader
 
     loader = PackageLoader(package, "")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=loader)
+    environment.filters["code"] = _with_code
     return environment.get_template(template).render(values)
+
+
+def _with_code(sentence: str) -> str:
+    """Return a sentence as HTML, what stands in backquotes as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
 
 
 def _details(name: str, run: RecordedRun) -> dict[str, Any]:
@@ -171,7 +183,7 @@ def _details(name: str, run: RecordedRun) -> dict[str, Any]:
     manifest, summary = run.manifest, run.summary
     host = manifest.host
     facts = {
-        "RecordedRun": run.id,
+        "Run": run.id,
         "Started": manifest.started.strftime("%Y-%m-%d %H:%M:%S UTC"),
         "Set-up": q.as_duration(summary.setup_seconds),
         "Engine": run.clock,

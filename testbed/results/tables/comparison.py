@@ -12,7 +12,7 @@ import numpy as np
 
 from testbed import number_text as q
 from testbed.results.reading.curves import curves_of
-from testbed.results.reading.finding import distinct_names
+from testbed.results.reading.distinct_names import distinct_names
 from testbed.results.reading.quality import ACCURACY, Quality
 from testbed.results.reading.recorded_faults import crashed
 from testbed.results.reading.recorded_run import EvaluationSeries, RecordedRun
@@ -90,8 +90,8 @@ class ComparisonTable:
         baseline: name of the curve that ``wire_ratio`` refers to: a run, or the mean of several seeds.
         quality: by which all runs are compared.
         goal: the value of it to reach; None if there is none yet.
-        warnings: reasons why a run's byte counts are doubtful, and its faults that never struck, a
-            sentence each.
+        warnings: reasons why a run's byte counts are doubtful, that its host did not keep up, and its
+            faults that never struck, a sentence each.
     """
 
     rows: tuple[Row, ...]
@@ -199,9 +199,16 @@ def compare(
     )
     verdicts = [(row.name, verdict(run)) for row, run in zip(rows, runs, strict=True)]
     warnings = tuple(f"{name}: {found.text}" for name, found in verdicts if found.doubtful)
-    never = [(row.name, never_struck(run)) for row, run in zip(rows, runs, strict=True)]
-    warnings += tuple(f"{name}: {sentence}" for name, sentence in never if sentence)
+    for sentence_of in (_too_slow, never_struck):
+        sentences = [(row.name, sentence_of(run)) for row, run in zip(rows, runs, strict=True)]
+        warnings += tuple(f"{name}: {sentence}" for name, sentence in sentences if sentence)
     return ComparisonTable(rows, base.name, base.quality, goal, warnings)
+
+
+def _too_slow(run: RecordedRun) -> str:
+    """Return that the host did not keep up with a run, and why; empty if it did or was not judged."""
+    found = run.summary.fidelity
+    return f"the host {found.verdict}" if found and found.kept_up is False else ""
 
 
 def _row(

@@ -31,9 +31,10 @@ class Point:
     """Where runs of a curve first reach a goal.
 
     Attributes:
-        reached: number of the runs that reach it; the next six are None if none does.
-        iteration: updates applied by then; like the next five, the mean over those runs.
+        reached: number of the runs that reach it; the next seven are None if none does.
+        iteration: updates applied by then; like the next six, the mean over those runs.
         value: at those evaluations: at least as good as the goal.
+        time: seconds since training began, by the run's clock.
         payload_bytes, message_bytes, wire_bytes: ingress by then.
         joules: energy of the devices by then; None if that of one of the runs is not known.
     """
@@ -41,6 +42,7 @@ class Point:
     reached: int
     iteration: float | None
     value: float | None
+    time: float | None
     payload_bytes: float | None
     message_bytes: float | None
     wire_bytes: float | None
@@ -272,7 +274,7 @@ def _reached(curve: Curve, goal: float | None) -> Point:
     def mean(values: list[Any]) -> float | None:
         return float(np.mean(values)) if values and np.isfinite(values).all() else None
 
-    columns = ("iteration", "joules", *(f"{measure}_bytes" for measure in MEASURES))
+    columns = ("iteration", "time", "joules", *(f"{measure}_bytes" for measure in MEASURES))
     return Point(
         reached=len(points),
         value=mean([found.of(quality)[i] for found, i in points]),

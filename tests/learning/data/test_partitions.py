@@ -256,8 +256,11 @@ def test_sizes_are_in_proportion_to_the_weights() -> None:
     ],
 )
 def test_too_few_images_are_refused(partition: dict[str, Any], needs: str) -> None:
-    with pytest.raises(SpecError, match=f"^10 training images .* 11 workers: each needs {needs};"):
+    said = f"^10 training images .* 11 workers: each needs {needs};"
+    with pytest.raises(SpecError, match=said) as refusal:
         parts(partition, labels_of(10), 11, 1, least=10)
+    of_mini_batch = "or a smaller training.batch_size" in str(refusal.value)
+    assert of_mini_batch == (partition["kind"] == "dirichlet")
 
 
 @pytest.mark.parametrize("kind", ["same", "stream"])

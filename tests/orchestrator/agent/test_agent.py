@@ -47,6 +47,7 @@ from testbed.messages.requests import (
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.sysctls import OF_ROLES
 from testbed.nodes import control_group, run_names
+from testbed.orchestrator.agent import agent as agent_module
 from testbed.orchestrator.agent.process import AgentProcess, start
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.planning.node_plan import ONE_THREAD
@@ -219,6 +220,17 @@ def test_a_role_computes_in_one_thread(agent: Harness) -> None:
     assert seen["pools"] and set(seen["pools"]) == {1}
     assert seen["product"] == 160_000 and seen["tasks"] == seen["threads"] == 1
     assert seen["environment"] == ONE_THREAD
+
+
+def test_an_agent_begins_with_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel makes no user namespace, which an ordinary user needs, for a process with several."""
+    assert any(one["num_threads"] > 1 for one in threadpool_info()) or os.cpu_count() == 1
+    monkeypatch.setattr(agent_module, "run", lambda control: len(os.listdir("/proc/self/task")))
+    control, theirs = Channel.pair()
+    with (tmp_path / "log").open("ab") as output:
+        process = start(theirs, output.fileno())
+    assert process.wait(10) == 1
+    control.close()
 
 
 def test_a_node_knows_the_others_by_name_and_nobody_else(agent: Harness) -> None:
