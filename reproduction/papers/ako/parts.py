@@ -12,6 +12,7 @@ from reproduction.papers.ako.claims import (
     BestOf,
     Between,
     ComputesLonger,
+    Factor,
     FollowsPrediction,
     at,
     bandwidth,
