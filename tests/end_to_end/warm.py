@@ -102,17 +102,22 @@ class Warm:
     ) -> WarmCommand:
         """Start a program, as ``python -m`` names it, with arguments; return its process."""
         ending, theirs = os.pipe()
+        beginning, known = os.pipe()
         asked = {
             "program": program,
             "arguments": arguments,
             "folder": str(folder),
             "environment": dict(environment),
         }
-        self._channel.send(asked, descriptors=(output, errors, theirs))
+        self._channel.send(asked, descriptors=(output, errors, theirs, beginning))
         os.close(theirs)
+        os.close(beginning)
         answer = self._channel.receive()
         assert answer is not None, "the warm process has ended"
-        return WarmCommand(answer.fields["process"], ending)
+        command = WarmCommand(answer.fields["process"], ending)
+        os.write(known, b".")  # a command that had ended by now would be no process any more
+        os.close(known)
+        return command
 
 
 def _serve(channel: Channel) -> ReceivedMessage:
@@ -138,15 +143,16 @@ def _serve(channel: Channel) -> ReceivedMessage:
                 if process == 0:
                     exits.close()
                     return asked
-                output, errors, running[process] = asked.descriptors
-                os.close(output)
-                os.close(errors)
+                output, errors, running[process], beginning = asked.descriptors
+                for one in (output, errors, beginning):
+                    os.close(one)
                 channel.send({"process": process})
 
 
 def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     """Turn the forked process into the command that is asked for."""
-    output, errors, _ = descriptors
+    output, errors, _, beginning = descriptors
+    os.read(beginning, 1)  # until whoever asked knows this process
     begin_anew((os.open(os.devnull, os.O_RDONLY), output, errors))
     os.chdir(asked["folder"])
     os.environ.clear()
