@@ -268,11 +268,6 @@ class Algorithm(ABC):
         return False
 
     @classmethod
-    def pushes_per_update(cls, options: Any, conditions: Conditions) -> int | None:
-        """Return the number of pushes in each update; None if it is not known before."""
-        return 1 if cls.trains_locally(options) else cls.gradients_per_update(options, conditions)
-
-    @classmethod
     def synchronous(cls, options: Any) -> bool:
         """Return True if an update may wait for a worker, so that a silent worker delays the others."""
         return (
@@ -321,6 +316,11 @@ class ServedAlgorithm(Algorithm):
     """An algorithm with one or several servers, asynchronous or synchronous; workers talk to each."""
 
     parts: ClassVar[tuple[Part, ...]] = ("server", "worker")
+
+    @classmethod
+    def pushes_per_update(cls, options: Any, conditions: Conditions) -> int | None:
+        """Return the number of pushes in each update; None if it is not known before."""
+        return 1 if cls.trains_locally(options) else cls.gradients_per_update(options, conditions)
 
     @staticmethod
     def conversations(

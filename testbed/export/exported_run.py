@@ -8,7 +8,7 @@ that of its table (``accuracy``).
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -16,11 +16,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from testbed.flattened import Scalar, flattened
 from testbed.results.reading.curves import Curve
 from testbed.results.reading.ingress import ingress_of
 from testbed.results.reading.recorded_run import RecordedRun
 
-Scalar: TypeAlias = str | int | float | bool
 Whole: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 _FORMAT = 1
@@ -140,7 +140,7 @@ class ExportedRun:
 def _options(run: RecordedRun) -> dict[str, Scalar]:
     manifest, digest = run.manifest, run.summary.parameters_sha256
     spec = run.spec if isinstance(run.spec, dict) else {}
-    found = dict(_flattened(spec))
+    found = dict(flattened(spec))
     found |= {"seed": manifest.seed, "engine": manifest.engine, "clock": manifest.clock}
     found |= {"label": manifest.algorithm, "workers": manifest.workers, "host": manifest.host.name}
     found |= {"testbed": manifest.versions.get("testbed", "")}
@@ -148,26 +148,11 @@ def _options(run: RecordedRun) -> dict[str, Scalar]:
     return found | ({"parameters_sha256": digest} if digest else {})
 
 
-def _flattened(value: object, key: str = "") -> Iterator[tuple[str, Scalar]]:
-    """Yield the keys and values of a file; a list without mappings is one value, null is none."""
-    if isinstance(value, list) and not any(isinstance(one, dict | list) for one in value):
-        if value:
-            yield key, json.dumps(value)
-    elif isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, one in items:
-            yield from _flattened(one, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, str | int | float):
-        yield key, value
-    elif value is not None:  # a date, of YAML
-        yield key, str(value)
-
-
 def _results(run: RecordedRun) -> dict[str, float]:
     content = run.summary.model_dump(mode="json", include=_RESULTS)
     found = {
         key: float(value)
-        for key, value in _flattened(content)
+        for key, value in flattened(content)
         if isinstance(value, int | float) and math.isfinite(value)
     }
     found["updates"] = found.pop("updates")  # tools show the first without being asked

@@ -294,13 +294,16 @@ def _id_for_fork_server(node: psutil.Process) -> int:
 class CommandLine:
     """``testbed``, or another program of this repository, in a folder of its own, as a given user."""
 
-    def __init__(self, folder: Path, program: str = "testbed", **how: Any) -> None:
-        """Make a command line; ``how`` goes to every ``Popen`` (another user, more environment).
-
-        Its ``interpreter`` is another one than this process's.
-        """
-        self.folder = folder
-        self.interpreter: str = how.pop("interpreter", sys.executable)
+    def __init__(
+        self,
+        folder: Path,
+        program: str = "testbed",
+        *,
+        interpreter: str = sys.executable,
+        **how: Any,
+    ) -> None:
+        """Make a command line; ``how`` goes to every ``Popen`` (another user, more environment)."""
+        self.folder, self.interpreter = folder, interpreter
         self._program = program
         self.out = folder / "runs"
         self._environment = _environment()

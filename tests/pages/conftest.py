@@ -1,5 +1,6 @@
 """A real ``testbed serve`` over a folder of experiments that a page can start."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 EXPERIMENT = """\
@@ -75,5 +77,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         assert process.stdout is not None
         base, _, token = process.stdout.readline().split()[-1].partition("?token=")
         yield Site(folder, base, token)
+        # A test that failed has not ended the runs that it started.
+        left = psutil.Process(process.pid).children()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        try:
+            assert process.wait(30) == 0
+        finally:
+            for run in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    run.terminate()
+            psutil.wait_procs(left, 30)

@@ -16,7 +16,7 @@ from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.results.reading.staleness import histograms
 from testbed.results.tables.comparison import compare
-from testbed.results.tables.reaching import Point, goal_of, reaching, steps_of
+from testbed.results.tables.reaching import NEVER, goal_of, reaching, steps_of
 from testbed.results.tables.verdict import verdict
 from tests.results.conftest import (
     EVERY,
@@ -210,11 +210,10 @@ def test_a_step_is_where_every_easier_goal_is_reached(
     if better == "lower":
         curve = replace(curve, quality=LOSS)
     steps = steps_of(curve)
-    never = Point(0, *[None] * 7)
     seen = set()
     for goal in np.linspace(0, 2.5, 60) if better == "lower" else np.linspace(5, 99, 60):
         good = [one for one in steps if (one >= goal if better == "higher" else one <= goal)]
-        point = steps[good[0]] if good else never
+        point = steps[good[0]] if good else NEVER
         [row] = reaching([curve], float(goal)).rows
         assert (point.value, point.cells(2)) == (row.value, row.cells(2)), goal
         seen.add(point.reached)

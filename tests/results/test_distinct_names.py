@@ -1,4 +1,4 @@
-"""What runs are called beside each other."""
+"""The short names that tell runs from each other."""
 
 from pathlib import Path
 

@@ -427,7 +427,8 @@ FIG9 = Part(
         WithinTime("dbw-160s", "k", 170, 230, 7.5, 8.5, "10 to 70 s after it DBW's k is 8"),
         WithinTime("dbw-40s", "k", 50, 110, 7.5, 8.5, "10 to 70 s after one at 40 s DBW's k is 8"),
     ),
-    caption=f"{_CAPTION} k is a mean of the updates between two points: 8 and 16 in turn look as 12.",
+    caption=f"{_CAPTION} k is a mean of the updates between two points: 8 and 16 in turn are drawn "
+    "as 12.",
 )
 _FOR_ALPHA = {alpha: (f"dbw-{alpha:g}", f"adasync-{alpha:g}") for alpha in lines.ADASYNC_ALPHAS}
 

@@ -6,9 +6,10 @@ seed, or a few keys of the experiment file, as in a sweep.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from testbed.flattened import flattened
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.untrusted_text import printable
 
@@ -77,7 +78,7 @@ def _settings(runs: Sequence[RecordedRun]) -> list[str]:
         alike[run.manifest.experiment, run.algorithm].append(i)
     words = [""] * len(runs)
     for numbers in alike.values():
-        values = [dict(_leaves(runs[i].spec)) for i in numbers]
+        values = [_words(runs[i].spec) for i in numbers]
         keys = list(dict.fromkeys(key for one in values for key in one))
         differing = [
             key
@@ -95,20 +96,14 @@ def _settings(runs: Sequence[RecordedRun]) -> list[str]:
     return words
 
 
-def _leaves(spec: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the place of each value in a spec, and the value as text."""
-    if isinstance(spec, Mapping):
-        entries = [(str(key), value) for key, value in spec.items()]
-    elif isinstance(spec, list):
-        entries = [(str(i), value) for i, value in enumerate(spec)]
-    else:
-        text = spec if isinstance(spec, str) else json.dumps(spec, default=str)
-        if len(text) > _LONGEST_VALUE:
-            text = f"{text[:_LONGEST_VALUE]}…"
-        yield place, printable(text)
-        return
-    for key, value in entries:
-        yield from _leaves(value, printable(f"{place}.{key}".removeprefix(".")))
+def _words(spec: Any) -> dict[str, str]:
+    """Return the values of a spec by their keys, as text that a name has room for."""
+    found = {}
+    for key, value in flattened(spec):
+        text = value if isinstance(value, str) else json.dumps(value)
+        short = f"{text[:_LONGEST_VALUE]}…" if len(text) > _LONGEST_VALUE else text
+        found[printable(key)] = printable(short)
+    return found
 
 
 def _last(key: str) -> str:

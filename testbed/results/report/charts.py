@@ -18,7 +18,7 @@ from testbed.results.figures.chart import Chart
 from testbed.results.figures.chart_files import charts_of
 from testbed.results.figures.style import COLOURS
 from testbed.results.reading.curves import MEASURES, Curve
-from testbed.results.tables.reaching import Point, Reaching, steps_of
+from testbed.results.tables.reaching import NEVER, Point, Reaching, steps_of
 
 LOOKS = {
     "light": COLOURS,
@@ -67,7 +67,7 @@ def as_json(charts: Mapping[str, Chart], curves: Sequence[Curve], reached: Reach
                     {"goal": goal} | _step(point, len(curve.runs), pool)
                     for goal, point in steps_of(curve).items()
                 ],
-                "never": Point(0, *[None] * 7).cells(len(curve.runs)),
+                "never": NEVER.cells(len(curve.runs)),
             }
             for curve in curves
         ],

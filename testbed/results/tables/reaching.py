@@ -57,6 +57,10 @@ class Point:
         )
 
 
+NEVER = Point(0, *[None] * 7)
+"""The point of a goal that no run reaches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach(Point):
     """The point where a curve first reached the goal.
