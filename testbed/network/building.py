@@ -58,8 +58,6 @@ class Queues:
             and is counted separately, too.
         above: for a counted aggregator its server, whose traffic into it is counted separately: it is
             no ingress from devices.
-        in_order: True if no packet is to overtake another one of its connection; see ``_keep_order``.
-            None is, either, where a link splits super-frames: of those, fewer could.
     """
 
     counted: Sequence[str] = ()
@@ -68,7 +66,6 @@ class Queues:
     observed: Sequence[str] = ()
     local: Mapping[str, str] = field(default_factory=dict)
     above: Mapping[str, str] = field(default_factory=dict)
-    in_order: bool = False
 
 
 NO_QUEUES = Queues()
@@ -128,7 +125,7 @@ class _Builder:
         self._routers: dict[str, Requests] = {}
         self._super_frame = _super_frame(network, queues)
         shapes = (shape for link in network.links for shape in (link.uplink, link.downlink))
-        self._in_order = queues.in_order or any(shape.by_frame for shape in shapes)
+        self._in_order = any(shape.by_frame for shape in shapes)
         for router in network.routers:
             if router in self._elsewhere:
                 continue

@@ -80,9 +80,7 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
             one: plan.serving[plan.settings.called(number)]
             for number, one in enumerate(plan.aggregators, plan.settings.workers)
         },
-        # It takes a few percent more of the processors, which the wall clock would show.
         "sysctls": plan.spec.network.tcp_settings(OF_ROLES),
-        "in_order": plan.settings.timing.clock == "virtual",
         "shared": [
             {"link": index, "up": up, "pairs": pairs} for (index, up), pairs in plan.shared.items()
         ],

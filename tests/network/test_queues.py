@@ -89,16 +89,16 @@ STEERING = Path("/proc/sys/net/core/rps_default_mask")
 
 @real
 @pytest.mark.skipif(not STEERING.exists(), reason="a kernel before 6.3")
-@pytest.mark.parametrize("in_order", [False, True])
-def test_one_processor_handles_a_connection_where_order_is_asked_for(in_order: bool) -> None:
+@pytest.mark.parametrize("queue", [None, 100_000])
+def test_one_processor_handles_a_connection_where_super_frames_are_split(queue: int | None) -> None:
     def body() -> None:
-        links = (Link("device-0", 0), Link("device-1", 1))
+        links = (Link("device-0", 0, Shape(RATE, queue=queue)), Link("device-1", 1))
         namespaces = {link.node: new_network() for link in links}
-        building.build(Network(links), namespaces, Queues(in_order=in_order))
+        building.build(Network(links), namespaces, NO_QUEUES)
         processors = sum(1 << number for number in os.sched_getaffinity(0))
         for namespace in (own_network(), *namespaces.values()):
             with inside_network(namespace):
                 mask = int(STEERING.read_text().replace(",", ""), 16)
-                assert mask == (processors if in_order else 0)
+                assert mask == (processors if queue else 0)
 
     isolated(body)

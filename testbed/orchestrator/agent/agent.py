@@ -286,7 +286,6 @@ class Agent:
             [device for device in plan["captured"] if device not in above],
             plan.get("local", {}),
             above,
-            plan.get("in_order", False),
         )
         self._nodes.create(of_plain(list[Device], plan["devices"]), self._made)
         if self._is_finished():
