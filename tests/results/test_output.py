@@ -55,7 +55,7 @@ def test_figures_have_the_same_bytes_every_time(
     runs = resolve("quickstart", runs_root)
     first = write_figures(runs, tmp_path / "a")
     second = write_figures(runs, tmp_path / "b")
-    names = [f"accuracy-versus-{x}" for x in ("ingress", "iteration")]
+    names = [f"accuracy-versus-{x}" for x in ("ingress", "iteration", "time")]
     names += ["ingress-over-time", "ingress-by-worker", "staleness"]
     assert sorted(p.name for p in first) == sorted(
         f"{n}.{s}" for n in names for s in ("png", "svg")

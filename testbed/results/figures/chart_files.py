@@ -14,7 +14,7 @@ from testbed.results.figures import (
     quality_chart,
 )
 from testbed.results.figures.chart import Chart
-from testbed.results.figures.quality_chart import Against
+from testbed.results.figures.quality_chart import AXES_WITHOUT_BYTES, Against
 from testbed.results.reading.curves import Curve, curves_of
 from testbed.results.reading.ingress import IngressOverTime, ingress_of
 from testbed.results.reading.recorded_run import RecordedRun
@@ -44,13 +44,19 @@ def charts_of(curves: Sequence[Curve]) -> dict[str, Chart]:
     return charts
 
 
+def axes_of(curves: Sequence[Curve]) -> tuple[Against, ...]:
+    """Return what curves are drawn against besides bytes; energy only if that of any run is known."""
+    metered = any(curve.has_energy for curve in curves)
+    return tuple(axis for axis in AXES_WITHOUT_BYTES if axis != "joules" or metered)
+
+
 def write_figures(
     runs: Sequence[RecordedRun], directory: Path, goal: float | None = None
 ) -> list[Path]:
     """Write every figure of some runs, each as SVG and PNG; return the paths.
 
-    They are accuracy, or another quality, versus wire ingress, versus iteration and, if it is known of
-    any run, versus energy, and those of ``charts_of``.
+    They are accuracy, or another quality, versus wire ingress and versus each of ``axes_of``, and those
+    of ``charts_of``.
 
     Args:
         runs: at least one.
@@ -63,12 +69,10 @@ def write_figures(
     """
     curves = curves_of(runs)
     name, reached = curves[0].quality.name, reaching(curves, goal)
-    charts = {
-        f"{name}-versus-ingress": quality_chart.chart(curves, "wire", False, reached),
-        f"{name}-versus-iteration": quality_chart.chart(curves, "iteration", True, reached),
-    }
-    if any(curve.has_energy for curve in curves):
-        charts[f"{name}-versus-energy"] = quality_chart.chart(curves, "joules", True, reached)
+    charts = {f"{name}-versus-ingress": quality_chart.chart(curves, "wire", False, reached)}
+    for axis in axes_of(curves):
+        versus = "energy" if axis == "joules" else axis
+        charts[f"{name}-versus-{versus}"] = quality_chart.chart(curves, axis, True, reached)
     return paper.write_all(charts | charts_of(curves), directory)
 
 
@@ -84,7 +88,7 @@ def write_figure(
     Args:
         runs: their curves are drawn in this order.
         path: ends in ``.svg``, ``.png`` or ``.pdf``.
-        against: which bytes the x axis counts, ``iteration`` or ``joules``.
+        against: which bytes the x axis counts, or one of ``AXES_WITHOUT_BYTES``.
         linear: True for a linear axis of bytes, False for a logarithmic one.
         goal: the points where curves first reach it are marked; as for ``reaching.goal_of``.
 

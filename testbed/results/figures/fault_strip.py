@@ -54,7 +54,7 @@ class FaultMark:
     Attributes:
         kind: of the fault.
         server: True if it struck the server.
-        at: its place: ``iteration``, ``time``, ``host_time``, ``joules``, ``payload``, ``message``,
+        at: its place: ``iteration``, ``time``, ``joules``, ``payload``, ``message``,
             ``wire``.
         until: the place of its end, likewise; None if it has no end, or the end is not shown.
         text: the fault, its devices and its time in words.
@@ -100,20 +100,17 @@ class _Positions:
         self._sums = _sums(mean)
 
     def __call__(self, moment: RunTime) -> dict[str, float]:
-        found: dict[str, float] = {
-            "iteration": moment.iteration,
-            "time": moment.time,
-            "host_time": moment.host_time,
-        }
+        found: dict[str, float] = {}
         for name, sums in self._sums.items():
             at = moment.time if self._by_time else moment.iteration
             found[name] = float(np.interp(at, self._known, sums)) if len(self._known) else 0
-        return found
+        return found | {"iteration": moment.iteration, "time": moment.time}
 
 
 def _sums(mean: Mean) -> dict[str, Floats]:
-    """Return what had come together at a curve's points: bytes of each kind, and joules."""
-    return {"joules": mean.joules} | {one: getattr(mean, f"{one}_bytes") for one in MEASURES}
+    """Return what had come together at a curve's points: seconds, bytes of each kind, and joules."""
+    sums = {"time": mean.time, "joules": mean.joules}
+    return sums | {one: getattr(mean, f"{one}_bytes") for one in MEASURES}
 
 
 def _mark(
@@ -164,7 +161,7 @@ class Living:
     """The number of workers of a curve's runs that are alive, a step at each entry; shape (steps,).
 
     Attributes:
-        at: ``iteration``, ``joules``, ``payload``, ``message`` and ``wire``, float64.
+        at: ``iteration``, ``time``, ``joules``, ``payload``, ``message`` and ``wire``, float64.
         workers: mean over the runs, float64.
     """
 

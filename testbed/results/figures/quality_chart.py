@@ -19,7 +19,8 @@ from testbed.results.tables.reaching import Reaching
 
 _NoBytes: TypeAlias = Literal["iteration", "time", "joules"]
 Against: TypeAlias = Measure | _NoBytes
-AXES: tuple[Against, ...] = (*MEASURES, *get_args(_NoBytes))
+AXES_WITHOUT_BYTES: tuple[_NoBytes, ...] = get_args(_NoBytes)
+AXES: tuple[Against, ...] = (*MEASURES, *AXES_WITHOUT_BYTES)
 
 
 def chart(

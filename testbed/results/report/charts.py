@@ -15,7 +15,8 @@ import numpy as np
 
 from testbed.results.figures import quality_chart
 from testbed.results.figures.chart import Chart
-from testbed.results.figures.chart_files import charts_of
+from testbed.results.figures.chart_files import axes_of, charts_of
+from testbed.results.figures.quality_chart import AXES_WITHOUT_BYTES
 from testbed.results.figures.style import COLOURS
 from testbed.results.reading.curves import MEASURES, Curve
 from testbed.results.tables.reaching import NEVER, Point, Reaching, steps_of
@@ -41,9 +42,7 @@ def page_charts(curves: Sequence[Curve]) -> dict[str, Chart]:
     """
     found = charts_of(curves)
     if any(len(run.evaluations) for curve in curves for run in curve.runs):
-        found["iteration"] = quality_chart.chart(curves, "iteration", True)
-        if any(curve.has_energy for curve in curves):
-            found["joules"] = quality_chart.chart(curves, "joules", True)
+        found |= {axis: quality_chart.chart(curves, axis, True) for axis in axes_of(curves)}
         for measure in MEASURES:
             found[f"ingress-{measure}-log"] = quality_chart.chart(curves, measure, False)
             found[f"ingress-{measure}-linear"] = quality_chart.chart(curves, measure, True)
@@ -83,8 +82,8 @@ def as_json(charts: Mapping[str, Chart], curves: Sequence[Curve], reached: Reach
 def _step(point: Point, runs: int, pool: "_Pool") -> dict[str, Any]:
     """Return where a goal is reached: the numbers that place a star, and the table's cells."""
     sizes = {measure: getattr(point, f"{measure}_bytes") for measure in MEASURES}
-    numbers = {"reached": point.reached, "iteration": point.iteration, "value": point.value} | sizes
-    numbers["joules"] = point.joules
+    numbers = {"reached": point.reached, "value": point.value} | sizes
+    numbers |= {axis: getattr(point, axis) for axis in AXES_WITHOUT_BYTES}
     return {name: pool.value(one) for name, one in numbers.items()} | {"cells": point.cells(runs)}
 
 

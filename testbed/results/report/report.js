@@ -14,6 +14,7 @@ const report = (() => {
   const chosen = (name) => form().querySelector(`input[name=${name}]:checked`).value;
   const array = (of) => (Array.isArray(of) ? of : data.arrays[of]);
   const MEASURES = ["payload", "message", "wire"];
+  const AXES = ["iteration", "time", "joules"];
   const isPercent = () => data.quality.name === "accuracy";
 
   // A link may ask for a view: report.html#ingress=payload&axis=linear&accuracy=95; or &goal=4.3
@@ -60,7 +61,7 @@ const report = (() => {
     const measure = chosen("measure"), points = reached(), base = points[data.baseline];
     const headings = document.querySelectorAll("#reached thead th");
     headings[0].innerHTML = `to reach ${goalInWords()}`;  // escaped where it was written
-    headings[6].textContent = headings[6].textContent.replace(/^\w+/, measure);
+    headings[7].textContent = headings[7].textContent.replace(/^\w+/, measure);
     document.querySelectorAll("#reached tbody tr").forEach((line, i) => {
       const point = points[i];
       const cells = [...(point ?? { cells: data.curves[i].never }).cells, ratio(point?.[measure] / base?.[measure])];
@@ -204,10 +205,11 @@ const report = (() => {
 
   function drawReaching() {
     const measure = chosen("measure");
-    const charts = { ingress: [`ingress-${measure}-${chosen("scale")}`, measure], iteration: ["iteration", "iteration"],
-      ...(data.charts.joules ? { joules: ["joules", "joules"] } : {}) };
+    const charts = { ingress: [`ingress-${measure}-${chosen("scale")}`, measure],
+      ...Object.fromEntries(AXES.map((axis) => [axis, [axis, axis]])) };
     for (const [name, [found, place]] of Object.entries(charts)) {
-      const element = document.getElementById(`chart-${name}`);  // a page under way may still lack that of energy
+      // Energy is not known of all runs, and of none while it is under way.
+      const element = data.charts[found] && document.getElementById(`chart-${name}`);
       if (element) react(element, withGoal(data.charts[found].plots[0], place));
     }
     reachTable();
@@ -217,7 +219,7 @@ const report = (() => {
     if (evaluated) drawReaching();
     for (const [name, { plots }] of Object.entries(data.charts)) {
       const element = document.getElementById(`chart-${name}`);
-      if (element && !["iteration", "joules"].includes(name)) boxes(element, plots).forEach((box, i) => react(box, plots[i]));
+      if (element && !AXES.includes(name)) boxes(element, plots).forEach((box, i) => react(box, plots[i]));
     }
   }
 
@@ -225,7 +227,7 @@ const report = (() => {
     data = newer;
     evaluated = "iteration" in data.charts;
     form().hidden = !evaluated;
-    for (const id of ["chart-ingress", "chart-iteration"]) document.getElementById(id).hidden = !evaluated;
+    for (const id of ["chart-ingress", "chart-iteration", "chart-time"]) document.getElementById(id).hidden = !evaluated;
     draw();
   }
 

@@ -49,11 +49,12 @@ class Point:
     joules: float | None
 
     def cells(self, runs: int) -> tuple[str, ...]:
-        """Return it as text: how many of the runs reach the goal, each kind of bytes, updates."""
+        """Return it as text: how many of the runs reach the goal, each kind of bytes, updates, time."""
         return (
             f"{self.reached} of {runs}",
             *(q.as_bytes(getattr(self, f"{measure}_bytes")) for measure in MEASURES),
             q.as_count(None if self.iteration is None else round(self.iteration)),
+            q.as_duration(self.time),
         )
 
 
@@ -84,7 +85,7 @@ class Reach(Point):
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """The updates and bytes that each of some curves needs to reach a goal.
+    """The updates, bytes and time that each of some curves needs to reach a goal.
 
     Attributes:
         rows: one for each curve, in the order in which they were given.
@@ -109,6 +110,7 @@ class Reaching:
             "runs that did",
             *MEASURES,
             "updates",
+            "time",
             f"{self.measure} ÷ {self.baseline}{of_baseline}",
             f"best {self.quality.heading}",
         )
@@ -203,7 +205,7 @@ def reaching(
     baseline: str | None = None,
     measure: Measure = "wire",
 ) -> Reaching:
-    """Compute the updates and bytes that each curve needs to reach a goal.
+    """Compute the updates, bytes and time that each curve needs to reach a goal.
 
     Args:
         curves: at least one, all of one quality.
