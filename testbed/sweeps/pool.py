@@ -2,8 +2,8 @@
 
 The processes are forked from this one, whose libraries they have, and live for many runs. Where torch
 has found a GPU, each starts an interpreter, as CUDA survives no fork. A terminal's Ctrl-C reaches only
-this process (the others have sessions of their own). It then sends each SIGTERM, on which a run leaves
-its directory in order and nothing else on the host, and waits for all of them. A run that fails, or
+this process (the others have sessions of their own). It hands the signal on, on which a run leaves its
+directory in order and nothing else on the host, and waits for all of them. A run that fails, or
 whose process dies, does not keep the others from being carried out.
 """
 
@@ -26,6 +26,7 @@ from testbed.planning.node_plan import ONE_THREAD
 from testbed.run_endings import Ended
 from testbed.runs.ending import signal_in, signals
 from testbed.runs.watching import AnyProgress, ProgramProgress, Progress
+from testbed.signal_handlers import STOPPING
 from testbed.sweeps import run_process as worker_process
 from testbed.sweeps.one_run import Result
 
@@ -123,7 +124,7 @@ class SweepPool:
                             caught = number
                             waiting.clear()
                             for worker in self._busy():
-                                os.kill(worker.process.process, signal.SIGTERM)
+                                os.kill(worker.process.process, number)
                     display.show([one.job for one in self._busy() if one.job is not None])
             finally:
                 self._selector.unregister(wake_up)
@@ -170,7 +171,7 @@ class SweepPool:
         self._workers.remove(worker)
         worker.process.finish(_PATIENCE)
         status = worker.process.status
-        ended: Ended = "interrupted" if status == -signal.SIGTERM else "failed"
+        ended: Ended = "interrupted" if -(status or 0) in STOPPING else "failed"
         self._end(worker, Result(ended, f"its process ended with status {status}"), display)
 
     def _end(self, worker: _WorkerProcess, result: Result, display: Display) -> None:

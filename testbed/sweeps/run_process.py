@@ -4,8 +4,9 @@
 line of standard input (``spec``, ``directory``, ``share``) and writes messages to standard output, one
 JSON object per line: ``progress`` or ``of_programs`` (the fields of ``Progress`` or of
 ``ProgramProgress``), ``event`` (level and text) and, at the end of a run, ``result`` (the fields of
-``Result``). It ends when standard input does. On SIGTERM the run that is going on ends and leaves its
-directory in order. If no process reads its messages, the pool's has died, and it ends likewise.
+``Result``). It ends when standard input does. On SIGINT, SIGTERM or SIGHUP the run that is going on
+ends and leaves its directory in order. If no process reads its messages, the pool's has died, and it
+ends likewise.
 """
 
 import json
@@ -56,6 +57,9 @@ def send(message: dict[str, Any]) -> None:
 
 def main() -> None:
     """Carry out jobs until there are no more."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # between runs it ends this process, as SIGTERM does
     for line in sys.stdin:
         job = json.loads(line)
         result = carry_out(job["spec"], Path(job["directory"]), Reporter(), job["share"])

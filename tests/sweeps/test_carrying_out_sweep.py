@@ -141,6 +141,7 @@ def test_after_ctrl_c_and_a_kill_the_sweep_ends_complete(
         assert not any(one.is_running() for one in workers)
         if number == signal.SIGINT:
             assert "goes on where it stopped" in started.said
+            assert "stopped by SIGINT" in started.said and "SIGTERM" not in started.said
     started = command.start("sweep", file, "--json", *longer)
     assert started.wait(240) == 0, started.said
     told = json.loads(started.output.read_text())

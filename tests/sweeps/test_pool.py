@@ -11,6 +11,7 @@ import pytest
 from testbed.experiment.combinations import load_sweep
 from testbed.experiment.load import dump
 from testbed.results.reading.recorded_run import RecordedRun
+from testbed.signal_handlers import STOPPING
 from testbed.sweeps import pool, run_process
 from testbed.sweeps.needed_runs import wanted
 from testbed.sweeps.pool import TITLE, SweepJob, SweepPool
@@ -63,7 +64,8 @@ def test_forked_and_new_interpreters_end_with_the_same_bits(
 
 
 @pytest.mark.parametrize(
-    ("number", "ended"), [(signal.SIGTERM, "interrupted"), (signal.SIGKILL, "failed")]
+    ("number", "ended"),
+    [*((number, "interrupted") for number in STOPPING), (signal.SIGKILL, "failed")],
 )
 def test_a_process_that_is_ended_ends_its_run_and_no_other(
     number: signal.Signals, ended: str, file: Path, tmp_path: Path
