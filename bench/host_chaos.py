@@ -36,6 +36,7 @@ from testbed.errors import TestbedError
 from testbed.experiment.load import load
 from testbed.nodes import run_names
 from testbed.nodes.linux import become_subreaper, inside_network
+from testbed.signal_handlers import STOPPING
 from testbed.telemetry.json_text import json_text
 
 WORKERS = 6
@@ -105,7 +106,6 @@ class Disturbance:
         return {0, 1}
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SERVICE, COMMAND, WAY = "testbed agent", "testbed run", "the way"
 _OF_OTHER = (run_names.AGENT, run_names.HOST_AGENT, run_names.FORK_SERVER)
 _OF_HOME = (run_names.AGENT, run_names.RELAY)
@@ -122,7 +122,7 @@ def disturbance(seed: int, names: Sequence[str]) -> Disturbance:
     short, long = round(float(draw.uniform(0.3, 8)), 2), round(float(draw.uniform(24, 30)), 2)
     what = one("kill", "kill", "freeze", "signal", "cut", "cut", "slow")
     if what == "signal":
-        number = one(*SIGNALS)
+        number = one(*STOPPING)
         return Disturbance(what, COMMAND, "", moment, number=number)
     if what in ("cut", "slow"):
         return Disturbance(what, WAY, host, moment, one(short, long) if what == "cut" else short)

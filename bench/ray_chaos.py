@@ -24,7 +24,6 @@ from bench.command import concluded
 from bench.host_chaos import (
     COMMAND,
     GONE_WITHIN,
-    SIGNALS,
     WAY,
     Disturbance,
     asked,
@@ -39,6 +38,7 @@ from bench.host_chaos import (
 from bench.ray_nodes import NAMES, RayCluster, ray_cluster
 from testbed.errors import TestbedError
 from testbed.nodes import run_names
+from testbed.signal_handlers import STOPPING
 
 _SETTINGS = {
     "RAY_health_check_initial_delay_ms": "1000",
@@ -83,7 +83,7 @@ def disturbance(seed: int) -> Disturbance:
     if whom == WAY:
         what, lasting = "cut", one(short, long)
     elif whom == COMMAND:
-        what, number = one((what, number), *(("signal", one) for one in SIGNALS))
+        what, number = one((what, number), *(("signal", one) for one in STOPPING))
     elif draw.random() < 0.5:
         what, lasting = "freeze", one(short, long, *([0.0] if whom in _OF_RAY else []))
     return Disturbance(what, whom, host, moment, lasting, number, since)
