@@ -57,9 +57,8 @@ def send(message: dict[str, Any]) -> None:
 
 def main() -> None:
     """Carry out jobs until there are no more."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_DFL
-    )  # between runs it ends this process, as SIGTERM does
+    # Between runs it ends this process, as SIGTERM does.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     for line in sys.stdin:
         job = json.loads(line)
         result = carry_out(job["spec"], Path(job["directory"]), Reporter(), job["share"])

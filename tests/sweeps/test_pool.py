@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,3 +78,15 @@ def test_a_process_that_is_ended_ends_its_run_and_no_other(
         processes.carry_out([second], Processes())
     assert first.result and first.result.ended == ended
     assert second.result and second.result.ended == "completed"
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_process_that_is_ended_before_its_run_begins_was_interrupted(
+    number: signal.Signals, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_process, "carry_out", lambda *_: time.sleep(60))  # it notes no signal
+    first, _ = jobs(file, 40, tmp_path)
+    with SweepPool(1) as processes:
+        processes.carry_out([first], Processes(number))
+    assert first.result and first.result.ended == "interrupted"
+    assert first.result.reason == f"its process ended with status {-number}"

@@ -54,8 +54,7 @@ class FaultMark:
     Attributes:
         kind: of the fault.
         server: True if it struck the server.
-        at: its place: ``iteration``, ``time``, ``joules``, ``payload``, ``message``,
-            ``wire``.
+        at: its place: ``iteration``, ``time``, ``joules``, ``payload``, ``message``, ``wire``.
         until: the place of its end, likewise; None if it has no end, or the end is not shown.
         text: the fault, its devices and its time in words.
     """

@@ -208,7 +208,7 @@ const report = (() => {
     const charts = { ingress: [`ingress-${measure}-${chosen("scale")}`, measure],
       ...Object.fromEntries(AXES.map((axis) => [axis, [axis, axis]])) };
     for (const [name, [found, place]] of Object.entries(charts)) {
-      // Energy is not known of all runs, and of none while it is under way.
+      // That of energy is there where any is known; a page that was opened before may still lack its place.
       const element = data.charts[found] && document.getElementById(`chart-${name}`);
       if (element) react(element, withGoal(data.charts[found].plots[0], place));
     }
@@ -227,7 +227,10 @@ const report = (() => {
     data = newer;
     evaluated = "iteration" in data.charts;
     form().hidden = !evaluated;
-    for (const id of ["chart-ingress", "chart-iteration", "chart-time"]) document.getElementById(id).hidden = !evaluated;
+    for (const name of ["ingress", ...AXES]) {
+      const element = document.getElementById(`chart-${name}`);
+      if (element) element.hidden = !evaluated;
+    }
     draw();
   }
 
