@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 POINTS = 100
 """Parts of a run that have a mean each; a run of fewer updates has one for each update."""
+_DIGITS = 5
+"""Significant digits of a mean: pages print four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def thinned(diagnostics: Mapping[str, npt.NDArray[np.float64]]) -> Diagnosed:
         return Diagnosed()
     ends = np.linspace(0, updates, min(POINTS, updates) + 1).round().astype(np.int64)
     values = {
-        name: to_digits([_mean(part) for part in np.split(column[:updates], ends[1:-1])], 6)
+        name: to_digits([_mean(part) for part in np.split(column[:updates], ends[1:-1])], _DIGITS)
         for name, column in diagnostics.items()
     }
     return Diagnosed(ends[1:], values)

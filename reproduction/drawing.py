@@ -262,7 +262,9 @@ def draw(panels: Sequence[Panel], lines: Lines, stem: Path) -> Path | None:
         TestbedError: a file cannot be written.
     """
     found = chart(panels, lines)
-    return None if found is None else paper.write(found, stem.with_name(f"{stem.name}.svg"))
+    if found is None:
+        return None
+    return paper.write(found, stem.with_name(f"{stem.name}.svg"), outlined=False)
 
 
 def chart(panels: Sequence[Panel], lines: Lines) -> Chart | None:

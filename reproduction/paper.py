@@ -126,6 +126,8 @@ class Paper:
         runs_took: what the paper says of the time that its runs took.
         parts_at: by the name of a scale the parts that are carried out there in place of ``parts``.
         measurements: the parts that need no runs, shown after the others.
+        diagnostics: of what the algorithms report with each update, what the pages show: the records
+            have no other. If it is not given, they have all.
     """
 
     name: str
@@ -137,6 +139,7 @@ class Paper:
     runs_took: str = ""
     parts_at: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     measurements: tuple[Measurement, ...] = ()
+    diagnostics: tuple[str, ...] | None = None
 
     def parts_of(self, scale: Scale) -> tuple[Part, ...]:
         """Return the parts that are carried out at a scale."""

@@ -4,7 +4,7 @@ It has all that the pages show of a run, and is small enough to be committed; a 
 and stays where it was made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -99,7 +99,7 @@ class Result(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The record of a complete run; its diagnostics are those that the algorithm reports, thinned."""
+    """The record of a complete run; its diagnostics are those that a page shows, thinned."""
 
     spec: Spec
     result: Result
@@ -117,8 +117,8 @@ class Record:
         return self.result.engine == "simulator"
 
 
-def record_of(run: RecordedRun) -> Record:
-    """Return the record of a complete run."""
+def record_of(run: RecordedRun, diagnostics: Collection[str] | None = None) -> Record:
+    """Return the record of a complete run, with the diagnostics of some names, or with all."""
     manifest, summary, evaluations = run.manifest, run.summary, run.evaluations
     spec = load_resolved(run.directory / "spec.yaml")
     seconds = wall_seconds(run)
@@ -141,7 +141,10 @@ def record_of(run: RecordedRun) -> Record:
     rounded = {name: np.round(columns[name], 6) for name in ("accuracy", "time")}
     columns |= rounded | {"loss": to_digits(evaluations.loss, 7)}
     exact = {name: to_digits(values, 6) for name, values in evaluations.exact.items()}
-    return Record(spec, result, Evaluated(**columns, exact=exact), thinned(run.diagnostics))
+    reported = run.diagnostics
+    if diagnostics is not None:
+        reported = {name: column for name, column in reported.items() if name in diagnostics}
+    return Record(spec, result, Evaluated(**columns, exact=exact), thinned(reported))
 
 
 def engine(run: RecordedRun) -> str:

@@ -176,7 +176,9 @@ def _rows(number: int, record: Record) -> Iterator[Row]:
     for columns in (curve, {"iteration": diagnosed.iteration, **means}):
         for values in zip(*(column.tolist() for column in columns.values()), strict=True):
             cells = (repr(value).removesuffix(".0") for value in values)
-            yield {"run": str(number), **dict(zip(columns, cells, strict=True))}
+            row = dict(zip(columns, cells, strict=True))
+            unknown = [name for name in COLUMNS if row.get(name) == "nan"]
+            yield {"run": str(number), **row, **dict.fromkeys(unknown, "")}
 
 
 def _read_rows(path: Path) -> dict[int, list[Row]]:

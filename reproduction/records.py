@@ -5,7 +5,7 @@ add a run to them without having the others.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from reproduction import record_files
@@ -28,11 +28,18 @@ class Records:
         self._records = record_files.read(self._root)
         self._keys = {name: _key(record) for name, record in self._records.items()}
 
-    def take(self, runs: Iterable[Needed], folder: Folder, suffix: str = "") -> None:
+    def take(
+        self,
+        runs: Iterable[Needed],
+        folder: Folder,
+        suffix: str = "",
+        diagnostics: Collection[str] | None = None,
+    ) -> None:
         """Record the newest complete run of each identity and engine, in place of an earlier record.
 
         Args:
             suffix: distinguishes the names of a scale's records.
+            diagnostics: the names of those that are recorded; all if it is not given.
 
         Raises:
             TestbedError: they cannot be written.
@@ -46,7 +53,7 @@ class Records:
                     name = f"{_stem(one.series)}{suffix}-seed{one.seed}-{by}"
                     newest.setdefault(known.get((one.identity, by), name), run)
         for name, run in newest.items():
-            self._records[name] = record = record_of(run)
+            self._records[name] = record = record_of(run, diagnostics)
             self._keys[name] = _key(record)
         if self._records:
             record_files.write(self._root, self._records)

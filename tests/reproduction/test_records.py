@@ -1,8 +1,6 @@
 """The records of runs that are kept next to the pages, from runs as the testbed writes them."""
 
 import json
-import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from reproduction.papers.adacomp.scales import FULL, QUICK
 from reproduction.record import wall_seconds
 from reproduction.records import Records
 from reproduction.runs import Folder, identity
-from reproduction.series import Scale
 from reproduction.tables import runs
 from testbed.errors import TestbedError
 from testbed.results.reading.recorded_run import RecordedRun
@@ -146,23 +143,6 @@ def test_pages_are_made_again_without_the_runs(
     write_run(spec_of(FIG1.series[0], FULL, 1), [*CURVE] * 3)
     page = next(path for path in write_pages(order, folder)[0] if path.stem == "fig3").read_text()
     assert "runs of 2 of 5 lines are complete" in page
-
-
-@pytest.mark.usefixtures("undrawn")  # that figures are drawn is tested in test_claims
-@pytest.mark.parametrize(
-    ("scale", "committed"),
-    [(FULL, PAPER.pages), (QUICK, PAPER.pages / "quick")],
-    ids=["full", "quick"],
-)
-def test_the_committed_pages_are_those_of_the_committed_records(
-    order: Order, tmp_path: Path, scale: Scale, committed: Path
-) -> None:
-    order = replace(order, scale=scale)
-    shutil.copytree(committed / "records", tmp_path / "records")
-    made_by = re.compile("page made by .*")
-    for path in write_pages(order, tmp_path)[0]:
-        kept = (committed / path.name).read_text()
-        assert made_by.sub("", path.read_text()) == made_by.sub("", kept), path.name
 
 
 def test_a_later_run_replaces_an_earlier_one(

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Literal
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,9 +13,13 @@ from testbed.results.figures.chart import Axis, Chart, Panel, Plot, Series
 
 REPOSITORY = Path(__file__).parents[2]
 FIGURES = sorted((REPOSITORY / "docs").rglob("*.svg"))
-_TEXT = re.compile(r"<!-- (.*?) -->")
-"""Matplotlib writes letters as outlines, and the text as a comment before them."""
+_TEXT = re.compile(r"<!-- (.*?) -->|<text[^>]*>(?!<)(.*?)</text>")
+"""Where letters are outlines, Matplotlib writes the text as a comment before them."""
 _MARKUP = re.compile(r"[$\\{}]")
+
+
+def _texts(drawing: str) -> list[str]:
+    return [as_comment or text for as_comment, text in _TEXT.findall(drawing)]
 
 
 @pytest.mark.parametrize(("which", "base"), [("x", 2), ("y", 10)])
@@ -38,11 +43,27 @@ def test_a_logarithmic_axis_has_three_numbers_and_no_markup(
     ]
     assert len(numbers) >= 3
     assert len(set(numbers)) == len(numbers), "two ticks have one number"
-    shown = _TEXT.findall(paper.as_svg(chart))
+    shown = _texts(paper.as_svg(chart))
     assert len(shown) >= 3 and not [text for text in shown if _MARKUP.search(text)]
 
 
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
 def test_no_committed_figure_has_markup_in_its_text(path: Path) -> None:
-    shown = _TEXT.findall(path.read_text(encoding="utf-8"))
+    shown = _texts(path.read_text(encoding="utf-8"))
     assert not [text for text in shown if _MARKUP.search(text)]
+
+
+@pytest.mark.parametrize("outlined", [True, False], ids=["outlined", "text"])
+def test_places_in_a_drawing_are_rounded_and_its_text_and_scales_are_not(
+    outlined: bool, tmp_path: Path
+) -> None:
+    """A tick at 0.125 keeps its number, and the outline of a letter its size."""
+    ticks = Axis(ticks={0.125: "0.125", 1 / 3: "0.3333"})
+    ends = np.array([0.125, 1 / 3])
+    chart = Chart((Plot(ticks, (Panel(Axis(), (Series("", ends, ends, 0),)),)),))
+    drawing = paper.write(chart, tmp_path / "a.svg", outlined=outlined).read_text("utf-8")
+    assert {"0.125", "0.3333"} <= set(_texts(drawing))
+    assert ('transform="scale(0.015625)"' in drawing) is outlined
+    assert not re.search(r"^[ML] -?\d+\.\d{3}", drawing, re.MULTILINE)
+    assert not re.search(r"translate\([^)]*\.\d{3}", drawing)
+    assert ElementTree.fromstring(drawing).tag.endswith("svg")

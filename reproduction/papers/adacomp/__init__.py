@@ -16,6 +16,7 @@ PAPER = Paper(
     "adaptive compression*, IEEE NCA 2017.",
     parts=PARTS,
     scales=(FULL, QUICK, TINY),
+    diagnostics=(),
     pages=REPOSITORY / "docs" / "reproduction" / "adacomp",
     runs_took="The paper: about a day and a half for each run, on 32 cores.",
 )

@@ -18,5 +18,6 @@ PAPER = Paper(
     parts=PARTS,
     scales=(CPU, WALL, TINY),
     parts_at={WALL.name: (MEASURED,)},
+    diagnostics=(),
     pages=REPOSITORY / "docs" / "reproduction" / "ako",
 )

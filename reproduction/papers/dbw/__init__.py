@@ -18,5 +18,6 @@ PAPER = Paper(
     parts_at={PAPER_SCALE.name: AT_PAPER},
     scales=(CPU, PAPER_SCALE, TINY),
     measurements=(FIG7,),
+    diagnostics=("k", "gain", "norm", "variance", "smoothness"),
     pages=REPOSITORY / "docs" / "reproduction" / "dbw",
 )

@@ -20,4 +20,5 @@ PAPER = Paper(
     pages=REPOSITORY / "docs" / "reproduction" / "gap-aware",
     parts_at={PAPER_SCALE.name: AT_PAPER},
     measurements=(FIG3, FIG12, COROLLARY1),
+    diagnostics=("gap", "delay"),
 )

@@ -28,7 +28,9 @@ _DASHES: tuple[Any, ...] = (
 )
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same letters on every host
+    # The first comes with Matplotlib: the same letters on every host. Where an SVG has them as text
+    # and a reader lacks it, the second is as wide.
+    "font.sans-serif": ["DejaVu Sans", "Verdana"],
     "font.size": 8,
     "axes.labelsize": 8,
     "axes.linewidth": 0.6,
@@ -50,7 +52,6 @@ STYLE: dict[Any, Any] = {
     "lines.markersize": 3.6,
     "axes.xmargin": 0.02,
     "svg.hashsalt": "testbed",  # otherwise the ids in an SVG are random
-    "svg.fonttype": "path",
     "text.parse_math": False,  # a dollar in a name is a dollar
 }
 _STEPS: tuple[tuple[float, ...], ...] = ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10)))
@@ -76,11 +77,11 @@ def marker(place: int) -> str:
 
 
 @contextlib.contextmanager
-def look() -> Iterator[None]:
-    """Give what is drawn or saved in the body the look of figures."""
+def look(*, outlined: bool = True) -> Iterator[None]:
+    """Give what is drawn or saved in the body the look of figures; letters are outlines, or text."""
     import matplotlib as mpl
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE | {"svg.fonttype": "path" if outlined else "none"}):
         yield
 
 

@@ -19,7 +19,7 @@ from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 from reproduction.races import AtLeastAsFast, TimesFaster
 from reproduction.record import Evaluated, Record, Result
 from reproduction.records import Records
-from reproduction.runs import Setting, identity, of_lines
+from reproduction.runs import Folder, Setting, identity, of_lines
 from reproduction.series import Series
 from reproduction.significance import Decision
 from testbed.errors import SpecError
@@ -279,10 +279,12 @@ def test_the_estimates_of_a_record_are_those_that_the_server_had(tmp_path: Path)
     assert main([*order, "--at-once", "1", "--out", str(tmp_path)]) == 0
     pages = tmp_path / "pages" / "tiny"
     assert (pages / "fig3.svg").exists()
-    (record,) = Records(pages).of(identity(spec_of(lines.FIG3[0], TINY, 1)))
+    key = identity(spec_of(lines.FIG3[0], TINY, 1))
+    (record,) = Records(pages).of(key)
     found = estimates(record)
     assert found is not None
-    told = record.diagnostics.values
+    (run,) = Folder(tmp_path).of(key)
+    told = run.diagnostics
     assert found.k.tolist() == told["k"][1:].tolist() and len(set(found.k)) > 2
     chosen = found.fitted[np.arange(len(found.k)), found.k - 1]
     known = np.isfinite(told["seconds"][1:])

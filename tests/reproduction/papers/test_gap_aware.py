@@ -1,7 +1,5 @@
 """The Gap-Aware paper's own data: its experiments at every scale, its claims, and its times."""
 
-import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,11 +7,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from reproduction import claims_file, pages
 from reproduction.__main__ import main
 from reproduction.claims import Claim, Within
 from reproduction.diagnosed import thinned
-from reproduction.driver import Order
 from reproduction.measures import Line, Lines
 from reproduction.papers.gap_aware import PAPER
 from reproduction.papers.gap_aware.claims import (
@@ -227,21 +223,6 @@ def test_all_parts_are_carried_out_at_tiny_scale_and_have_their_pages(tmp_path: 
     assert "Only with SCALE=paper: Table 5" in page["README"]
     for name in figures - {"fig7"}:  # of 16 workers nothing is run here
         assert (folder / f"{name}.svg").stat().st_size > 5_000, name
-
-
-@pytest.mark.usefixtures("undrawn")  # that figures are drawn is tested above
-def test_the_committed_pages_and_claims_are_those_of_the_committed_records(tmp_path: Path) -> None:
-    shutil.copytree(PAPER.pages / "records", tmp_path / "records")
-    order = Order(
-        *(PAPER, PAPER.parts, CPU, CPU.seeds, "simulation", tmp_path / "runs"),
-        measurements=PAPER.measurements,
-    )
-    made_by = re.compile("page made by .*")
-    for path in pages.write_pages(order, tmp_path)[0]:
-        kept = (PAPER.pages / path.name).read_text()
-        assert made_by.sub("", path.read_text()) == made_by.sub("", kept), path.name
-    committed = [row for row in claims_file.read(claims_file.FILE) if row.paper == PAPER.name]
-    assert claims_file.read(tmp_path / "claims.csv") == committed != []
 
 
 def _short(spec: Spec) -> Sequence[str]:
