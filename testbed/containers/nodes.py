@@ -13,20 +13,19 @@ from testbed.containers.fleet import REAPING, Fleet
 from testbed.containers.program_containers import Beside
 from testbed.containers.role_connections import RoleConnections
 from testbed.messages.agent_reports import NodeEvent, ProcessExited, ProcessStarted
+from testbed.messages.requests import Load
 from testbed.nodes import entry_point, etc_files, run_names
 from testbed.nodes.fork_server_client import ForkServerClient
 from testbed.nodes.node_interface import Device, Nodes
 
 
-def container_nodes(
-    chosen: Mapping[str, Any], load: Mapping[str, Any], not_theirs: Channel
-) -> Nodes:
+def container_nodes(chosen: Mapping[str, Any], load: Load, not_theirs: Channel) -> Nodes:
     """Make the nodes of a run, which have no containers yet.
 
     Args:
         chosen: ``launch``, ``image``, ``addresses`` and, by ``launch``, further parts of the run's
             plan: ``mounts`` and ``environment``, or ``images`` of the programs and what they ``read``.
-        load: what roles load: ``entry``, ``entry_inside``, ``shared`` and ``arguments``.
+        load: what roles load.
 
     Raises:
         HostError: there is no usable engine.
@@ -50,7 +49,7 @@ def container_nodes(
         environment=chosen["environment"],
     )
     shared = entry_point.resolve(load["shared"])(load["arguments"])
-    inside = {"entry": load["entry_inside"], "arguments": load["arguments"]}
+    inside: Load = {"entry": load["entry_inside"], "arguments": load["arguments"]}
     return StartedNodes(fleet, RoleConnections(fleet.folder, inside, shared))
 
 
@@ -132,7 +131,7 @@ class ForkedNodes(_ContainerNodes):
     def has_room(self) -> bool:
         return self._fork_server.channel.has_room()
 
-    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+    def start(self, device: str, role: Mapping[str, object], report: int) -> None:
         first = self._fleet[device].first
         self._fork_server.start(device, role, [report], container=first)
 
@@ -180,7 +179,7 @@ class ProgramNodes(ForkedNodes):
         self._cpus = dict(self._planned)
         self._memory = {one.name: one.memory for one in devices}
 
-    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+    def start(self, device: str, role: Mapping[str, object], report: int) -> None:
         own = self._fleet[device]
         beside = Beside(
             own.id,
@@ -243,7 +242,7 @@ class StartedNodes(_ContainerNodes):
             if device.name in self._fleet:
                 self._gate.watch(device.name, self._fleet[device.name].first)
 
-    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+    def start(self, device: str, role: Mapping[str, object], report: int) -> None:
         self._gate.start(device, role, report)
 
     def take_down(self) -> str | None:

@@ -33,7 +33,7 @@ from testbed.messages.keeper_messages import StartProgram
 from testbed.nodes import keeper, linux
 from testbed.nodes.confinement import HOME
 from testbed.nodes.fork_server import Role
-from testbed.nodes.keeper import CANNOT_START
+from testbed.nodes.keeper import CANNOT_START, KeeperArguments
 
 HOME_INSIDE = "/home/device"
 """The home of a device's programs, as these see it.
@@ -70,17 +70,23 @@ class Beside:
     memory: int | None
 
 
-def load(_arguments: Mapping[str, Any]) -> Role:
+class KeeperBesideArguments(KeeperArguments):
+    """The arguments of a keeper beside a device's container.
+
+    Attributes:
+        beside: the fields of ``Beside``.
+    """
+
+    beside: Mapping[str, Any]
+
+
+def load(_arguments: object) -> Role[KeeperBesideArguments]:
     """Return the function of the keepers, which the fork server calls beside each device."""
     return keep
 
 
-def keep(role: Mapping[str, Any], reports: Channel) -> int:
-    """Keep the programs of a device; see ``testbed.nodes.keeper.keep``.
-
-    Args:
-        role: also ``beside``, the fields of ``Beside``.
-    """
+def keep(role: KeeperBesideArguments, reports: Channel) -> int:
+    """Keep the programs of a device; see ``testbed.nodes.keeper.keep``."""
     place, home, own = of_plain(Beside, role["beside"]), Path(role["folder"]) / HOME, os.getpid()
 
     def become(request: StartProgram, check: Sequence[str] | None) -> int:
@@ -90,7 +96,9 @@ def keep(role: Mapping[str, Any], reports: Channel) -> int:
             return _try(place, request.program, check)
         return _end_as(_carry_out(place, home, request))
 
-    return keeper.keep({**role, "home": str(home)}, reports, become)
+    return keeper.keep(
+        {"folder": role["folder"], "home": str(home), "output": role["output"]}, reports, become
+    )
 
 
 def _carry_out(place: Beside, home: Path, request: StartProgram) -> int:

@@ -36,6 +36,7 @@ from testbed.messages.processes import (
     RunRole,
     ShareDescriptors,
 )
+from testbed.messages.requests import Load
 from testbed.nodes.node_interface import Device
 from testbed.nodes.role_output import RoleOutput
 
@@ -50,8 +51,8 @@ _EARLY = 64
 class SharedDescriptors(Protocol):
     """Resources that the roles of a run share by descriptor."""
 
-    def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
-        """Return the descriptors that a role gets."""
+    def descriptors(self, role: Any) -> Sequence[int]:
+        """Return the descriptors that a role with these arguments gets; only this knows their keys."""
 
 
 class RoleConnections:
@@ -61,16 +62,16 @@ class RoleConnections:
         path: path of the socket.
     """
 
-    def __init__(self, folder: Path, load: Mapping[str, Any], shared: SharedDescriptors) -> None:
+    def __init__(self, folder: Path, load: Load, shared: SharedDescriptors) -> None:
         """Listen on a socket in the run's folder.
 
         Args:
             folder: the run's folder, which containers see.
-            load: what every container loads: ``entry`` and ``arguments``.
+            load: what every container loads.
             shared: what roles share by descriptor.
         """
         self.path = folder / SOCKET
-        self._load = dict(load)
+        self._load = load
         self._shared = shared
         self._output = RoleOutput()
         self._selector = selectors.EpollSelector()
@@ -203,7 +204,7 @@ class RoleConnections:
         else:
             yield RunFailed(self._too_early(device))
 
-    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+    def start(self, device: str, role: Mapping[str, object], report: int) -> None:
         """Send a container's process its role, unless the process has ended.
 
         Args:

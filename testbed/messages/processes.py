@@ -1,11 +1,11 @@
 """Messages between the agent and the processes that run roles: the fork server, and containers.
 
-They answer with events of nodes (``events.NodeEvent``). Descriptors travel beside these messages.
+They answer with events of nodes (``agent_reports.NodeEvent``). Descriptors travel beside them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 from testbed.messages.agent_reports import LibrariesLoaded, ProcessExited, RunFailed
 from testbed.messages.codec import MessageCodec
@@ -20,13 +20,14 @@ class ForkRole:
     container.
 
     Attributes:
+        role: see ``StartRole``.
         container: the first process of the container to enter; None for a node made of namespaces.
         beside: True for a process beside the container's own: it sees the host's files, and keeps
             its user, and shares with them processes, network and control groups.
     """
 
     device: str
-    role: Mapping[str, Any]
+    role: Mapping[str, object]
     container: int | None = None
     beside: bool = False
 
@@ -54,7 +55,7 @@ class LoadRole:
     """Load what a role needs, by calling ``entry``; with it comes the descriptor of the log."""
 
     entry: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class ShareDescriptors:
 class RunRole:
     """Run the role; with it comes the descriptor of the channel for its reports."""
 
-    role: Mapping[str, Any]
+    role: Mapping[str, object]
 
 
 ContainerRequest: TypeAlias = LoadRole | ShareDescriptors | RunRole

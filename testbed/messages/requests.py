@@ -5,9 +5,25 @@ A request about a fault sets a state from now on, and asking twice changes nothi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, NotRequired, TypeAlias, TypedDict, get_args
 
 from testbed.messages.codec import MessageCodec
+
+
+class Load(TypedDict):
+    """The functions that nodes call to load what roles need, each as "module:function".
+
+    Attributes:
+        entry: returns the function that runs a role.
+        arguments: the argument of all three functions; nodes know none of its keys.
+        entry_inside: the same as ``entry``, for a container that loads for itself.
+        shared: for such containers, makes what their roles share by descriptor.
+    """
+
+    entry: str
+    arguments: Mapping[str, object]
+    entry_inside: NotRequired[str]
+    shared: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +31,10 @@ class LoadRoles:
     """Choose the kind of nodes, and load what roles need; the first request.
 
     Attributes:
-        load: ``entry`` and ``arguments``; for containers that load for themselves also
-            ``entry_inside`` and ``shared``.
         nodes: ``runtime``, and what that needs; see ``planning.node_plan.chosen``.
     """
 
-    load: Mapping[str, Any]
+    load: Load
     nodes: Mapping[str, Any]
 
 
@@ -33,10 +47,14 @@ class BuildNetwork:
 
 @dataclass(frozen=True, slots=True)
 class StartRole:
-    """Start a role in a device's node; ``role`` holds the arguments of the role."""
+    """Start a role in a device's node.
+
+    Attributes:
+        role: the arguments of the role, or of a keeper of programs; the agent knows none of their keys.
+    """
 
     device: str
-    role: Mapping[str, Any]
+    role: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from testbed.channel import Channel
 from testbed.messages.agent_reports import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
@@ -83,11 +83,14 @@ class Seen:
     written: Path | None = None
 
 
-Role: TypeAlias = Callable[[Mapping[str, Any], Channel], int]
+A = TypeVar("A")
+Role: TypeAlias = Callable[[A, Channel], int]
 """A node's function: takes its arguments and the channel for reports; returns the exit status."""
 
 
-def serve(control: Channel, load: Callable[[], Role], surroundings: Surroundings | None) -> None:
+def serve(
+    control: Channel, load: Callable[[], Role[Any]], surroundings: Surroundings | None
+) -> None:
     """Serve requests until the other end of ``control`` closes.
 
     It answers with events of nodes, in which process ids are as seen from here; either
@@ -208,7 +211,7 @@ def _report_exits(
 def _start(
     request: ForkRole,
     descriptors: Sequence[int],
-    role: Role,
+    role: Role[Any],
     seen: Seen,
     *,
     own_pids: int,

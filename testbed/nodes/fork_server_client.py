@@ -5,12 +5,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from testbed.channel import Channel
 from testbed.messages.agent_reports import NODE_EVENTS, NodeEvent, RunFailed
 from testbed.messages.codec import send
 from testbed.messages.processes import ForkRole, SignalRole
+from testbed.messages.requests import Load
 from testbed.nodes import entry_point, fork_server, linux
 
 
@@ -24,7 +24,7 @@ class ForkServerClient:
 
     def __init__(
         self,
-        load: Mapping[str, Any],
+        load: Load,
         own: Channel,
         *,
         apart: bool,
@@ -33,7 +33,7 @@ class ForkServerClient:
         """Fork the server; the calling process must have one thread.
 
         Args:
-            load: ``entry``, a "module:function" that makes the ``Role`` from ``arguments``.
+            load: its ``entry`` makes the ``Role``.
             own: the caller's own channel, closed in the server so that it ends with the caller.
             apart: True for a pid namespace of its own, so that the kernel ends all nodes with it.
             surroundings: see ``fork_server.serve``.
@@ -70,7 +70,7 @@ class ForkServerClient:
     def start(
         self,
         device: str,
-        role: Mapping[str, Any],
+        role: Mapping[str, object],
         descriptors: Sequence[int],
         *,
         container: int | None = None,

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from testbed.channel import Channel
 from testbed.messages.codec import send
@@ -61,7 +61,21 @@ It returns the exit status, or not at all; what it says goes to its standard out
 """
 
 
-def load(_arguments: Mapping[str, Any]) -> Role:
+class KeeperArguments(TypedDict):
+    """The arguments of a keeper.
+
+    Attributes:
+        folder: path of the device's own folder.
+        home: path at which the device sees its home.
+        output: the bytes of output that are kept of a program.
+    """
+
+    folder: str
+    home: str
+    output: int
+
+
+def load(_arguments: object) -> Role[KeeperArguments]:
     """Return the function of the keepers, which the fork server calls in each device."""
     return keep
 
@@ -78,18 +92,16 @@ def execute(request: StartProgram, check: Sequence[str] | None) -> int:
     return CANNOT_START
 
 
-def keep(role: Mapping[str, Any], reports: Channel, become: Become = execute) -> int:
+def keep(role: KeeperArguments, reports: Channel, become: Become = execute) -> int:
     """Keep the programs of a device until the orchestrator has them end; return the exit status.
 
     Args:
-        role: ``folder``, the device's own; ``home``, where it sees its home; ``output``, the bytes of
-            output that are kept of a program.
         reports: the channel on which requests come and reports go.
         become: starts a program in a child of this process.
     """
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the orchestrator is gone
         os.chdir(role["home"])
-        Keeper(Path(role["folder"]), int(role["output"]), reports, become).serve()
+        Keeper(Path(role["folder"]), role["output"], reports, become).serve()
     return 0
 
 

@@ -3,11 +3,11 @@
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from testbed.channel import Channel
 from testbed.errors import HostError
 from testbed.messages.agent_reports import NodeEvent
+from testbed.messages.requests import Load
 from testbed.nodes import control_group, etc_files, linux
 from testbed.nodes.control_group import ControlGroup
 from testbed.nodes.fork_server import Surroundings
@@ -23,7 +23,7 @@ class NamespaceNodes:
 
     def __init__(
         self,
-        load: Mapping[str, Any],
+        load: Load,
         not_theirs: Channel,
         addresses: Mapping[str, str],
         read: Sequence[str],
@@ -70,7 +70,7 @@ class NamespaceNodes:
     def containers(self) -> Mapping[str, int]:
         return {}
 
-    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+    def start(self, device: str, role: Mapping[str, object], report: int) -> None:
         descriptors = [report, self._networks[device]]
         for group in self._groups:
             members = group.child(device).members_file

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from testbed.messages.agent_reports import NodeEvent
 
@@ -54,7 +54,7 @@ class Nodes(Protocol):
     def containers(self) -> Mapping[str, int]:
         """Return the id of the first process of each node that is a container, in the agent's /proc."""
 
-    def start(self, device: str, role: Mapping[str, Any], report: int) -> None:
+    def start(self, device: str, role: Mapping[str, object], report: int) -> None:
         """Start a role in a node.
 
         Args:

@@ -12,12 +12,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from testbed.checkpoints.checkpoint_marks import Mark, Marks
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.orchestrator.server_ingress import ServerIngress
-from testbed.roles.sharing import CHECKPOINTS, EVERY
+from testbed.roles.arguments import SharedArguments
 from testbed.runs.resuming import FOLDER, Resumption, folders
 
 
@@ -176,10 +175,10 @@ class CheckpointStores:
         return tuple(descriptor for one in self.each for descriptor in one.descriptors)
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> SharedArguments:
         """The arguments of roles that concern checkpoints; empty if none are written."""
         found = list(self.descriptors)
-        return {CHECKPOINTS: found, EVERY: self._every} if found else {}
+        return {"checkpoints": found, "checkpoint_every": self._every} if found else {}
 
     def write_marks(self, ingress: Sequence[ServerIngress]) -> None:
         """Write the marks whose wire bytes are known by now.

@@ -2,8 +2,6 @@
 
 import signal
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from testbed.device_names import (
     COORDINATOR_NAME,
@@ -21,6 +19,7 @@ from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.stalled_processes import processes_of_devices
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
+from testbed.roles.arguments import RestartArguments, RoleArguments, RoleKind
 
 
 class DeviceProcesses:
@@ -66,24 +65,24 @@ class DeviceProcesses:
         """Send the agent a request."""
         self.agent.ask(request)
 
-    def start(self, device: str, role: dict[str, Any]) -> None:
+    def start(self, device: str, role: RoleArguments) -> None:
         """Start a device in a role."""
         self.ask(StartRole(device, role))
         self.liveness.started(device)
 
-    def start_hubs(self, arguments: Mapping[str, Any]) -> None:
+    def start_hubs(self, arguments: RestartArguments) -> None:
         """Start the servers and aggregators with their clock's process, or the coordinator of peers.
 
         Args:
-            arguments: of their roles, in addition.
+            arguments: those of a resumed run; empty if they begin.
         """
         for index, hub in enumerate(self.hubs):
-            role = "server" if self._plan.served else COORDINATOR_NAME
+            role: RoleKind = "server" if self._plan.served else "coordinator"
             role = "aggregator" if hub in self._plan.aggregators else role
             self.start(hub, {"role": role, "number": server_number(index), **arguments})
         if self._plan.served and self._plan.coordinated:
-            own = {"role": COORDINATOR_NAME, "number": SERVER_NUMBER}
-            self.start(COORDINATOR_NAME, {**own, **arguments})
+            own: RoleArguments = {"role": "coordinator", "number": SERVER_NUMBER, **arguments}
+            self.start(COORDINATOR_NAME, own)
 
     def start_evaluator(self) -> None:
         """Start the evaluator."""
@@ -91,7 +90,7 @@ class DeviceProcesses:
 
     def start_workers(self) -> None:
         """Start all workers or peers."""
-        role = "worker" if self._plan.served else "peer"
+        role: RoleKind = "worker" if self._plan.served else "peer"
         for name, number in self._plan.workers.items():
             self.start(name, {"role": role, "number": number})
 

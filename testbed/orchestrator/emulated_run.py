@@ -9,14 +9,14 @@ that says how the run ended.
 import contextlib
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from testbed.channel import InvalidMessageError
 from testbed.device_names import HOME_HOST
 from testbed.errors import RunError
 from testbed.json_dataclasses import to_plain
-from testbed.messages.requests import BuildNetwork, LoadRoles, StopTraffic
+from testbed.messages.requests import BuildNetwork, Load, LoadRoles, StopTraffic
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.agent.process import AgentProcess
 from testbed.orchestrator.agent_events import AgentEvents
@@ -36,7 +36,7 @@ from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning import node_plan
 from testbed.planning.plan import Plan
-from testbed.roles.sharing import BOARD, MODELS, ORDERS, PACES, SETTINGS, SPILL
+from testbed.roles.arguments import RunArguments, SharedArguments
 from testbed.run_endings import Ended
 from testbed.runs.ending import EndError, explain
 from testbed.runs.left_out_evaluations import ranges
@@ -173,19 +173,19 @@ class EmulatedRun:
                 opened.enter_context(tempfile.TemporaryFile(dir=self._planned.directory)).fileno()  # noqa: SIM115 - closed by `opened`
                 for _ in range(self._plan.settings.servers)
             ]
-            shared = self._shared(board)
-            models = self._models(opened)
+            shared, models = self._shared(board), self._models(opened)
             records.save_ledgers()  # for a run that is killed
-            handed = (*spills, *shared.values(), *models, *self._store.descriptors)
+            own = [one for one in (shared.get("board"), shared.get("paces")) if one is not None]
+            handed = (*spills, *own, *models, *self._store.descriptors)
             agents, orders = self._agents(handed, keeps_models=bool(models))
             self._devices.agent = agents
             with removed_at_end(agents, self._plan.spec.devices.runtime, records):
-                self._ask_for_set_up({SPILL: spills, MODELS: models, **shared, **orders})
+                self._ask_for_set_up({"spill": spills, "models": models, **shared, **orders})
                 self._loop(agents, wake_up)
 
     def _agents(
         self, handed: Sequence[int], *, keeps_models: bool
-    ) -> tuple[AgentsOfHosts[ReportChannels], dict[str, Any]]:
+    ) -> tuple[AgentsOfHosts[ReportChannels], SharedArguments]:
         """Start the agents, one on each host; return them, and what only the roles at home are told.
 
         Args:
@@ -213,14 +213,16 @@ class EmulatedRun:
         )
         for end in ours.values():
             end.close()
-        return agents, {ORDERS: {str(n): fd for n, fd in descriptors.items()}}
+        return agents, {"orders": {str(n): fd for n, fd in descriptors.items()}}
 
-    def _shared(self, board: Board | None) -> dict[str, int]:
-        """Return descriptors of what roles share with this process, by the keys of their arguments."""
-        shared = {BOARD: board, PACES: self._injection.paces}
-        return {
-            key: one.descriptor for key, one in shared.items() if one and one.descriptor is not None
-        }
+    def _shared(self, board: Board | None) -> SharedArguments:
+        """Return descriptors of what roles share with this process."""
+        shared: SharedArguments = {}
+        if board and board.descriptor is not None:
+            shared["board"] = board.descriptor
+        if (paces := self._injection.paces) and paces.descriptor is not None:
+            shared["paces"] = paces.descriptor
+        return shared
 
     def _models(self, opened: contextlib.ExitStack) -> list[int]:
         """Return the descriptors of the files in which peers keep their parameters, if they do."""
@@ -234,15 +236,16 @@ class EmulatedRun:
 
     # -- the agent
 
-    def _ask_for_set_up(self, shared: Mapping[str, Any]) -> None:
+    def _ask_for_set_up(self, shared: SharedArguments) -> None:
         """Ask the agent to load what roles need, and to make the nodes and the network."""
         plan = self._plan
-        settings = {SETTINGS: to_plain(plan.settings)}
-        load = {
+        settings = to_plain(plan.settings)
+        arguments: RunArguments = {"settings": settings, **shared, **self._store.arguments}
+        load: Load = {
             "entry": "testbed.roles.entry:load",
             "entry_inside": "testbed.roles.entry:load_alone",
             "shared": "testbed.roles.sharing:SharedResources.make",
-            "arguments": {**settings, **shared, **self._store.arguments},
+            "arguments": arguments,
         }
         agents, spread, chosen = self._devices.agent, self._spread, node_plan.chosen(plan)
         agents.ask(LoadRoles(load, chosen))
@@ -253,7 +256,7 @@ class EmulatedRun:
             return
         for host, member in spread.members.items():
             placed = member.host.placed
-            alone = {**load, "arguments": placed(settings)}
+            alone: Load = {**load, "arguments": placed({"settings": settings})}
             agents.ask_host(host, LoadRoles(alone, placed(chosen)))
             agents.ask_host(host, BuildNetwork(spread.part(network, host)))
 

@@ -13,7 +13,7 @@ import selectors
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import get_args
 
 from testbed.channel import Channel, InvalidMessageError
 from testbed.device_names import server_index
@@ -27,6 +27,7 @@ from testbed.messages.reports import (
     RoleReport,
     VersionEvaluated,
 )
+from testbed.roles.arguments import RoleArguments
 
 LONGEST = 64 << 20
 """Bytes of the longest report that is read; those of the testbed's own roles have less than 1 MB."""
@@ -111,7 +112,7 @@ class ReportChannels:
     _selector: selectors.EpollSelector = field(default_factory=selectors.EpollSelector)
     late: list[TimedReport] = field(default_factory=list)
 
-    def open(self, device: str, role: Mapping[str, Any]) -> Channel:
+    def open(self, device: str, role: RoleArguments) -> Channel:
         """Make the channel of a process that is to be started; return its end, for the caller to close.
 
         Args:
@@ -120,7 +121,7 @@ class ReportChannels:
         ours, theirs = Channel.pair()
         ours.note_times()
         os.set_blocking(ours.fileno(), False)
-        sender = ReportingProcess(device, role["role"], int(role["number"]))
+        sender = ReportingProcess(device, role["role"], role["number"])
         self._selector.register(ours, selectors.EVENT_READ, _Source(ours, sender))
         return theirs
 

@@ -6,7 +6,6 @@ step with it: for a server that was killed, and for a whole run that is resumed.
 
 import time
 from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.training_records import TrainingRecords
+from testbed.roles.arguments import RestartArguments
 from testbed.runs.deduplication import Repetition
 from testbed.runs.resuming import Resumption
 from testbed.telemetry.event_kinds import EventKind
@@ -68,7 +68,7 @@ class Restoration:
         self._records.resume(kept, marks)
         self._evaluations.ingress.has(kept.evaluations)
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> RestartArguments:
         """Return the arguments of servers that go on from a checkpoint; empty if they begin."""
         if not self._store.marks:
             return {}

@@ -6,6 +6,7 @@ from typing import Any
 
 from testbed.device_names import SERVER_NAME, worker_name
 from testbed.experiment.program_conflicts import PLACEHOLDERS
+from testbed.messages.requests import Load
 from testbed.planning import agent_network
 from testbed.planning.program_plan import ProgramPlan, filled, shown_paths
 from testbed.programs.instance import Instance
@@ -17,7 +18,7 @@ _KEEPERS = {
 """What the fork server loads: the keeper, and nothing that takes time."""
 
 
-def load(plan: ProgramPlan) -> dict[str, Any]:
+def load(plan: ProgramPlan) -> Load:
     """Return what the fork server loads, and its arguments."""
     return {"entry": _KEEPERS[plan.spec.devices.runtime], "arguments": {}}
 

@@ -8,9 +8,9 @@ import contextlib
 import functools
 import socket
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from testbed.nodes.fork_server import Role
 from testbed.nodes.linux import close_all_but
 from testbed.plugins.names import said
 from testbed.random_streams import stream
+from testbed.roles.arguments import RoleArguments, RoleKind, RunArguments
 from testbed.roles.evaluation.evaluator_process import evaluate
 from testbed.roles.orders import OrderChannel, OrderChannels
 from testbed.roles.pace import PacedTimes
@@ -50,7 +51,7 @@ from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.server_with_clock import ServerWithClock
 from testbed.roles.server.wall_aggregator import WallAggregator
 from testbed.roles.server.wall_server import WallServer
-from testbed.roles.sharing import EVERY, SETTINGS, SharedResources
+from testbed.roles.sharing import SharedResources
 from testbed.roles.transport.greeting import Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
@@ -112,8 +113,8 @@ class Loaded:
     def run_forked(
         self,
         shared: SharedResources,
-        of_run: Mapping[str, Any],
-        arguments: Mapping[str, Any],
+        of_run: RunArguments,
+        arguments: RoleArguments,
         report: Channel,
     ) -> int:
         """Run a role in a process that has inherited everything; return the exit status."""
@@ -123,7 +124,7 @@ class Loaded:
             SharedResources.handed(self.settings, of_run, arguments, own), arguments, report
         )
 
-    def run(self, shared: SharedResources, arguments: Mapping[str, Any], report: Channel) -> int:
+    def run(self, shared: SharedResources, arguments: RoleArguments, report: Channel) -> int:
         """Run a role in a node, and return the node's exit status."""
         return _Role(self, shared, report).run(arguments)
 
@@ -136,9 +137,9 @@ class _Role:
     shared: SharedResources
     report: Channel
 
-    def run(self, arguments: Mapping[str, Any]) -> int:
-        number = int(arguments["number"])
-        roles: dict[str, Callable[[], None]] = {
+    def run(self, arguments: RoleArguments) -> int:
+        number = arguments["number"]
+        roles: dict[RoleKind, Callable[[], None]] = {
             "server": lambda: self._serve(arguments),
             "aggregator": lambda: self._serve(arguments),
             "evaluator": self._evaluate,
@@ -166,9 +167,9 @@ class _Role:
         initial = own.take(loaded.learner.parameters).copy()
         return computation.server_half(settings, own.layout, initial)
 
-    def _serve(self, arguments: Mapping[str, Any]) -> None:
+    def _serve(self, arguments: RoleArguments) -> None:
         loaded, settings, orders = self.loaded, self.loaded.settings, self.shared.orders
-        number, restart = int(arguments["number"]), Restart.of_role(arguments)
+        number, restart = arguments["number"], Restart.of_role(arguments)
         index, servers = server_index(number), self.shared.servers
         aggregates = index >= settings.servers
         layout = loaded.learner.layout if aggregates else loaded.pushed.cut[index].layout
@@ -207,7 +208,7 @@ class _Role:
         files = CheckpointFiles((even, odd), STORED)
         return Checkpoints(self.loaded.checkpoint_every, files)
 
-    def _coordinate(self, arguments: Mapping[str, Any]) -> None:
+    def _coordinate(self, arguments: RoleArguments) -> None:
         assert self.shared.orders is not None
         settings, learner = self.loaded.settings, self.loaded.learner
         if self.shared.servers is not None:
@@ -249,11 +250,11 @@ class _Role:
 
         run_clock(clock, restart)
 
-    def _exchange(self, number: int, arguments: Mapping[str, Any]) -> None:
+    def _exchange(self, number: int, arguments: RoleArguments) -> None:
         assert self.shared.orders is not None
         settings, layout = self.loaded.settings, self.loaded.learner.layout
         leave = self.shared.orders.of_device(number, OrderChannel)
-        incarnation = int(arguments.get("incarnation", 0))
+        incarnation = arguments.get("incarnation", 0)
         parameters, version = self.loaded.learner.parameters.copy(), 0
         checkpoints, every = None, settings.faults.steps_to_checkpoint(number)
         if every is not None:
@@ -296,7 +297,7 @@ class _Role:
         cut = loaded.pushed.cut
         evaluate(loaded.settings, dataset, loaded.learner, cut, self.report, line)
 
-    def _work(self, number: int, arguments: Mapping[str, Any]) -> None:
+    def _work(self, number: int, arguments: RoleArguments) -> None:
         leaves, loaded = self.shared.orders, self.loaded
         leave = None if leaves is None else leaves.of_device(number, OrderChannel)
         line = self.shared.board.device(number)
@@ -306,10 +307,8 @@ class _Role:
         # Under the virtual clock, the clock itself makes the faults happen.
         faults = settings.faults.rules if settings.timing.clock == "wall" else ()
         schedule = Schedule(faults, settings.seed, settings.workers)
-        pushes = int(arguments.get("pushes", 0))
-        identity = Identity(
-            number, *(int(arguments.get(key, 0)) for key in ("incarnation", "kills"))
-        )
+        pushes = arguments.get("pushes", 0)
+        identity = Identity(number, arguments.get("incarnation", 0), arguments.get("kills", 0))
         report = RoleReporter(self.report)
         parking = FaultsAfterPushes(schedule, number, self.shared.paces, report.send, pushes)
         both = loaded.pushed, loaded.times
@@ -319,35 +318,31 @@ class _Role:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
 
 
-def load(arguments: Mapping[str, Any]) -> Role:
-    """Load libraries, dataset and model, and return the function that runs a forked role with them.
-
-    Args:
-        arguments: the run's, with the keys of ``testbed.roles.sharing``.
-    """
+def load(arguments: RunArguments) -> Role[RoleArguments]:
+    """Load libraries, dataset and model, and return the function that runs a forked role with them."""
     shared = SharedResources.make(arguments)
     turns = 0 if shared.turns is None else shared.turns.count
     return functools.partial(_load(arguments, turns).run_forked, shared, arguments)
 
 
-RoleAlone: TypeAlias = Callable[[Mapping[str, Any], Channel, Sequence[int]], int]
+RoleAlone: TypeAlias = Callable[[RoleArguments, Channel, Sequence[int]], int]
 """A ``Role`` that also takes the descriptors of the resources that the run's roles share."""
 
 
-def load_alone(arguments: Mapping[str, Any]) -> RoleAlone:
+def load_alone(arguments: RunArguments) -> RoleAlone:
     """Do the same as ``load``, for the only role of this process."""
     loaded = _load(arguments, 0, alone=True)
 
-    def run(role: Mapping[str, Any], report: Channel, descriptors: Sequence[int]) -> int:
+    def run(role: RoleArguments, report: Channel, descriptors: Sequence[int]) -> int:
         shared = SharedResources.handed(loaded.settings, arguments, role, descriptors)
         return loaded.run(shared, role, report)
 
     return run
 
 
-def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> Loaded:
+def _load(arguments: RunArguments, turns: int, *, alone: bool = False) -> Loaded:
     torch.set_num_threads(1)
-    settings = Settings.of_plain(arguments[SETTINGS])
+    settings = Settings.of_plain(arguments["settings"])
     of = settings.spec.dataset
     contents = datasets.contents(settings.dataset, of.scaling, of.train_images, settings.seed)
     parts = computation.parts(settings, contents.train[1])
@@ -358,7 +353,7 @@ def _load(arguments: Mapping[str, Any], turns: int, *, alone: bool = False) -> L
     for one in shared:
         one.share_memory()
     data = contents if alone else contents.whole()
-    every = arguments.get(EVERY)
+    every = arguments.get("checkpoint_every")
     pushed = PushedParts.of_run(settings, learner.layout)
     loaded = Loaded(settings, data, parts, learner, pushed, shared, Times.of(settings), every)
     loaded.warm_up()

@@ -5,44 +5,19 @@ process of its own receives these, from a process that makes them without loadin
 that roles compute with.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from testbed.device_names import server_index
 from testbed.json_dataclasses import of_plain
 from testbed.nodes.computing_turns import ComputingTurns
+from testbed.roles.arguments import RoleArguments, RoleKind, RunArguments
 from testbed.roles.orders import OrderChannels
 from testbed.roles.pace import Paces
 from testbed.telemetry.state_board import Board, lines_of
 from testbed.training.run_devices import RunDevices
 
-SETTINGS = "settings"
-"""Key, among the arguments of a run's roles, of the run's ``Settings`` as JSON."""
-BOARD = "board"
-"""Key of the board's descriptor, if metrics are exported."""
-PACES = "paces"
-"""Key of the descriptor of the devices' paces, if faults may change them."""
-CHECKPOINTS = "checkpoints"
-"""Key of the descriptors of the checkpoint files, two of each server, if checkpoints are written.
-
-Under the virtual clock there are two: a checkpoint is one of the whole run.
-"""
-EVERY = "checkpoint_every"
-"""Key of the number of updates between two checkpoints."""
-ORDERS = "orders"
-"""Key of descriptors of the channels of orders between hosts, by the devices' numbers: the clock's ends
-where the clock is, and on another host the devices'."""
-SPILL = "spill"
-"""Key of the descriptors of the files for snapshots that wait for the evaluator, if there are any.
-
-Each server has one of its own, by its index.
-"""
-MODELS = "models"
-"""Key of the descriptors of the files in which peers keep their parameters, by their numbers.
-
-There are none if none comes back.
-"""
 _CLOCKS = ("server", "coordinator")
 _DEVICES = ("worker", "peer")
 _EVALUATED = ("server", "peer")
@@ -88,54 +63,52 @@ class SharedResources:
         return self.checkpoints[first : first + 2]
 
     @classmethod
-    def make(cls, arguments: Mapping[str, Any]) -> Self:
-        """Make the resources of a run; ``arguments`` has the keys of this module."""
-        settings = of_plain(RunDevices, arguments[SETTINGS])
+    def make(cls, arguments: RunArguments) -> Self:
+        """Make the resources of a run."""
+        settings = of_plain(RunDevices, arguments["settings"])
         turns = None if settings.timing.own_processors else ComputingTurns()
-        handed = {int(number): end for number, end in arguments.get(ORDERS, {}).items()}
+        handed = {int(number): end for number, end in arguments.get("orders", {}).items()}
         orders = OrderChannels(settings.workers, handed) if _has_orders(settings) else None
-        descriptor = arguments.get(BOARD)
+        descriptor = arguments.get("board")
         if descriptor is None:
             board = Board.private(lines_of(settings.workers, settings.serving))
         else:
             board = Board.open(descriptor)
-        paces = Paces(arguments.get(PACES), settings.workers)
-        checkpoints, spills = arguments.get(CHECKPOINTS, ()), arguments.get(SPILL, ())
+        paces = Paces(arguments.get("paces"), settings.workers)
+        checkpoints, spills = arguments.get("checkpoints", ()), arguments.get("spill", ())
         servers = OrderChannels(settings.serving) if _has_driven_servers(settings) else None
-        models = arguments.get(MODELS, ())
+        models = arguments.get("models", ())
         return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
 
-    def descriptors(self, role: Mapping[str, Any]) -> Sequence[int]:
+    def descriptors(self, role: RoleArguments) -> Sequence[int]:
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
         if role["role"] == _saving(driven=self.servers is not None):
-            found += self.checkpoints_of(int(role["number"]))
+            found += self.checkpoints_of(role["number"])
         # Every server writes snapshots, but only one of the peers.
-        spill = self.spill(int(role["number"])) if role["role"] in _EVALUATED else None
+        spill = self.spill(role["number"]) if role["role"] in _EVALUATED else None
         found += [] if spill is None else [spill]
-        found += (
-            [self.models[int(role["number"])]] if self.models and role["role"] == "peer" else []
-        )
+        found += [self.models[role["number"]]] if self.models and role["role"] == "peer" else []
         found += [] if self.turns is None else list(self.turns.descriptors)
         if self.servers is not None and role["role"] in _DRIVEN:
-            found.append(self.servers.device_descriptor(server_index(int(role["number"]))))
+            found.append(self.servers.device_descriptor(server_index(role["number"])))
         elif self.orders is not None and role["role"] in _CLOCKS:
             found += self.orders.clock_descriptors
             found += [] if self.servers is None else self.servers.clock_descriptors
         elif self.orders is not None and role["role"] in _DEVICES:
-            found.append(self.orders.device_descriptor(int(role["number"])))
+            found.append(self.orders.device_descriptor(role["number"]))
         return found
 
     @classmethod
     def handed(
         cls,
         settings: RunDevices,
-        arguments: Mapping[str, Any],
-        role: Mapping[str, Any],
+        arguments: RunArguments,
+        role: RoleArguments,
         descriptors: Sequence[int],
     ) -> Self:
         """Take over, in a role's own process, its ``descriptors``, in their order."""
-        kind, number, rest = role["role"], int(role["number"]), list(descriptors)
+        kind, number, rest = role["role"], role["number"], list(descriptors)
 
         def take(count: int, *, there: object) -> list[int]:
             """Take the next descriptors, if they are there."""
@@ -143,16 +116,16 @@ class SharedResources:
             del rest[: len(taken)]
             return taken
 
-        of_board = take(1, there=arguments.get(BOARD) is not None)
-        of_paces = take(1, there=arguments.get(PACES) is not None)
+        of_board = take(1, there=arguments.get("board") is not None)
+        of_paces = take(1, there=arguments.get("paces") is not None)
         lines = lines_of(settings.workers, settings.serving)
         board = Board.open(of_board[0]) if of_board else Board.private(lines)
         paces = Paces(of_paces[0] if of_paces else None, settings.workers)
         driven = _has_driven_servers(settings)
         saves = kind == _saving(driven=driven)
-        checkpoints = take(2, there=arguments.get(CHECKPOINTS) and saves)
-        spills = take(1, there=arguments.get(SPILL) and kind in _EVALUATED)
-        models = take(1, there=arguments.get(MODELS) and kind == "peer")
+        checkpoints = take(2, there=arguments.get("checkpoints") and saves)
+        spills = take(1, there=arguments.get("spill") and kind in _EVALUATED)
+        models = take(1, there=arguments.get("models") and kind == "peer")
         turns = None
         if not settings.timing.own_processors:
             turns = ComputingTurns.handed(take(3, there=True))
@@ -170,7 +143,7 @@ class SharedResources:
         return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
 
 
-def _saving(*, driven: bool) -> str:
+def _saving(*, driven: bool) -> RoleKind:
     return "coordinator" if driven else "server"
 
 

@@ -21,6 +21,7 @@ from testbed.messages.agent_reports import (
     RunFailed,
     WarningRaised,
 )
+from testbed.messages.requests import Load
 from testbed.nodes.node_interface import Device
 
 DEVICE = socket.gethostname()
@@ -55,7 +56,7 @@ class Place:
     def __init__(self, folder: Path, attack: str | None = None, **arguments: str) -> None:
         (folder / "loader.py").write_text(LOADER)
         self.reports, self._theirs = Channel.pair()
-        load = {"entry": "loader:load", "arguments": arguments}
+        load: Load = {"entry": "loader:load", "arguments": arguments}
         self.gate = RoleConnections(folder, load, Shared())
         self.gate.expect([Device(DEVICE, memory=2**30)])
         paths = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])

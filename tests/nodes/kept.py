@@ -23,7 +23,8 @@ def main() -> int:
         return os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     linux.mount_proc()
-    role = {"folder": folder, "home": f"{folder}/{HOME}", "output": int(output)}
+    home = f"{folder}/{HOME}"
+    role: keeper.KeeperArguments = {"folder": folder, "home": home, "output": int(output)}
     os._exit(keeper.keep(role, Channel.from_descriptor(int(channel))))
 
 

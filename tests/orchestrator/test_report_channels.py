@@ -18,6 +18,7 @@ from testbed.messages.reports import (
     VersionEvaluated,
 )
 from testbed.orchestrator.report_channels import ReportChannels
+from testbed.roles.arguments import RoleKind
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def channels() -> Iterator[ReportChannels]:
     made.close()
 
 
-def opened(channels: ReportChannels, device: str, part: str, number: int) -> Channel:
+def opened(channels: ReportChannels, device: str, part: RoleKind, number: int) -> Channel:
     return channels.open(device, {"role": part, "number": number})
 
 
@@ -77,7 +78,7 @@ def test_a_cause_comes_before_its_effect_while_both_are_sent(channels: ReportCha
     ],
 )
 def test_a_report_of_somebody_else_is_refused_and_the_channel_ended(
-    channels: ReportChannels, part: str, number: int, report: RoleReport, why: str
+    channels: ReportChannels, part: RoleKind, number: int, report: RoleReport, why: str
 ) -> None:
     end = opened(channels, "device", part, number)
     send(end, report)

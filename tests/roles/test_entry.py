@@ -13,7 +13,6 @@ from testbed.json_dataclasses import to_plain
 from testbed.learning.description import describe
 from testbed.planning.plan import plan
 from testbed.roles import entry
-from testbed.roles.sharing import SETTINGS
 from testbed.training import computation
 from tests.docs.blocks import REPOSITORY
 
@@ -22,7 +21,7 @@ def test_a_forked_role_describes_no_model_anew() -> None:
     # A description imports modules, which are not there in a container that a role is forked into.
     (one,) = plan(load_experiment(REPOSITORY / "examples" / "plugin" / "pictures.yaml"))
     describe.cache_clear()
-    loaded = entry._load({SETTINGS: to_plain(one.settings)}, 0)
+    loaded = entry._load({"settings": to_plain(one.settings)}, 0)
     described = describe.cache_info().misses
     assert described > 0
     for number, part in enumerate(loaded.parts):
@@ -44,7 +43,7 @@ assert "clarabel" in sys.modules
 def test_modules_that_an_algorithm_imports_late_are_there_before_the_fork() -> None:
     # In a process of its own: an extension module cannot be unloaded from one that has it.
     (one,) = plan(load_experiment(REPOSITORY / "experiments" / "agree-backup-workers.yaml"))[:1]
-    settings = json.dumps({SETTINGS: to_plain(one.settings)})
+    settings = json.dumps({"settings": to_plain(one.settings)})
     subprocess.run([sys.executable, "-c", LATE], input=settings, text=True, check=True)
 
 

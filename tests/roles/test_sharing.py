@@ -8,8 +8,9 @@ import pytest
 from testbed.experiment.load import load
 from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import plan
+from testbed.roles.arguments import RoleArguments, RunArguments
 from testbed.roles.orders import OrderChannel
-from testbed.roles.sharing import MODELS, PACES, SETTINGS, SPILL, SharedResources
+from testbed.roles.sharing import SharedResources
 from testbed.training.exchange import Hears
 from tests.docs.blocks import REPOSITORY
 from tests.loaded_modules import loaded_by
@@ -19,24 +20,24 @@ from tests.loaded_modules import loaded_by
 def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_path: Path) -> None:
     path = REPOSITORY / "experiments" / "agree-peers-faults.yaml"
     settings = plan(load(path))[0].settings
-    keys = (PACES, SPILL, *map(str, range(settings.workers)))
+    keys = ("paces", "spill", *map(str, range(settings.workers)))
     files = {key: os.open(tmp_path / key, os.O_RDWR | os.O_CREAT) for key in keys}
-    os.truncate(files[PACES], 8 * settings.workers)
+    os.truncate(files["paces"], 8 * settings.workers)
     models = [files[str(peer)] for peer in range(settings.workers)]
-    arguments = {
-        SETTINGS: to_plain(settings),
-        PACES: files[PACES],
-        SPILL: [files[SPILL]],
-        MODELS: models,
+    arguments: RunArguments = {
+        "settings": to_plain(settings),
+        "paces": files["paces"],
+        "spill": [files["spill"]],
+        "models": models,
     }
     shared = SharedResources.make(arguments)
-    role = {"role": "peer", "number": number}
+    role: RoleArguments = {"role": "peer", "number": number}
     sent = [os.dup(one) for one in shared.descriptors(role)]
     handed = SharedResources.handed(settings, arguments, role, sent)
     (model,) = handed.models
     assert os.fstat(model).st_ino == os.fstat(models[number]).st_ino
     (spill,) = handed.spills
-    assert os.fstat(spill).st_ino == os.fstat(files[SPILL]).st_ino
+    assert os.fstat(spill).st_ino == os.fstat(files["spill"]).st_ino
     assert handed.orders is not None
     assert shared.orders is not None
     channel = handed.orders.of_device(number, OrderChannel)

@@ -26,7 +26,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from testbed.channel import Channel, ReceivedMessage
 from testbed.errors import HostError, TestbedError
@@ -463,13 +463,13 @@ def _make_nodes(first: Request, control: Channel) -> Nodes:
 
 def _paces(first: Request) -> Any:
     """Return the devices' paces, which this process may set; None in a run that has none."""
+    from testbed.roles.arguments import RunArguments
     from testbed.roles.pace import Paces
-    from testbed.roles.sharing import PACES, SETTINGS
 
     assert isinstance(first, LoadRoles)
-    arguments = first.load["arguments"]
-    descriptor = arguments.get(PACES)
-    return None if descriptor is None else Paces(descriptor, arguments[SETTINGS]["workers"])
+    arguments = cast("RunArguments", first.load["arguments"])  # those of keepers are empty
+    descriptor = arguments.get("paces")
+    return None if descriptor is None else Paces(descriptor, arguments["settings"]["workers"])
 
 
 def _folders(first: Request) -> Any:

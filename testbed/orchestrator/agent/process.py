@@ -8,7 +8,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -28,7 +28,8 @@ from testbed.planning import node_plan
 class Reports(Protocol):
     """The orchestrator's ends of the channels to what runs in devices."""
 
-    def open(self, device: str, role: Mapping[str, Any]) -> Channel: ...
+    # `role` has the arguments of a role or of a keeper: each kind of channels knows one of them.
+    def open(self, device: str, role: Any) -> Channel: ...
     def fileno(self) -> int: ...
     def close(self) -> None: ...
 

@@ -35,8 +35,8 @@ from testbed.orchestrator.hosts.secured_connection import (
     Frame,
     SecuredConnection,
 )
+from testbed.roles.arguments import SharedArguments
 from testbed.roles.pace import memory_of_paces
-from testbed.roles.sharing import MODELS, ORDERS, PACES
 from testbed.version import VERSION
 
 PATIENCE = 10.0
@@ -184,11 +184,11 @@ def _serve_agent(
             for number in wanted["models"]
         }
         handed = [*orders.values(), *models.values()]
-        of_all: dict[str, Any] = {ORDERS: orders}
+        of_all: SharedArguments = {"orders": orders}
         if models:
-            of_all[MODELS] = [models.get(number, -1) for number in range(max(models) + 1)]
+            of_all["models"] = [models.get(number, -1) for number in range(max(models) + 1)]
         if wanted["paces"]:
-            of_all[PACES] = paces = memory_of_paces(wanted["paces"])
+            of_all["paces"] = paces = memory_of_paces(wanted["paces"])
             shared.callback(os.close, paces)
             handed.append(paces)
         arguments = {**first.load["arguments"], **of_all}

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.agenda import Clock
 from testbed.orchestrator.injection.impairments import Ask
+from testbed.roles.arguments import RoleArguments
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 
-Start: TypeAlias = Callable[[str, dict[str, Any]], None]
+Start: TypeAlias = Callable[[str, RoleArguments], None]
 """Starts a device in a role."""
 SETTLED = 2.0
 """Seconds after an outage, added to its length once more, until TCP works as before."""
@@ -211,10 +212,14 @@ class KillableWorkers:
             worker.dead_until = worker.exited = None
             worker.incarnation += 1
             worker.started = now
-            role: dict[str, Any] = {"number": number, "incarnation": worker.incarnation}
+            role: RoleArguments = {
+                "number": number,
+                "incarnation": worker.incarnation,
+                "role": "worker" if others is None else "peer",
+            }
             if others is None:
-                pushes = max(worker.pushes, worker.applied)
-                role |= {"role": "worker", "kills": server_kills, "pushes": pushes}
+                role["kills"] = server_kills
+                role["pushes"] = max(worker.pushes, worker.applied)
             else:
-                role |= {"role": "peer", "others": others(number)}
+                role["others"] = others(number)
             self._start(self._names[number], role)

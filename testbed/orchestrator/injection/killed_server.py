@@ -9,6 +9,7 @@ from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.agenda import TrainingClock
 from testbed.orchestrator.injection.impairments import Ask
 from testbed.orchestrator.injection.killable_workers import Start
+from testbed.roles.arguments import RestartArguments, RoleArguments
 from testbed.runs.strikes import Strikes
 
 
@@ -103,5 +104,6 @@ class KilledServer:
             self._strikes.write(self._fault.record("end", [self._number], now, version))
         self._killed = self._exited = False
         self.restoring = True
-        role = {"role": "server", "number": self._number, "restore": True, "kills": self.kills}
-        self._start(self._name, role | {"training": self._clock.began})
+        restart: RestartArguments = {"kills": self.kills, "training": self._clock.began}
+        role: RoleArguments = {"role": "server", "number": self._number, "restore": True, **restart}
+        self._start(self._name, role)

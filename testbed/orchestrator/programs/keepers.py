@@ -3,13 +3,14 @@
 import contextlib
 import os
 import selectors
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from testbed.channel import Channel, InvalidMessageError
 from testbed.messages.codec import send
 from testbed.messages.keeper_messages import KEEPER_REPORTS, KeeperReport, KeeperRequest
+from testbed.nodes.keeper import KeeperArguments
 
 LONGEST = 1 << 20
 """Bytes of the longest report that is read."""
@@ -29,7 +30,7 @@ class Keepers:
     _selector: selectors.EpollSelector = field(default_factory=selectors.EpollSelector)
     _channels: dict[str, Channel] = field(default_factory=dict)
 
-    def open(self, device: str, role: Mapping[str, Any]) -> Channel:
+    def open(self, device: str, role: KeeperArguments) -> Channel:
         """Make the channel of a keeper to be started; return its end, for the caller to close."""
         self.end(device)
         ours, theirs = Channel.pair()

@@ -52,6 +52,7 @@ from testbed.messages.requests import (
 )
 from testbed.metrics.live_programs import LivePrograms
 from testbed.nodes.confinement import HOME
+from testbed.nodes.keeper import KeeperArguments
 from testbed.number_text import as_number
 from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import AgentProcess
@@ -276,7 +277,7 @@ class ProgramRun:
         self._follow(self._life.begin(there, now))
 
     def _start_keeper(self, device: str) -> None:
-        role = {
+        role: KeeperArguments = {
             "folder": str(self._folders / device),
             "home": str(self._folders / HOME),
             "output": self._plan.spec.limits.output,

@@ -1,12 +1,12 @@
 """The arguments of a parameter server that is restored from a checkpoint."""
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from testbed.clock import worker_faults
 from testbed.errors import RunError
+from testbed.roles.arguments import RestartArguments
 from testbed.roles.server import outstanding_work
 from testbed.roles.server.remote_servers import UpdateElsewhere
 
@@ -39,12 +39,11 @@ class Restart:
     server: int = 0
 
     @classmethod
-    def of_role(cls, role: Mapping[str, Any]) -> Self | None:
+    def of_role(cls, role: RestartArguments) -> Self | None:
         """Return the restart that a role's arguments describe; None if the server starts a new run."""
         if not role.get("restore"):
             return None
-        elapsed = float(role.get("elapsed", 0.0))
-        return cls(int(role["kills"]), role.get("training"), elapsed)
+        return cls(role["kills"], role.get("training"), role.get("elapsed", 0.0))
 
     def began(self) -> float:
         """Return when training began (CLOCK_MONOTONIC), as if an interrupted run went on just now."""

@@ -18,7 +18,7 @@ from testbed.nodes.fork_server import Role
 from testbed.planning.node_plan import ONE_THREAD
 
 
-def load(arguments: Mapping[str, Any]) -> Role:
+def load(arguments: Mapping[str, Any]) -> Role[Mapping[str, Any]]:
     if "fail" in arguments:
         raise RuntimeError(arguments["fail"])
     return role

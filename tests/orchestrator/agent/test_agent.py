@@ -37,6 +37,7 @@ from testbed.messages.requests import (
     BuildNetwork,
     FreezeDevice,
     KillDevice,
+    Load,
     LoadRoles,
     ReadIngress,
     Request,
@@ -79,7 +80,7 @@ class Harness:
         self.log = log
         with log.open("ab") as output:
             self.process = start(theirs, output.fileno(), inherited)
-        load = {"entry": ROLES, "arguments": arguments}
+        load: Load = {"entry": ROLES, "arguments": arguments}
         self.ask(
             LoadRoles(
                 load, {"addresses": ADDRESSES, "read": []} | (nodes or {"runtime": "namespaces"})

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from testbed.messages.requests import (
 )
 from testbed.orchestrator.injection.injection import Injection
 from testbed.orchestrator.injection.killable_workers import CLOSING_TIMEOUT
+from testbed.roles.arguments import RoleArguments
 from testbed.roles.transport.greeting import CONNECT_TIMEOUT
 from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError
@@ -127,7 +128,9 @@ PEERS = ("peer-0", "peer-1", "peer-2", "peer-3")
 
 def starts(asked: Sequence[Request]) -> dict[str, tuple[int, list[tuple[int, int]]]]:
     """Return the incarnation of each peer that is started again, and those that it calls."""
-    roles = {one.device: one.role for one in asked if isinstance(one, StartRole)}
+    roles = {
+        one.device: cast("RoleArguments", one.role) for one in asked if isinstance(one, StartRole)
+    }
     assert all(role["role"] == "peer" for role in roles.values())
     return {name: (role["incarnation"], list(role["others"])) for name, role in roles.items()}
 
