@@ -65,8 +65,7 @@ def _rule(rule: FaultRule, of: _Struck) -> str:
         target = "each worker"
     else:
         target = f"{len(devices)} of {of.workers} workers"
-    chosen = fault.to_json()
-    options = [f"{key} {_OPTIONS[key](chosen[key])}" for key in _OPTIONS if key in chosen]
+    options = [f"{key} {_OPTIONS[key](value)}" for key, value in fault.options.items()]
     how = " ".join([fault.kind, *options])
     lasting = "for good" if fault.duration is None else f"for {fault.duration:g} s"
     return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, of)}{_never(rule, of)}"

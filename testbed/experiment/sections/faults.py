@@ -19,7 +19,7 @@ from testbed.experiment.alternatives import ChosenByKey, ChosenByValue, ShortFor
 from testbed.experiment.sections.section import Section, SparseSection, as_tuple
 from testbed.experiment.sections.timing import file_beside
 from testbed.experiment.units import Duration, Rate, Share
-from testbed.faults.fault import KINDS
+from testbed.messages.fault_changes import KINDS
 
 
 class WhoByName(Section):
