@@ -19,7 +19,6 @@ from testbed.algorithms import ALGORITHMS, has
 from testbed.device_names import BACKGROUND_NAME, peer_name, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
-from testbed.experiment.units import UNLIMITED, parse_limit
 from testbed.messages.fault_changes import AnyFaultChange
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
@@ -29,6 +28,7 @@ from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.telemetry.entries import EvaluationMade, FaultChanged, Noted, RunEntry
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.update_rows import UPDATE
+from testbed.units import UNLIMITED, parse_limit
 from testbed.untrusted_text import parse_json, read_file
 from traffic import TrafficError
 from traffic.counters import COUNTS

@@ -199,7 +199,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     },
     "aggregators, within, everything goes wrong": {
         "algorithms": [
-            {"name": "hierarchical", "within": 0.12, "server": "asynchronous", "ratio": 0.05}
+            {"name": "hierarchical", "within": "120ms", "server": "asynchronous", "ratio": 0.05}
         ],
         "network": SHAPED | {"clusters": SHARED["clusters"]},
         "devices": {"workers": 5, "suspect_after": "2s"},
