@@ -45,7 +45,7 @@ _ALGORITHMS: dict[str, Experiment] = {
     "dbw": {"name": "dbw"},
     "dbw-interrupt": {"name": "dbw", "gain": "k", "protocol": "push-and-interrupt"},
     "adasync": {"name": "adasync", "variant": "k-batch-async"},
-    "hierarchical": {"name": "hierarchical", "wait_for": 2, "within": 0.3},
+    "hierarchical": {"name": "hierarchical", "wait_for": 2, "within": "300ms"},
     "hierarchical-async": {"name": "hierarchical", "server": "asynchronous", "ratio": 0.1},
     "all-to-all": {"name": "all-to-all", "learning_rate": 0.01, "staleness_bound": 2},
     "ako": {"name": "ako", "learning_rate": 0.01, "partitions": 3, "staleness_bound": 1},

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from testbed.experiment.units import parse_rate
+from testbed.units import parse_rate
 
 Experiment: TypeAlias = dict[str, Any]
 """The keys of an experiment file."""
@@ -139,7 +139,7 @@ def _hierarchical(made: Experiment, draw: np.random.Generator) -> Experiment:
     if draw.random() < 0.5:
         algorithm["server"] = "asynchronous"
     if draw.random() < 0.3:
-        algorithm |= _one(draw, {"wait_for": 1}, {"within": 0.2})
+        algorithm |= _one(draw, {"wait_for": 1}, {"within": "200ms"})
     training = made["training"]
     if "server" not in algorithm:  # each update takes a gradient of every device
         training = training | {"updates": min(training["updates"], 30)}

@@ -34,6 +34,7 @@ from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.algorithms.worker_half import Leg, WorkerHalf
 from testbed.errors import SpecError
 from testbed.random_streams import stream
+from testbed.units import Duration
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 
@@ -72,11 +73,11 @@ class FedAvgOptions(Options):
         description="k: the first k models of a round are averaged, and those of stragglers dropped. "
         "Default (null): all that were drawn.",
     )
-    within: float | None = Field(
+    within: Duration | None = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="The seconds after its beginning at which a round ends with the models that have "
+        description="The time after its beginning at which a round ends with the models that have "
         "come by then; if there are none, with the first one. Default (null): no time limit.",
     )
 

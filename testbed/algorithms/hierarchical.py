@@ -31,6 +31,7 @@ from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.errors import SpecError
+from testbed.units import Duration
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 
@@ -44,10 +45,10 @@ class HierarchicalOptions(CompressionOptions):
         description="k, the updates that an aggregator combines into one; those of all devices of its "
         "cluster if these are fewer. Default (null): all.",
     )
-    within: float | None = Field(
+    within: Duration | None = Field(
         default=None,
         gt=0,
-        description="Seconds after new parameters arrived at an aggregator, at which it pushes what it "
+        description="The time after new parameters arrived at an aggregator at which it pushes what it "
         "has combined, or then the first update. Default (null): no time limit.",
     )
     server: Literal["synchronous", "asynchronous"] = Field(

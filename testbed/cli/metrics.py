@@ -129,7 +129,7 @@ def _duration(text: str) -> float:
     Raises:
         SpecError: it is not a duration.
     """
-    from testbed.experiment.units import parse_duration
+    from testbed.units import parse_duration
 
     try:
         return parse_duration(text)

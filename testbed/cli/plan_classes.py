@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.cli.plan_links import cells
 from testbed.experiment.sections.device_classes import DeviceClassSpec
-from testbed.experiment.units import format_size
 from testbed.results.tables.table import Table, plain_text
+from testbed.units import format_size
 
 if TYPE_CHECKING:
     from testbed.experiment.spec import Spec

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, struck_name
-from testbed.experiment.units import format_percentage, format_rate
 from testbed.faults.rules import (
     EachPush,
     FaultRule,
@@ -18,6 +17,7 @@ from testbed.faults.rules import (
 from testbed.number_text import as_number
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
+from testbed.units import format_percentage, format_rate
 
 _OPTIONS: dict[str, Callable[[Any], str]] = {
     "factor": lambda value: f"{value:g}",
@@ -65,8 +65,7 @@ def _rule(rule: FaultRule, of: _Struck) -> str:
         target = "each worker"
     else:
         target = f"{len(devices)} of {of.workers} workers"
-    chosen = fault.to_json()
-    options = [f"{key} {_OPTIONS[key](chosen[key])}" for key in _OPTIONS if key in chosen]
+    options = [f"{key} {_OPTIONS[key](value)}" for key, value in fault.options.items()]
     how = " ".join([fault.kind, *options])
     lasting = "for good" if fault.duration is None else f"for {fault.duration:g} s"
     return f"{target}: {how}, {_when(rule)}, {lasting}{_expected(rule, of)}{_never(rule, of)}"

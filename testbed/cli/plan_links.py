@@ -8,16 +8,16 @@ from testbed.experiment.power_figures import power_of
 from testbed.experiment.profiles.hardware_profiles import HARDWARE
 from testbed.experiment.profiles.link_profiles import LINKS
 from testbed.experiment.spec import Spec
-from testbed.experiment.units import (
+from testbed.network.links import Link, Shape
+from testbed.number_text import as_energy
+from testbed.rate_trace import RateTrace
+from testbed.units import (
     format_duration,
     format_percentage,
     format_power,
     format_rate,
     format_size,
 )
-from testbed.network.links import Link, Shape
-from testbed.number_text import as_energy
-from testbed.rate_trace import RateTrace
 
 NO_VALUE = "-"
 """The text for what is not shaped."""

@@ -11,16 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Generic, TypeVar, get_args
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.event_clock import EventClock, TimedDevice
 from testbed.clock.event_queue import FINISHED
 from testbed.faults.fault import Fault
 from testbed.faults.slowdown import Pace
+from testbed.messages.fault_changes import FaultChange, Phase
 
 Timed = TypeVar("Timed", bound=TimedDevice)
-Phase: TypeAlias = Literal["begin", "end"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
@@ -57,9 +57,7 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
 
     not_saved = frozenset({"_clock", "_carry_out"})
 
-    def __init__(
-        self, clock: EventClock[Timed], carry_out: Callable[[dict[str, Any]], None]
-    ) -> None:
+    def __init__(self, clock: EventClock[Timed], carry_out: Callable[[FaultChange], None]) -> None:
         """Start with every device well.
 
         Args:
@@ -136,7 +134,7 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         """Make the beginning or the end of a fault real, and write its record down."""
         self._carry_out(self.record(fault, phase, devices))
 
-    def record(self, fault: Fault, phase: Phase, devices: Sequence[int]) -> dict[str, Any]:
+    def record(self, fault: Fault, phase: Phase, devices: Sequence[int]) -> FaultChange:
         """Return the record of a fault's beginning or end at this moment."""
         return fault.record(phase, devices, self._clock.now, self._clock.version)
 
@@ -228,7 +226,7 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
     def settle(self) -> None:
         """Send what others of the system now send, after devices were killed or came back."""
 
-    def server_killed(self, server: int, number: int, *records: dict[str, Any]) -> None:
+    def server_killed(self, server: int, number: int, *records: FaultChange) -> None:
         """Kill a server, where there are any; see ``Stage``."""
         raise AssertionError("no server is there")
 

@@ -36,6 +36,7 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.engine.peer import Peer, PeerHands
+from testbed.messages.fault_changes import FaultChange
 from testbed.training import computation
 from testbed.training.exchange import Answered, ExchangeService, Message, Step, Told
 from testbed.training.service_entries import Entry
@@ -65,14 +66,14 @@ class MeshStage(Protocol):
     def kill(self, peer: int) -> None:
         """Kill a peer; what it has under way to the others is lost as they forget it."""
 
-    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+    def come_back(self, peer: int, others: Sequence[int], record: FaultChange) -> bool:
         """Make the end of a kill real, and write its record down: a new process takes the peer's place.
 
         Returns:
             False if it does not come.
         """
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         """Make the beginning or the end of a fault real, and write its record down."""
 
     def stop(self, peers: Sequence[int]) -> None:

@@ -7,9 +7,10 @@ reaches over connections, and another has simulated ones.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from testbed.algorithms.aggregator_half import Combined
+from testbed.messages.fault_changes import FaultChange
 from testbed.training.parameter_service import Pushed
 from testbed.training.service_entries import Entry
 
@@ -42,7 +43,7 @@ class ServerKilledError(Exception):
         number: the number of the kill among all kills of servers in the run, from 1.
     """
 
-    def __init__(self, server: int, number: int, begin: dict[str, Any]) -> None:
+    def __init__(self, server: int, number: int, begin: FaultChange) -> None:
         super().__init__(f"server {server} is killed")
         self.server, self.number, self.begin = server, number, begin
 
@@ -99,12 +100,10 @@ class Stage(Protocol):
 
     # -- faults
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         """Make the beginning or the end of a fault real, and write its record down."""
 
-    def server_killed(
-        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
-    ) -> None:
+    def server_killed(self, server: int, number: int, begin: FaultChange, end: FaultChange) -> None:
         """Kill a server; the run goes on from its last checkpoint, or without one from the beginning.
 
         A checkpoint of the virtual clock is one of the whole run, taken between two events: the clock's

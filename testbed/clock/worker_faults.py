@@ -8,7 +8,6 @@ that is frozen or cut off for good stays joined: the server cannot know.
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
 
 from testbed.clock import fault_agenda, timed_workers
 from testbed.clock.device_conditions import Condition, DeviceConditions
@@ -21,6 +20,7 @@ from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.engine.events import Closed
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
+from testbed.messages.fault_changes import FaultChange
 from testbed.training.parameter_service import ParameterService
 from testbed.wire.frames import HEADER
 
@@ -201,7 +201,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
     def settle(self) -> None:
         self._clock.serving.settle()  # others may have waited for the killed workers
 
-    def server_killed(self, server: int, number: int, *records: dict[str, Any]) -> None:
+    def server_killed(self, server: int, number: int, *records: FaultChange) -> None:
         self._stage.server_killed(server, number, *records)
 
 

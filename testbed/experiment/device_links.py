@@ -7,9 +7,9 @@ from testbed.experiment.rate_trace_files import Direction
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.network import NetworkSpec
 from testbed.experiment.sections.shared_links import SharedLinkSpec
-from testbed.experiment.units import UNLIMITED
 from testbed.network.links import Shape
 from testbed.rate_trace import RateTrace
+from testbed.units import UNLIMITED
 
 LinkKeys: TypeAlias = NetworkSpec | DeviceClassSpec | SharedLinkSpec
 """A section with the keys of a link."""

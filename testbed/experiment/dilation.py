@@ -1,6 +1,6 @@
 """The same experiment with every time longer and every rate lower by one factor.
 
-Times and rates are found by their types (``testbed.experiment.units``), wherever they are in a spec.
+Times and rates are found by their types (``testbed.units``), wherever they are in a spec.
 ``PLAIN`` names the few that have no such type. What cannot be dilated, such as the times in a graph's
 file, is refused.
 """
@@ -18,8 +18,6 @@ from pyarrow import parquet
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from testbed.algorithms.fedavg import FedAvgOptions
-from testbed.algorithms.hierarchical import HierarchicalOptions
 from testbed.durations.traces import is_parquet
 from testbed.errors import SpecError
 from testbed.experiment.labels import labels
@@ -29,8 +27,8 @@ from testbed.experiment.sections.faults import ByTrace
 from testbed.experiment.sections.rate_traces import RateSteps
 from testbed.experiment.sections.timing import TraceSpec
 from testbed.experiment.spec import Spec
-from testbed.experiment.units import parse_duration, parse_limit, parse_rate
 from testbed.trace_files import parse_seconds, read_rows
+from testbed.units import parse_duration, parse_limit, parse_rate
 
 
 class Unit(Enum):
@@ -42,8 +40,6 @@ class Unit(Enum):
 
 _PARSERS = {parse_duration: Unit.TIME, parse_rate: Unit.RATE, parse_limit: Unit.RATE}
 PLAIN: Mapping[tuple[type[BaseModel], str], Unit] = {
-    (FedAvgOptions, "within"): Unit.TIME,
-    (HierarchicalOptions, "within"): Unit.TIME,
     (RateSteps, "times"): Unit.TIME,
     (RateSteps, "period"): Unit.TIME,
     (RateSteps, "rates"): Unit.RATE,

@@ -11,8 +11,8 @@ from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.network import NetworkSpec
 from testbed.experiment.sections.section import Conflict
 from testbed.experiment.sections.shared_links import cluster_conflicts
-from testbed.experiment.units import parse_limit
 from testbed.network.links import Shape
+from testbed.units import parse_limit
 
 _Path: TypeAlias = tuple[Any, ...]
 

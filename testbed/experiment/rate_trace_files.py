@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from testbed.errors import SpecError
-from testbed.experiment.units import parse_rate
 from testbed.rate_trace import RateTrace
 from testbed.trace_files import check_names, parse_seconds, read_rows
+from testbed.units import parse_rate
 from testbed.untrusted_text import open_file
 
 Direction: TypeAlias = Literal["uplink", "downlink"]

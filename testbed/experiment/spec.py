@@ -2,7 +2,7 @@
 
 The models are frozen and refuse unknown keys. They check everything that can be checked without
 reading the dataset or examining the host; durations, rates and shares are written as people write
-them (``testbed.experiment.units``). A spec is *resolved* when it needs no other information:
+them (``testbed.units``). A spec is *resolved* when it needs no other information:
 datasets in a directory have an absolute path, and every key left out has its default.
 """
 

@@ -1,20 +1,19 @@
 """The faults that are active on each worker, by the records that the clock reports."""
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.device_names import SERVER_NUMBER
-from testbed.faults.fault import Kind
+from testbed.messages.fault_changes import FaultChange, Kind
 
 
 class ActiveFaults(Stateful):
     """The active faults of one run, except those that kill."""
 
     def __init__(self) -> None:
-        self._active: list[tuple[int, dict[str, Any]]] = []
+        self._active: list[tuple[int, FaultChange]] = []
 
-    def take(self, record: Mapping[str, Any]) -> None:
+    def take(self, record: FaultChange) -> None:
         """Take the record of a fault that has begun or ended."""
         if record["fault"] == "kill":
             return
@@ -48,6 +47,6 @@ class ActiveFaults(Stateful):
         """Return the workers on which a fault of one of these kinds is active."""
         return {worker for worker, record in self._active if record["fault"] in kinds}
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[FaultChange]:
         """Iterate over the records of the faults' beginnings, one for each worker."""
         return (record for _, record in self._active)

@@ -1,9 +1,9 @@
 """Descriptions of faults, for logs and for people."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from testbed.device_names import is_peer
+from testbed.messages.fault_changes import AnyFaultChange
 
 _BEGUN = {
     "freeze": "frozen",
@@ -24,7 +24,7 @@ _OVER = {
 _FEW = 5
 
 
-def describe(record: Mapping[str, Any], names: Sequence[str]) -> str:
+def describe(record: AnyFaultChange, names: Sequence[str]) -> str:
     """Describe the record of a fault in one line.
 
     Args:
@@ -46,7 +46,7 @@ def describe(record: Mapping[str, Any], names: Sequence[str]) -> str:
     return f"{who}: {begun} {how_long}"
 
 
-def _presence(record: Mapping[str, Any]) -> str:
+def _presence(record: AnyFaultChange) -> str:
     """Describe an arrival or a departure."""
     if record["phase"] == "end":
         return "arrived"

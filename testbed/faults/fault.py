@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Self, cast
 
-Kind: TypeAlias = Literal["freeze", "kill", "stop-network", "partition", "slow", "corrupt"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-Absence: TypeAlias = Literal["", "not-arrived", "left"]
-_OPTIONS = ("factor", "uplink", "downlink", "cpus", "share", "away")
+from testbed.messages.fault_changes import Absence, AnyFaultChange, FaultChange, Kind, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +34,31 @@ class Fault:
     share: float = 0.0
     away: Absence = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object without the options that are at their defaults."""
-        nothing = Fault(self.rule, self.kind)
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The options that are given: those that are not at their defaults, by name."""
+        nothing = Fault(self.rule, self.kind, self.duration)
         fields = asdict(self)
-        always = ("rule", "kind", "duration")
-        return {k: v for k, v in fields.items() if k in always or v != getattr(nothing, k)}
+        return {key: value for key, value in fields.items() if value != getattr(nothing, key)}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Self:
+    def of_record(cls, record: AnyFaultChange) -> Self:
         """Return the fault that a record of its beginning or end is about."""
-        options = {name: record[name] for name in _OPTIONS if name in record}
-        return cls(record["rule"], record["fault"], record["duration"], **options)
+        return cls(
+            record["rule"],
+            record["fault"],
+            record["duration"],
+            factor=record.get("factor", 1.0),
+            uplink=record.get("uplink"),
+            downlink=record.get("downlink"),
+            cpus=record.get("cpus"),
+            share=record.get("share", 0.0),
+            away=record.get("away", ""),
+        )
 
     def record(
-        self,
-        phase: Literal["begin", "end"],
-        devices: Sequence[int],
-        time: float,
-        iteration: int,
-    ) -> dict[str, Any]:
+        self, phase: Phase, devices: Sequence[int], time: float, iteration: int
+    ) -> FaultChange:
         """Return the record of the fault's beginning or end, for the run's log.
 
         Args:
@@ -64,13 +66,14 @@ class Fault:
             time: in seconds of the run's clock.
             iteration: the model's version.
         """
-        says = self.to_json()
-        return {
-            "fault": says.pop("kind"),
+        record = {
+            "fault": self.kind,
             "phase": phase,
-            "rule": says.pop("rule"),
+            "rule": self.rule,
             "devices": list(devices),
             "time": time,
             "iteration": iteration,
-            **says,
+            "duration": self.duration,
+            **self.options,
         }
+        return cast("FaultChange", record)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from testbed.errors import SpecError
-from testbed.faults.fault import Kind
+from testbed.messages.fault_changes import Kind
 from testbed.trace_files import check_names, parse_seconds, read_rows
 
 PLAIN: tuple[Kind, ...] = ("freeze", "kill", "stop-network", "partition")

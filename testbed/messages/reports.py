@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
 from testbed.messages.codec import MessageCodec
+from testbed.messages.fault_changes import FaultChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ class FaultReported:
             the virtual clock, and are told nothing else before the fault has ended.
     """
 
-    record: Mapping[str, Any]
+    record: FaultChange
     spared: Sequence[int] = field(default_factory=list)
 
 
@@ -232,7 +233,7 @@ class PeerReturned:
 class FaultRestored:
     """A fault that was active at the checkpoint is active again; ``record`` is that of its begin."""
 
-    record: Mapping[str, Any]
+    record: FaultChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,7 @@ class ServerKillDue:
     """
 
     kills: int
-    record: Mapping[str, Any]
+    record: FaultChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from testbed.messages.fault_changes import KINDS
 from testbed.metrics.metric import Metric, Sample, by_class, by_key
 from testbed.metrics.state import RunState
-from testbed.results.reading.recorded_faults import KINDS
 
 
 def _by_worker(state: RunState, values: Any, *more: str) -> Iterable[Sample]:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from testbed.experiment.units import parse_share
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
 from testbed.planning.plan import Plan
 from testbed.runs.class_records import classes_of_run, device_classes
+from testbed.units import parse_share
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:

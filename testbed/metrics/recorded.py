@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from testbed.algorithms import ALGORITHMS, has
 from testbed.device_names import BACKGROUND_NAME, peer_name, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
-from testbed.experiment.units import UNLIMITED, parse_limit
+from testbed.messages.fault_changes import AnyFaultChange
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
 from testbed.results.reading.recorded_run import RecordedRun
@@ -28,6 +28,7 @@ from testbed.runs.ledgers.ledgers import Ledgers
 from testbed.telemetry.entries import EvaluationMade, FaultChanged, Noted, RunEntry
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.update_rows import UPDATE
+from testbed.units import UNLIMITED, parse_limit
 from testbed.untrusted_text import parse_json, read_file
 from traffic import TrafficError
 from traffic.counters import COUNTS
@@ -205,7 +206,10 @@ class Recorded:
     def entries(self) -> list[tuple[float, RunEntry]]:
         """The entries of the run's log but for updates and diagnostics, each with its moment."""
         found: list[tuple[float, RunEntry]] = [
-            (one.host_time, FaultChanged(one.model_dump(), one.devices, one.host_time))
+            (
+                one.host_time,
+                FaultChanged(cast("AnyFaultChange", one.model_dump()), one.devices, one.host_time),
+            )
             for one in self.run.fault_records
         ]
         found += ((moment, self._entry(event)) for moment, event in self._moments)

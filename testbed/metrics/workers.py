@@ -4,14 +4,14 @@ A worker that was struck twice is free again when the last of the faults is over
 killed and comes back is alive again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.messages.fault_changes import KINDS, AnyFaultChange
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.results.reading.recorded_faults import KINDS
 from testbed.runs.class_records import DeviceClasses
 from testbed.telemetry.entries import FaultChanged, Noted, RunEntry
 from testbed.telemetry.event_kinds import EventKind
@@ -40,7 +40,7 @@ class Workers:
     def __init__(self, names: Sequence[str], classes: DeviceClasses) -> None:
         """Start with all workers alive, given by their names in the order of their numbers."""
         workers = len(names)
-        self.struck = dict.fromkeys(KINDS, 0)
+        self.struck: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.lost: PerClass = np.zeros(len(classes.names), np.int64)
         self.frozen: Mask = np.zeros(workers, bool)
         self.exited: Mask = np.zeros(workers, bool)
@@ -48,7 +48,9 @@ class Workers:
         self._classes = classes
         self._dead: Mask = np.zeros(workers, bool)
         self._suspected: Mask = np.zeros(workers, bool)
-        self._active = {kind: np.zeros(workers, np.int64) for kind in KINDS}
+        self._active: dict[str, npt.NDArray[np.int64]] = {
+            kind: np.zeros(workers, np.int64) for kind in KINDS
+        }
 
     def take(self, entry: RunEntry) -> None:
         """Take an entry of the run's log."""
@@ -64,7 +66,7 @@ class Workers:
             case Noted(kind=EventKind.WENT_BACK):
                 self._suspected[:] = False
 
-    def _change(self, record: Mapping[str, Any], devices: Sequence[str]) -> None:
+    def _change(self, record: AnyFaultChange, devices: Sequence[str]) -> None:
         """Take the beginning or the end of a fault at some devices; a server is none of the workers."""
         kind, begins = record["fault"], record["phase"] == "begin"
         workers = [self._numbers[name] for name in devices if name in self._numbers]

@@ -10,7 +10,6 @@ from testbed.device_names import (
     server_index,
     server_number,
 )
-from testbed.experiment.units import format_size
 from testbed.messages.agent_reports import ProcessExited, ProcessStarted
 from testbed.messages.requests import KillDevice, Request, StartRole
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
@@ -20,6 +19,7 @@ from testbed.orchestrator.stalled_processes import processes_of_devices
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.roles.arguments import RestartArguments, RoleArguments, RoleKind
+from testbed.units import format_size
 
 
 class DeviceProcesses:

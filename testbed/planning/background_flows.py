@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from testbed.experiment.deployment import Deployment
-from testbed.experiment.units import format_duration, format_rate
 from testbed.network.background import BackgroundFlow
+from testbed.units import format_duration, format_rate
 
 _SHOWN = 10
 """The most lines about flows."""

@@ -24,10 +24,10 @@ from testbed.device_names import may_be_a_device
 from testbed.errors import SpecError
 from testbed.experiment.sections.directions import parse_delay, parse_queue
 from testbed.experiment.sections.graph import GraphSpec
-from testbed.experiment.units import UNLIMITED, parse_limit, parse_percentage
 from testbed.network.links import CORE, MOST_LINKS, Shape
 from testbed.planning import graphml
 from testbed.planning.graphml import Attributes, Described
+from testbed.units import UNLIMITED, parse_limit, parse_percentage
 from testbed.untrusted_text import open_file
 
 KILOMETRES_PER_SECOND = 200_000.0

@@ -22,7 +22,6 @@ from testbed.errors import SpecError, TestbedError
 from testbed.experiment.power_figures import power_of
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
-from testbed.experiment.units import format_rate
 from testbed.faults.fault import Fault
 from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule
@@ -48,6 +47,7 @@ from testbed.training.settings import (
     FaultSettings,
     Settings,
 )
+from testbed.units import format_rate
 
 
 @dataclass(frozen=True, slots=True)

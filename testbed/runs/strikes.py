@@ -1,9 +1,9 @@
 """The faults of a run as entries of its log, in which each beginning and each end stands once."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from testbed.device_names import struck_name
+from testbed.messages.fault_changes import FaultChange
 from testbed.runs.deduplication import Deduplication
 from testbed.telemetry.entries import FaultChanged
 from testbed.telemetry.run_log import RunLog
@@ -32,7 +32,7 @@ class Strikes:
         self._deduplication = deduplication
         self._servers = servers
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: FaultChange) -> None:
         """Write the record of a fault's beginning or end, which has the devices' numbers."""
         if self._deduplication.is_new("faults"):
             names = [struck_name(number, self._servers) for number in record["devices"]]

@@ -13,6 +13,7 @@ import numpy as np
 
 from testbed.device_names import peer_name
 from testbed.learning.losses import Evaluated
+from testbed.messages.fault_changes import FaultChange
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
@@ -168,7 +169,7 @@ class Recording:
         if len(self._diagnoses) == _ROWS:
             self.flush()
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         self._strikes.write(record)
 
     def returned(self, peer: int, version: int) -> None:

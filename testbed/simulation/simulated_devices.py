@@ -9,7 +9,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, Combined
 from testbed.checkpoints.stateful import Stateful
@@ -17,6 +16,7 @@ from testbed.clock import peer_faults, worker_faults
 from testbed.clock.conversations import conversations
 from testbed.clock.stage import Arrived, ServerKilledError
 from testbed.learning.data.batches import Draw
+from testbed.messages.fault_changes import FaultChange
 from testbed.simulation.batching import Begun
 from testbed.simulation.computing import Computations
 from testbed.simulation.sent_versions import Part
@@ -78,7 +78,7 @@ class SimulatedDevices(Stateful):
         *,
         asks: bool,
         settings: Settings,
-        on_fault: Callable[[dict[str, Any]], None],
+        on_fault: Callable[[FaultChange], None],
         record: Callable[[int, Sequence[Entry]], None],
     ) -> None:
         """Connect all workers to their services, and have them ask if that is the protocol.
@@ -310,12 +310,10 @@ class SimulatedDevices(Stateful):
 
     # -- what goes wrong
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         self._on_fault(record)
 
-    def server_killed(
-        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
-    ) -> None:
+    def server_killed(self, server: int, number: int, begin: FaultChange, end: FaultChange) -> None:
         self._on_fault(begin)
         if number > self.server_kills:
             raise ServerKilledError(server, number, begin)

@@ -9,6 +9,7 @@ from testbed.clock.device_use import DeviceUse
 from testbed.clock.event_clock import EventClock
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
+from testbed.messages.fault_changes import FaultChange
 from testbed.training import computation
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
@@ -35,7 +36,7 @@ class Witness(Protocol):
     def record(self, entries: Sequence[Entry]) -> None:
         """Record entries of the run, in their order."""
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         """Record that a fault begins or ends, as ``testbed.faults.fault.Fault.record`` describes it."""
 
     def returned(self, peer: int, version: int) -> None:

@@ -16,6 +16,7 @@ from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
+from testbed.messages.fault_changes import FaultChange
 from testbed.simulation.peers_pool import PeersPool
 from testbed.simulation.process_pool import processors
 from testbed.simulation.served_system import ServedSystem
@@ -291,7 +292,7 @@ class MeshSystem(System):
     def record(self, entries: Sequence[Entry]) -> None:
         self._witness.record(entries)
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         self._witness.fault(record)
 
     def kill(self, peer: int) -> None:
@@ -299,7 +300,7 @@ class MeshSystem(System):
         self._kills[peer] += 1
         self.peers[peer].die()
 
-    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+    def come_back(self, peer: int, others: Sequence[int], record: FaultChange) -> bool:
         self.fault(record)
         self._dead.remove(peer)
         again = self._made_again(peer)

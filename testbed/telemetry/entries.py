@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from testbed.messages.fault_changes import AnyFaultChange
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.event_kinds import EventKind
 
@@ -71,7 +72,7 @@ class FaultChanged:
         host_time: seconds of the host's clock since training began.
     """
 
-    record: Mapping[str, Any]
+    record: AnyFaultChange
     devices: Sequence[str]
     host_time: float
 

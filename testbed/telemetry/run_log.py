@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ import psutil
 import pyarrow as pa
 
 from testbed.faults.descriptions import describe
+from testbed.messages.fault_changes import RecordedChange
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.end_tables import UTILISATION
 from testbed.telemetry.entries import (
@@ -69,7 +70,7 @@ class FaultLog:
         self._file = begin_with(directory / "faults.jsonl", kept)
         self.count = len(kept)
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: RecordedChange) -> None:
         """Append a record, with the names of its devices."""
         self._file.write(json_text(record) + "\n")
         self._file.flush()
@@ -120,7 +121,7 @@ class Kept:
         return rows
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[RecordedChange]:
         """The kept records of faults."""
         return [json.loads(line) for line in self.faults]
 
@@ -247,7 +248,7 @@ class RunLog:
                 self._energy.append({"time": [when], "joules": [joules]})
             case FaultChanged(record, devices, host_time):
                 at = {"devices": list(devices), "host_time": round(host_time, 6)}
-                self._faults.append({**record, **at})
+                self._faults.append(cast("RecordedChange", {**record, **at}))
                 about = devices[0] if len(devices) == 1 else None
                 self._event(Noted("info", describe(record, devices), about))
             case Suspected(worker):

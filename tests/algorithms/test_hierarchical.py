@@ -118,7 +118,7 @@ def test_the_first_k_are_combined_and_later_ones_dropped() -> None:
 
 
 def test_what_comes_within_the_time_is_combined() -> None:
-    half = aggregator(within=2.5)
+    half = aggregator(within="2.5s")
     assert half.deadline == 2.5
     half.push(0, dense(1), 0)
     half.push(1, dense(1), 0)
@@ -130,7 +130,7 @@ def test_what_comes_within_the_time_is_combined() -> None:
 
 
 def test_if_nothing_comes_within_the_time_the_first_update_is_pushed_alone() -> None:
-    half = aggregator(within=2.5)
+    half = aggregator(within="2.5s")
     half.expire()
     assert not half.is_due
     assert half.deadline is None
@@ -139,7 +139,7 @@ def test_if_nothing_comes_within_the_time_the_first_update_is_pushed_alone() -> 
 
 
 def test_all_of_a_cluster_may_be_combined_before_the_time_is_over() -> None:
-    half = aggregator(2, within=100.0)
+    half = aggregator(2, within="100s")
     half.push(0, dense(1), 0)
     half.push(1, dense(1), 0)
     assert taken(half).count == 2

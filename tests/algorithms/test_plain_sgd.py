@@ -18,6 +18,7 @@ from testbed.learning.data import datasets, partitions
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
 from testbed.learning.models import MODELS, initialise
+from testbed.messages.fault_changes import FaultChange
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
 from testbed.random_streams import stream
@@ -47,7 +48,7 @@ class Losses:
                 case Diagnosed():
                     assert entry.version == len(self.losses)
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         raise AssertionError("nothing goes wrong here")
 
     def returned(self, peer: int, version: int) -> None:

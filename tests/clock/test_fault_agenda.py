@@ -6,9 +6,10 @@ from testbed.checkpoints.files import state_as_bytes, state_of_bytes
 from testbed.clock.device_conditions import Condition
 from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.clock.fault_agenda import STORED, FaultAgenda, Strike, StrikeEnd
-from testbed.faults.fault import Fault, Kind
+from testbed.faults.fault import Fault
 from testbed.faults.rules import FaultRule, Moment, Version
 from testbed.faults.schedule import Schedule
+from testbed.messages.fault_changes import Kind
 
 LINKS = Fault(0, "stop-network", 1.0)
 

@@ -27,6 +27,7 @@ from testbed.clock.worker_faults import star_clock
 from testbed.engine.worker import Worker
 from testbed.experiment.spec import Spec
 from testbed.faults.schedule import Schedule
+from testbed.messages.fault_changes import FaultChange
 from testbed.planning.plan import plan
 from testbed.training.parameter_service import ParameterService, Pushed
 from testbed.training.service_entries import Entry
@@ -133,7 +134,7 @@ class Played:
     def refuse(self, worker: int, error: ValueError) -> None:
         raise AssertionError(f"worker {worker}: {error}")
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         """Ignore the record; the tests look at the fault's effects."""
 
     def server_killed(

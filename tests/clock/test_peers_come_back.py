@@ -5,7 +5,7 @@ Gradients are powers of two, one for each round of a peer's life, so that a sum 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from hypothesis import given, settings
@@ -16,11 +16,12 @@ from testbed.clock.mesh import Mesh, MeshClock
 from testbed.clock.peer_faults import add_faults
 from testbed.clock.transfers import Line
 from testbed.encoding_choice import EncodingChoice
-from testbed.faults.fault import Fault, Kind
+from testbed.faults.fault import Fault
 from testbed.faults.rules import FaultRule, Moment, Version, When
 from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
+from testbed.messages.fault_changes import FaultChange, Kind
 from testbed.simulation.system import Witness
 from testbed.simulation.systems import MeshSystem
 from testbed.training.peer_computation import PeerComputation, Sending, codecs
@@ -63,7 +64,7 @@ class Played(Undiagnosed, MeshSystem):
     ) -> None:
         self.half = half
         self.p, self.tau = p, tau
-        self.faults: list[dict[str, Any]] = []
+        self.faults: list[FaultChange] = []
         of_run = run_settings(len(p), MOST)
         told = replace(of_run, faults=FaultSettings(rules), share=1)
         learner = cast("Learner", self)  # of which only the layout is used
@@ -90,7 +91,7 @@ class Played(Undiagnosed, MeshSystem):
 
     layout = LAYOUT
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         self.faults.append(record)
 
     def _computation(self, number: int, begins: tuple[int, FloatVector]) -> Counting:

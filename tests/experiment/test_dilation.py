@@ -20,9 +20,9 @@ from testbed.experiment.contents import Contents
 from testbed.experiment.dilation import FILES, PLAIN, Unit, dilated, not_dilated, unit_of
 from testbed.experiment.load import load, load_any
 from testbed.experiment.program_contents import ProgramContents
-from testbed.experiment.units import Duration, Limit, Rate
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.dilation_table import compared
+from testbed.units import Duration, Limit, Rate
 from tests.simulation.test_beyond import watch
 
 FOUR = Fraction(4)
@@ -135,7 +135,7 @@ EXPERIMENT: dict[str, Any] = {
     "clock": "virtual",
     "engine": "simulation",
     "training": {"updates": 60},
-    "algorithms": ["asgd", {"name": "fedavg", "within": 0.5}],
+    "algorithms": ["asgd", {"name": "fedavg", "within": "500ms"}],
     "devices": {
         "workers": 5,
         "suspect_after": "3s",

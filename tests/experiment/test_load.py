@@ -16,9 +16,9 @@ from testbed.experiment.load import dump, json_schema, load, load_resolved, pars
 from testbed.experiment.sections.directions import LONGEST_DELAY
 from testbed.experiment.sections.learning import MODELS, TRANSFORMER
 from testbed.experiment.spec import Spec
-from testbed.experiment.units import SLOWEST
 from testbed.json_dataclasses import to_plain
 from testbed.planning.plan import plan
+from testbed.units import SLOWEST
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FILES = sorted(EXPERIMENTS.glob("*.yaml"))

@@ -1,7 +1,5 @@
 """The active faults, compared with a list of all beginnings whose end has not come."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothetical
@@ -10,13 +8,14 @@ from hypothesis import strategies as st
 from testbed.checkpoints.state_encoding import decode, encode
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.active_faults import ActiveFaults
-from testbed.faults.fault import Fault, Kind
+from testbed.faults.fault import Fault
+from testbed.messages.fault_changes import FaultChange, Kind
 
 RULES: tuple[Kind, ...] = ("freeze", "stop-network", "freeze", "slow", "kill")
 """The kinds of five rules."""
 
 
-def record(rule: int, phase: str, *devices: int, kind: Kind | None = None) -> dict[str, Any]:
+def record(rule: int, phase: str, *devices: int, kind: Kind | None = None) -> FaultChange:
     fault = Fault(rule, kind or RULES[rule], duration=3.0)
     return fault.record("begin" if phase == "begin" else "end", devices, 1.5, 10)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.faults.fault import Fault, Kind
+from testbed.faults.fault import Fault
 from testbed.faults.rules import (
     EachPush,
     FaultRule,
@@ -21,6 +21,7 @@ from testbed.faults.rules import (
     When,
 )
 from testbed.faults.schedule import Schedule
+from testbed.messages.fault_changes import Kind
 
 WORKERS = 20
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints, is_typeddict
 
 import pytest
 
@@ -39,8 +39,9 @@ CODECS: list[tuple[MessageCodec[Any], Sequence[Any]]] = [
 
 def made(own: type, field: str, number: int) -> Any:
     """Return a value for a field, of its type."""
-    hint = str(get_type_hints(own)[field])
-    if "Mapping" in hint or "dict" in hint:
+    of = get_type_hints(own)[field]
+    hint = str(of)
+    if is_typeddict(of) or "Mapping" in hint or "dict" in hint:
         return {field: number}
     if "Sequence" in hint or "tuple" in hint or "list" in hint:
         return [number]

@@ -11,12 +11,13 @@ from testbed.device_names import SERVER_NUMBER, struck_name
 from testbed.errors import SpecError
 from testbed.faults.fault import Fault
 from testbed.messages.agent_reports import ProcessExited
+from testbed.messages.fault_changes import KINDS
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.metrics.exporter import RunsCollector
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
-from testbed.results.reading.recorded_faults import KINDS, struck
+from testbed.results.reading.recorded_faults import struck
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.telemetry.entries import FaultChanged, Noted
 from testbed.telemetry.event_kinds import EventKind

@@ -12,7 +12,6 @@ import pytest
 from pyroute2 import IPRoute
 
 from testbed.experiment.sections.directions import LARGEST_QUEUE, SMALLEST_QUEUE
-from testbed.experiment.units import SLOWEST
 from testbed.network import building
 from testbed.network.building import NO_QUEUES, Queues
 from testbed.network.links import CORE, Link, Shape
@@ -21,6 +20,7 @@ from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network, own_network
 from testbed.orchestrator.agent.link_counters import LinkCounters
 from testbed.telemetry.update_rows import LINK
+from testbed.units import SLOWEST
 from tests.kernels.measuring import Holes, connection
 from tests.traffic.isolation import isolated, real
 

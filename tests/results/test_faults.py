@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.faults import fault as faults
 from testbed.results.figures import quality_chart as quality_figure
 from testbed.results.figures.chart import Chart
 from testbed.results.figures.chart_files import write_figures
 from testbed.results.figures.fault_strip import KIND_COLOURS, living, marks
 from testbed.results.figures.paper import figure
 from testbed.results.reading.curves import curves_of
-from testbed.results.reading.recorded_faults import KINDS, alive, crashed, struck, went_down
+from testbed.results.reading.recorded_faults import alive, crashed, struck, went_down
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.report.report import write_report
 from testbed.results.tables.comparison import compare
@@ -303,11 +302,6 @@ def test_the_report_escapes_the_names_of_devices(write_run: WriteRun, tmp_path: 
     text = write_report([run], tmp_path / "report.html").read_text()
     assert evil not in text
     assert "<img" not in text.split('id="data">')[1].split("</script>")[0]
-
-
-def test_results_know_every_kind_of_fault_that_a_run_may_have() -> None:
-    """``results`` has its own list, because it reads directories without the rest of the package."""
-    assert KINDS == faults.KINDS
 
 
 def test_faults_that_never_struck_are_named(write_run: WriteRun) -> None:

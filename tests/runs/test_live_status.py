@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.faults.fault import Fault
+from testbed.messages.fault_changes import FaultChange, Kind, Phase
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs import runs_on_host
 from testbed.runs.live_status import LiveStatus
@@ -47,9 +49,8 @@ def rows(first: int, last: int, seconds: float) -> np.ndarray[Any, Any]:
     return made
 
 
-def fault(phase: str, kind: str, device: str) -> dict[str, Any]:
-    about = {"phase": phase, "fault": kind, "rule": 0, "iteration": 3, "time": 1.0}
-    return about | {"workers": [int(device[-1])], "duration": 2.0}
+def fault(phase: Phase, kind: Kind, device: str) -> FaultChange:
+    return Fault(0, kind, 2.0).record(phase, [int(device[-1])], 1.0, 3)
 
 
 def test_a_run_is_followed_as_it_writes(log: RunLog) -> None:

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.messages.fault_changes import FaultChange
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.planning.plan import plan
 from testbed.random_streams import stream
@@ -198,7 +199,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     },
     "aggregators, within, everything goes wrong": {
         "algorithms": [
-            {"name": "hierarchical", "within": 0.12, "server": "asynchronous", "ratio": 0.05}
+            {"name": "hierarchical", "within": "120ms", "server": "asynchronous", "ratio": 0.05}
         ],
         "network": SHAPED | {"clusters": SHARED["clusters"]},
         "devices": {"workers": 5, "suspect_after": "2s"},
@@ -294,7 +295,7 @@ class Going:
 
     def __init__(self, settings: Settings) -> None:
         self.rows: list[UpdateRow] = []
-        self.faults: list[dict[str, Any]] = []
+        self.faults: list[Mapping[str, object]] = []
         self.diagnoses: list[tuple[float, ...]] = []
         learner = Learner("mlp", settings.training.batch_size)
         initial = initialise("mlp", "paper", stream(settings.seed, "initial"))
@@ -313,7 +314,7 @@ class Going:
                 case Diagnosed(values, version):
                     self.diagnoses.append((version, *values))
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         self.faults.append(record)
 
     def returned(self, peer: int, version: int) -> None:

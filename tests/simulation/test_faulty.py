@@ -246,7 +246,8 @@ def test_a_killed_worker_comes_back_without_its_state() -> None:
     assert more == one.size + 2 * HEADER + GREETING + HEADER
     begin, end = one.faults
     assert (begin["phase"], begin["time"], begin["duration"]) == ("begin", 0.25, 0.13)
-    assert (end["phase"], end["time"], end["devices"]) == ("end", pytest.approx(0.38), [1])
+    assert end["phase"] == "end" and end["devices"] == [1]
+    assert end["time"] == pytest.approx(0.38)
     # Its new incarnation draws other mini-batches.
     assert one.digest != plain.digest
 

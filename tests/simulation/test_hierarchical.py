@@ -21,7 +21,7 @@ NETWORKS = {"unshaped": (UNSHAPED, UNSHAPED), "own links": (OWN, UNSHAPED), "sha
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "all": {},
     "k": {"wait_for": 2},
-    "within": {"within": 0.12},
+    "within": {"within": "120ms"},
     "asynchronous": {"server": "asynchronous", "wait_for": 2},
     "compressed": {"ratio": 0.05, "error_feedback": True},
     "union": {"ratio": 0.05, "aggregator_ratio": 1},
@@ -231,7 +231,7 @@ def test_a_combination_lasts_no_longer_than_its_time_if_an_update_has_come() -> 
     """Between two updates pass the time limit and, at most, one more computation."""
     times = np.unique(simulated("within", "unshaped").rows["time"])
     assert (np.diff(times) >= 0).all()
-    limited = hierarchical({"within": 0.12}).rows["time"][-1]
+    limited = hierarchical({"within": "120ms"}).rows["time"][-1]
     unlimited = hierarchical({}).rows["time"][-1]
     assert limited < unlimited
 

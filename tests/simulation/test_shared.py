@@ -1,6 +1,7 @@
 """Simulations in which workers share links: without effect where there is room, slower elsewhere."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -162,5 +163,5 @@ def test_with_room_for_all_faults_do_the_same(
     assert [_rounded(one) for one in other.faults] == [_rounded(one) for one in private.faults]
 
 
-def _rounded(record: dict[str, Any]) -> dict[str, Any]:
+def _rounded(record: Mapping[str, object]) -> dict[str, object]:
     return {k: round(v, 6) if isinstance(v, float) else v for k, v in record.items()}

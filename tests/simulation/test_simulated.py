@@ -18,6 +18,7 @@ from testbed.learning.data.batches import Batches
 from testbed.learning.data.partitions import equal
 from testbed.learning.learner import Learner
 from testbed.learning.models import initialise
+from testbed.messages.fault_changes import FaultChange
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
 from testbed.random_streams import stream
@@ -92,7 +93,7 @@ class Simulated:
         self.settings = settings
         self.notes = Notes()
         self.checkpoints: list[Checkpoint] = []
-        self.faults: list[dict[str, Any]] = []
+        self.faults: list[FaultChange] = []
         self.returns: list[tuple[int, int]] = []
         data = _digits(settings.seed)
         learner = computation.learner(settings, data.inputs)
@@ -135,7 +136,7 @@ class Simulated:
                     self.checkpoints.append(Checkpoint(version, evaluated.ledger, digest))
         self.notes.take(entries)
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         self.faults.append(record)
 
     def returned(self, peer: int, version: int) -> None:

@@ -22,6 +22,7 @@ from reproduction.significance import Sample
 from testbed.durations import Durations
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
+from testbed.messages.fault_changes import FaultChange
 from testbed.planning.plan import plan
 from testbed.simulation.systems import system
 from testbed.training import computation
@@ -49,7 +50,7 @@ class Silent:
             if isinstance(entry, of_services.UpdateEntry):
                 self.time = entry.row.time
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         """Do nothing: nothing fails."""
 
     def returned(self, peer: int, version: int) -> None:

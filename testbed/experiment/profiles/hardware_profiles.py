@@ -8,7 +8,7 @@ the time of a gradient on a device of your own where the figure matters.
 from dataclasses import dataclass
 
 from testbed.experiment.profiles.profile_value import ProfileValue
-from testbed.experiment.units import parse_power
+from testbed.units import parse_power
 
 
 @dataclass(frozen=True, slots=True)

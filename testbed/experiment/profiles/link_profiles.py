@@ -8,7 +8,7 @@ delay differs from that, either way. A loss is left out where sources only say t
 from dataclasses import dataclass
 
 from testbed.experiment.profiles.profile_value import ProfileValue
-from testbed.experiment.units import parse_energy
+from testbed.units import parse_energy
 
 
 @dataclass(frozen=True, slots=True)

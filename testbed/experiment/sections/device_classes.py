@@ -28,7 +28,7 @@ from testbed.experiment.sections.profile_keys import HardwareName, LinkName, Pro
 from testbed.experiment.sections.rate_traces import RateTraceSpec
 from testbed.experiment.sections.section import Conflict, as_tuple, check_name, wrong_sizes
 from testbed.experiment.sections.timing import ComputeSpec, DrawnSpec, WaitingSpec
-from testbed.experiment.units import Limit, Share, Size
+from testbed.units import Limit, Share, Size
 
 _PATH = ("devices", "classes")
 

@@ -21,7 +21,7 @@ from testbed.experiment.sections.presence import KEYS, PresenceSpec, presence_co
 from testbed.experiment.sections.profile_keys import HardwareName, with_memory
 from testbed.experiment.sections.section import Conflict, SparseSection, as_tuple
 from testbed.experiment.sections.timing import file_beside
-from testbed.experiment.units import Duration, Size
+from testbed.units import Duration, Size
 from testbed.updates import Allocation
 
 MOST_WORKERS = 100_000

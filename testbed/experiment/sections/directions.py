@@ -21,7 +21,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from testbed.experiment.sections.section import Section
-from testbed.experiment.units import (
+from testbed.units import (
     Duration,
     Percentage,
     Size,

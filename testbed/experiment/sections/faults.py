@@ -18,8 +18,8 @@ from testbed.device_names import is_server
 from testbed.experiment.alternatives import ChosenByKey, ChosenByValue, ShortForm
 from testbed.experiment.sections.section import Section, SparseSection, as_tuple
 from testbed.experiment.sections.timing import file_beside
-from testbed.experiment.units import Duration, Rate, Share
-from testbed.faults.fault import KINDS
+from testbed.messages.fault_changes import KINDS
+from testbed.units import Duration, Rate, Share
 
 
 class WhoByName(Section):

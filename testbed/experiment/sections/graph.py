@@ -12,7 +12,7 @@ from pydantic import (
 from testbed.experiment.sections.directions import SMALLEST_QUEUE
 from testbed.experiment.sections.section import SparseSection
 from testbed.experiment.sections.timing import file_beside
-from testbed.experiment.units import Duration, Limit, Percentage, Size
+from testbed.units import Duration, Limit, Percentage, Size
 
 
 class GraphSpec(SparseSection):

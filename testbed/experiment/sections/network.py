@@ -24,7 +24,7 @@ from testbed.experiment.sections.profile_keys import LinkName, ProfiledSection
 from testbed.experiment.sections.rate_traces import RateTraceSpec
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.shared_links import ClusterSpec, SharedLinkSpec
-from testbed.experiment.units import Duration, Limit, Size
+from testbed.units import Duration, Limit, Size
 
 
 def _as_texts(value: object) -> object:

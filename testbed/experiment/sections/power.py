@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from testbed.experiment.sections.section import SparseSection
-from testbed.experiment.units import JoulesPerByte, Watts
+from testbed.units import JoulesPerByte, Watts
 
 
 class PowerSpec(SparseSection):

@@ -28,8 +28,8 @@ from testbed.experiment.sections.section import (
 )
 from testbed.experiment.sections.shared_links import SharedLinkSpec
 from testbed.experiment.sections.timing import TRACES
-from testbed.experiment.units import Duration, Size
 from testbed.network.links import CORE
+from testbed.units import Duration, Size
 
 SERVER, WORKERS = "server", "workers"
 """The names of the server's machine, and of all workers together, in `on`."""

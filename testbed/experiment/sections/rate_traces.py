@@ -25,8 +25,8 @@ from testbed.experiment.rate_trace_files import (
 )
 from testbed.experiment.sections.section import Section, SparseSection, as_tuple
 from testbed.experiment.sections.timing import TRACES, file_beside
-from testbed.experiment.units import Duration
 from testbed.rate_trace import RateTrace
+from testbed.units import Duration
 
 _File = Annotated[str, AfterValidator(file_beside)]
 DEFAULT_BIN = 1.0

@@ -23,8 +23,8 @@ from testbed.experiment.sections.section import (
     check_name,
     wrong_sizes,
 )
-from testbed.experiment.units import Limit, Share
 from testbed.network.links import CORE
+from testbed.units import Limit, Share
 
 _PATH = ("network", "clusters")
 

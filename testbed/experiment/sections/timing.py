@@ -24,8 +24,8 @@ from pydantic import (
 from testbed.durations.laws import ENTRY_POINTS, LAWS, Law, law_named
 from testbed.experiment.alternatives import ChosenByValue, OrOwn
 from testbed.experiment.sections.section import Section, as_tuple, not_whole, path_in
-from testbed.experiment.units import Duration, Share
 from testbed.plugins.names import is_plugin
+from testbed.units import Duration, Share
 
 TRACES = "traces"
 """Key of the validation context: the folder against which relative traces are resolved."""

@@ -12,8 +12,8 @@ from pydantic import (
 
 from testbed.experiment.alternatives import ChosenByValue
 from testbed.experiment.sections.section import Section, as_tuple
-from testbed.experiment.units import Duration, Rate, Size
 from testbed.network.segments import LARGEST_DATAGRAM
+from testbed.units import Duration, Rate, Size
 
 MOST_FLOWS = 1000
 """The most flows of one run: each takes descriptors, and one process sends them all."""

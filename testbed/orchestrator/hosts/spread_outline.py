@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.device_names import HOME_HOST
-from testbed.experiment.units import format_rate
 from testbed.number_text import as_delay, as_number
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 from testbed.orchestrator.hosts.spread import Spread, check_kind
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
+from testbed.units import format_rate
 
 
 @dataclass(frozen=True, slots=True)

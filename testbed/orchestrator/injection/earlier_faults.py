@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from testbed.device_names import is_server
 from testbed.faults.active_faults import ActiveFaults
+from testbed.faults.fault import Fault
+from testbed.messages.fault_changes import FaultChange, RecordedChange
 
 
 @dataclass(slots=True)
@@ -24,10 +26,10 @@ class EarlierFaults:
     server_kills: Counter[str] = field(default_factory=Counter)
     incarnations: Counter[int] = field(default_factory=Counter)
     dead: set[int] = field(default_factory=set)
-    lasting: list[dict[str, Any]] = field(default_factory=list)
+    lasting: list[FaultChange] = field(default_factory=list)
 
     @classmethod
-    def of(cls, records: Iterable[Mapping[str, Any]], numbers: Mapping[str, int]) -> Self:
+    def of(cls, records: Iterable[RecordedChange], numbers: Mapping[str, int]) -> Self:
         """Read the records of a run's faults.
 
         Args:
@@ -35,18 +37,19 @@ class EarlierFaults:
             numbers: the workers' numbers, by name.
         """
         found, active = cls(), ActiveFaults()
-        kills: dict[int, dict[str, Any]] = {}
+        kills: dict[int, FaultChange] = {}
         for record in records:
             begins = record["phase"] == "begin"
             if any(map(is_server, record["devices"])):
                 found.server_kills.update(record["devices"] if begins else ())
                 continue
             struck = [numbers[name] for name in record["devices"]]
-            active.take({**record, "devices": struck})
+            fault, at = Fault.of_record(record), (record["time"], record["iteration"])
+            active.take(fault.record(record["phase"], struck, *at))
             for number in struck if record["fault"] == "kill" else ():
                 if begins:
                     active.killed(number)
-                    kills[number] = {**record, "devices": [number]}
+                    kills[number] = fault.record("begin", [number], *at)
                 else:
                     del kills[number]
                     found.incarnations[number] += 1
@@ -55,11 +58,11 @@ class EarlierFaults:
         return found
 
 
-def _together(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _together(records: Iterable[FaultChange]) -> list[FaultChange]:
     """Merge records of the same fault that began at the same time into one."""
-    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    merged: dict[tuple[str, int, float], FaultChange] = {}
     for record in records:
-        key = tuple(record[name] for name in ("fault", "rule", "time"))
-        one = merged.setdefault(key, record | {"devices": []})
+        key = record["fault"], record["rule"], record["time"]
+        one = merged.setdefault(key, {**record, "devices": []})
         one["devices"] += record["devices"]
     return list(merged.values())

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from testbed.faults.fault import Fault, Kind
+from testbed.faults.fault import Fault
 from testbed.faults.slowdown import Pace, least
+from testbed.messages.fault_changes import Kind
 from testbed.messages.requests import (
     FreezeDevice,
     LimitProcessors,

@@ -20,9 +20,10 @@ from typing import Any, get_args
 import numpy.typing as npt
 
 from testbed.device_names import SERVER_NUMBER, is_peer, server_names, server_number
-from testbed.faults.fault import Fault, Kind
+from testbed.faults.fault import Fault
 from testbed.faults.futility import Futility
 from testbed.faults.schedule import Schedule, TimedFault
+from testbed.messages.fault_changes import FaultChange, Kind, RecordedChange
 from testbed.orchestrator.injection.agenda import Agenda, Clock, TrainingClock
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
@@ -105,7 +106,7 @@ class Injection:
     def resume(
         self,
         rows: npt.NDArray[Any],
-        records: Sequence[Mapping[str, Any]],
+        records: Sequence[RecordedChange],
         version: int,
         elapsed: float,
     ) -> None:
@@ -167,7 +168,7 @@ class Injection:
         for devices, fault in self._schedule.at_iteration(version):
             self._begin(fault, devices, self._clock.elapsed, version)
 
-    def reported(self, record: Mapping[str, Any], spared: Collection[int] = ()) -> None:
+    def reported(self, record: FaultChange, spared: Collection[int] = ()) -> None:
         """Handle a report, by the virtual clock or a worker, that a fault begins or ends.
 
         Args:
@@ -303,7 +304,7 @@ class Injection:
         """
         self._ended.add(server_number(server))
 
-    def kill_server(self, number: int, record: Mapping[str, Any]) -> None:
+    def kill_server(self, number: int, record: FaultChange) -> None:
         """Kill the server for the ``number``-th time; the server has asked for it, and waits."""
         (device,) = record["devices"]
         self._servers[device].write(record)
@@ -360,7 +361,7 @@ class Injection:
         """Record that a peer that came back is connected to the others."""
         self._workers.connected(number)
 
-    def restore_fault(self, record: Mapping[str, Any]) -> None:
+    def restore_fault(self, record: FaultChange) -> None:
         """Apply a fault that was active when the checkpoint was written."""
         self._impairments.begin(Fault.of_record(record), record["devices"])
 

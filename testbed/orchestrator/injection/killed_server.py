@@ -1,10 +1,9 @@
 """Kill a parameter server's process and start it again, as faults demand."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from testbed.faults.fault import Fault
+from testbed.messages.fault_changes import FaultChange
 from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.agenda import TrainingClock
 from testbed.orchestrator.injection.impairments import Ask
@@ -48,7 +47,7 @@ class KilledServer:
         self._fault: Fault | None = None
         self._back = -math.inf
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: FaultChange) -> None:
         """Write to the log that a fault of the server begins or ends, as the server itself reports."""
         fault, when, version = Fault.of_record(record), record["time"], record["iteration"]
         self._strikes.write(fault.record(record["phase"], [self._number], when, version))

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from testbed.faults.fault import Fault, Kind
+from testbed.faults.fault import Fault
+from testbed.messages.fault_changes import Kind
 from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.impairments import Impairments
 from testbed.orchestrator.injection.killable_workers import KillableWorkers

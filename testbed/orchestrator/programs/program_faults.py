@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from testbed.faults.fault import KINDS, Fault
+from testbed.faults.fault import Fault
 from testbed.faults.schedule import TimedFault
+from testbed.messages.fault_changes import KINDS
 from testbed.messages.requests import KillDevice
 from testbed.orchestrator.injection.agenda import Agenda, Clock
 from testbed.orchestrator.injection.impairments import Ask, Impairments

@@ -14,12 +14,11 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from testbed.device_names import is_server
+from testbed.messages.fault_changes import KINDS
 from testbed.results.reading.journals import whole
 from testbed.results.reading.run_files import FaultRecord
 from testbed.untrusted_text import read_file
 
-KINDS = ("freeze", "kill", "stop-network", "partition", "slow", "corrupt")
-"""The kinds of faults in the order of tables and legends; others come after them."""
 AWAY = "away"
 """The kind of a device that has not arrived yet or has left, which is no fault."""
 CRASHES = ("freeze", "kill")
@@ -111,8 +110,8 @@ def paired(records: Iterable[FaultRecord]) -> tuple[FaultOccurrence, ...]:
 
 
 def in_order(kinds: Iterable[str]) -> tuple[str, ...]:
-    """Return kinds in the order of ``KINDS``."""
-    places = {kind: i for i, kind in enumerate(KINDS)}
+    """Return kinds in the order of tables and legends, that of ``KINDS``; others come after them."""
+    places: dict[str, int] = {kind: i for i, kind in enumerate(KINDS)}
     return tuple(sorted(kinds, key=lambda kind: (places.get(kind, len(KINDS)), kind)))
 
 

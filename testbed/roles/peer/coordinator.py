@@ -16,6 +16,7 @@ from testbed.clock.mesh import MeshClock
 from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
 from testbed.faults.schedule import Schedule
+from testbed.messages.fault_changes import FaultChange
 from testbed.messages.reports import (
     DevicesConnected,
     FaultReported,
@@ -231,7 +232,7 @@ class Coordinator(PeerChannels):
         self._kills[peer] += 1
         self.held.pop(peer, None)
 
-    def come_back(self, peer: int, others: Sequence[int], record: dict[str, Any]) -> bool:
+    def come_back(self, peer: int, others: Sequence[int], record: FaultChange) -> bool:
         """Have a peer's new process started, and wait until it is connected to the others."""
         self.report.flush()
         pairs = [(other, self._kills[other]) for other in others]
@@ -275,7 +276,7 @@ class Coordinator(PeerChannels):
             if what is OrderKind.FORGET:
                 self._hands[peer].outcome()
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         self.report.flush()
         self.report.send(FaultReported(record, self._spared))
         self._spared = []

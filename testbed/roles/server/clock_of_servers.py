@@ -11,7 +11,6 @@ made anew.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from testbed.algorithms.aggregator_half import Combined
 from testbed.channel import Channel
@@ -25,9 +24,9 @@ from testbed.clock.worker_faults import star_clock
 from testbed.engine.server import too_few
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
-from testbed.faults.fault import Kind as FaultKind
 from testbed.faults.schedule import Schedule
 from testbed.messages import clock_requests
+from testbed.messages.fault_changes import FaultChange, Kind
 from testbed.messages.reports import (
     CheckpointBegun,
     FaultReported,
@@ -49,7 +48,7 @@ from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.updates import Layout
 
-STOPPING: tuple[FaultKind, ...] = ("freeze", "stop-network", "partition")
+STOPPING: tuple[Kind, ...] = ("freeze", "stop-network", "partition")
 """Kinds of faults during which nothing arrives from a worker."""
 
 
@@ -348,15 +347,13 @@ class ClockOfServers:
 
     # -- faults
 
-    def fault(self, record: dict[str, Any]) -> None:
+    def fault(self, record: FaultChange) -> None:
         self._roles.counts["faults"] += 1
         self._active_faults.take(record)
         self._roles.flush()
         self._report.send(FaultReported(record))
 
-    def server_killed(
-        self, server: int, number: int, begin: dict[str, Any], end: dict[str, Any]
-    ) -> None:
+    def server_killed(self, server: int, number: int, begin: FaultChange, end: FaultChange) -> None:
         """Raise ServerKilledError, unless the run has come back from this kill already."""
         if self._restart is None or number > self._restart.kills:
             raise ServerKilledError(server, number, begin)

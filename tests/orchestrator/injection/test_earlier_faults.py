@@ -1,17 +1,19 @@
 """The state of an interrupted run's faults, as read from its records."""
 
-from typing import Any
+from typing import cast
 
+from testbed.faults.fault import Fault
+from testbed.messages.fault_changes import Kind, Phase, RecordedChange
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 
 NUMBERS = {f"worker-{i}": i for i in range(4)}
 
 
 def record(
-    kind: str, phase: str, *devices: str, rule: int = 0, time: float = 1.0
-) -> dict[str, Any]:
-    fields = {"fault": kind, "phase": phase, "devices": list(devices), "rule": rule}
-    return fields | {"time": time, "iteration": 3, "duration": 2.0}
+    kind: Kind, phase: Phase, *devices: str, rule: int = 0, time: float = 1.0
+) -> RecordedChange:
+    change = Fault(rule, kind, 2.0).record(phase, [], time, 3)
+    return cast("RecordedChange", {**change, "devices": list(devices), "host_time": time})
 
 
 def test_a_fault_without_an_end_is_active() -> None:

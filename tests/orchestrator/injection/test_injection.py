@@ -13,6 +13,7 @@ import pytest
 from testbed.device_names import SERVER_NUMBER
 from testbed.faults.fault import Fault
 from testbed.faults.rules import FaultRule, Intervals, Moment
+from testbed.messages.fault_changes import RecordedChange
 from testbed.messages.requests import (
     FreezeDevice,
     KillDevice,
@@ -311,7 +312,8 @@ def test_a_resumed_run_starts_only_the_workers_that_the_server_expects(
     """One that was away at the checkpoint would greet the server, and count as the one that returns."""
     injection, asked = make(clock="virtual")
     away = Fault(0, "kill", 5.0, away="left").record("begin", [0], 1.0, 3)
-    injection.resume(np.empty(0, UPDATE), [away | {"devices": ["worker-0"]}], 4, 0.0)
+    recorded = cast("RecordedChange", {**away, "devices": ["worker-0"]})
+    injection.resume(np.empty(0, UPDATE), [recorded], 4, 0.0)
     injection.turn()
     assert asked == []
     injection.restored(0, 4, [1], [1, 0])

@@ -203,7 +203,7 @@ def test_what_its_server_had_not_read_is_pushed_again_after_a_kill(
 
 
 def test_a_time_limit_and_late_pushes(drive: Drive, above: Server) -> None:
-    running, clock = drive(within=0.2)
+    running, clock = drive(within="200ms")
     devices = begun(running, clock, above)
     above.send(0, 1.5)
     assert clock.ask(clock_requests.Adopt(0, 0.5)).deadline == pytest.approx(0.7)  # by the clock

@@ -245,7 +245,7 @@ def test_a_server_that_is_gone_ends_the_aggregator(
 
 def test_a_time_limit_closes_a_combination_of_what_is_there(run: Run, above: Server) -> None:
     began = time.monotonic()
-    a, b = begun(run({"within": 0.5}), above)
+    a, b = begun(run({"within": "500ms"}), above)
     a.sendall(dense(0, 2.0) + header(Kind.PULL))
     pushed = above.push()
     assert time.monotonic() - began >= 0.5

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.experiment import units
+from testbed import units
 
 
 @pytest.mark.parametrize(
