@@ -13,19 +13,16 @@ from testbed.containers.fleet import REAPING, Fleet
 from testbed.containers.program_containers import Beside
 from testbed.containers.role_connections import RoleConnections
 from testbed.messages.agent_reports import NodeEvent, ProcessExited, ProcessStarted
+from testbed.messages.planned_nodes import PlannedNodes
 from testbed.nodes import entry_point, etc_files, run_names
 from testbed.nodes.fork_server_client import ForkServerClient
 from testbed.nodes.node_interface import Device, Nodes
 
 
-def container_nodes(
-    chosen: Mapping[str, Any], load: Mapping[str, Any], not_theirs: Channel
-) -> Nodes:
+def container_nodes(chosen: PlannedNodes, load: Mapping[str, Any], not_theirs: Channel) -> Nodes:
     """Make the nodes of a run, which have no containers yet.
 
     Args:
-        chosen: ``launch``, ``image``, ``addresses`` and, by ``launch``, further parts of the run's
-            plan: ``mounts`` and ``environment``, or ``images`` of the programs and what they ``read``.
         load: what roles load: ``entry``, ``entry_inside``, ``shared`` and ``arguments``.
 
     Raises:

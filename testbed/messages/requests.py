@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
 from testbed.messages.codec import MessageCodec
+from testbed.messages.planned_nodes import PlannedNetwork, PlannedNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,18 +18,17 @@ class LoadRoles:
     Attributes:
         load: ``entry`` and ``arguments``; for containers that load for themselves also
             ``entry_inside`` and ``shared``.
-        nodes: ``runtime``, and what that needs; see ``planning.node_plan.chosen``.
     """
 
     load: Mapping[str, Any]
-    nodes: Mapping[str, Any]
+    nodes: PlannedNodes
 
 
 @dataclass(frozen=True, slots=True)
 class BuildNetwork:
-    """Make the nodes and links of a plan; see ``planning.node_plan.network``."""
+    """Make the nodes and links of a plan."""
 
-    plan: Mapping[str, Any]
+    plan: PlannedNetwork
 
 
 @dataclass(frozen=True, slots=True)
