@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from traffic import TrafficError, filters, pcapng_writing
 from traffic.acknowledgements import PureAcks
@@ -53,7 +53,7 @@ class CaptureResult:
         """True if every packet that passed is in the files."""
         return not (self.dropped or self.left_out or self.error)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the result as a JSON object."""
         fields = asdict(self) | {"complete": self.complete}
         if self.acknowledgements is None:

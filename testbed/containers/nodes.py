@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 from testbed.channel import Channel
 from testbed.containers import engine, processors
@@ -13,18 +12,17 @@ from testbed.containers.fleet import REAPING, Fleet
 from testbed.containers.program_containers import Beside
 from testbed.containers.role_connections import RoleConnections
 from testbed.messages.agent_reports import NodeEvent, ProcessExited, ProcessStarted
+from testbed.messages.planned_nodes import PlannedNodes
 from testbed.messages.requests import Load
 from testbed.nodes import entry_point, etc_files, run_names
 from testbed.nodes.fork_server_client import ForkServerClient
 from testbed.nodes.node_interface import Device, Nodes
 
 
-def container_nodes(chosen: Mapping[str, Any], load: Load, not_theirs: Channel) -> Nodes:
+def container_nodes(chosen: PlannedNodes, load: Load, not_theirs: Channel) -> Nodes:
     """Make the nodes of a run, which have no containers yet.
 
     Args:
-        chosen: ``launch``, ``image``, ``addresses`` and, by ``launch``, further parts of the run's
-            plan: ``mounts`` and ``environment``, or ``images`` of the programs and what they ``read``.
         load: what roles load.
 
     Raises:

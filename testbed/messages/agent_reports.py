@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from testbed.messages.codec import MessageCodec
 
@@ -83,11 +83,56 @@ class LinksCounted:
     count: int
 
 
+class LinkValues(TypedDict):
+    """The measurement of one direction of a link, as of ``network.packet_trains.LinkMeasurement``.
+
+    Attributes:
+        rate: bit/s, rounded.
+        loss: the share of the packets that was lost, which is within ``loss_between``.
+    """
+
+    rate: int | None
+    at_least: bool
+    delay: float | None
+    loss: float
+    loss_between: Sequence[float]
+    packets: int
+
+
+class DirectionReport(TypedDict):
+    """One direction of a probed link; see ``network.probe.ProbedDirection``.
+
+    Attributes:
+        asked: the fields of its ``Shape``; jitter and queue only where they are asked for.
+    """
+
+    device: str
+    direction: Literal["uplink", "downlink"]
+    asked: Mapping[str, float | None]
+    measured: LinkValues | None
+    tries: int
+    off: Sequence[str]
+    unmeasured: str | None
+    failed: str | None
+    drained: bool
+
+
+class ProbedLinks(TypedDict, total=False):
+    """The result of a probe: each direction that shapes something, and the seconds that it took.
+
+    If it failed there is only ``failed``, the reason.
+    """
+
+    directions: Sequence[DirectionReport]
+    seconds: float
+    failed: str
+
+
 @dataclass(frozen=True, slots=True)
 class LinksProbed:
-    """The sample of links was probed; see ``agent.probing.probe_links`` for the result."""
+    """The sample of links was probed."""
 
-    result: Mapping[str, Any]
+    result: ProbedLinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +238,30 @@ class HostRead:
     pressure: Mapping[str, float]
 
 
+class CaptureReport(TypedDict, total=False):
+    """What ``traffic capture --json`` prints: the fields of a ``traffic.capture.CaptureResult``.
+
+    A report of the progress has only ``records``, ``dropped`` and ``acknowledgements``. ``error`` is
+    alone where the capture ended without a report.
+    """
+
+    records: int
+    dropped: int
+    left_out: int
+    bytes: int
+    files: Sequence[str]
+    error: str | None
+    acknowledgements: int
+    complete: bool
+
+
+class ServerTraffic(TypedDict):
+    """``capture`` and ``counter`` of one server; see ``TrafficStopped``."""
+
+    capture: CaptureReport | None
+    counter: dict[str, float]
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessesSampled:
     """The use of memory and processors, and the capture's progress, if metrics are exported.
@@ -203,7 +272,7 @@ class ProcessesSampled:
         processor: seconds of processor time of each process that is not a device.
     """
 
-    capture: Mapping[str, Any] | None
+    capture: CaptureReport | None
     memory: Mapping[str, int]
     processor: Mapping[str, float]
 
@@ -232,17 +301,17 @@ class TrafficStopped:
             ``IngressRead.ingress``.
         ingress, egress, background: as in ``IngressRead``.
         ingress_of_each: the bytes that entered each counted device.
-        others: ``capture`` and ``counter`` of each further server.
+        others: the same of each further server.
         background_sent: the bytes of each flow that were sent, None of one whose sender is on another
             host; None without such flows, or if it is not known.
     """
 
-    capture: dict[str, Any] | None
+    capture: CaptureReport | None
     counter: dict[str, float]
     ingress: Mapping[str, float]
     ingress_of_each: Mapping[str, int]
     egress: Mapping[str, float] | None = None
-    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    others: Mapping[str, ServerTraffic] = field(default_factory=dict)
     background: Sequence[int | None] | None = None
     background_sent: Sequence[int | None] | None = None
 

@@ -5,9 +5,10 @@ A request about a fault sets a state from now on, and asking twice changes nothi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypeAlias, TypedDict, get_args
+from typing import NotRequired, TypeAlias, TypedDict, get_args
 
 from testbed.messages.codec import MessageCodec
+from testbed.messages.planned_nodes import PlannedNetwork, PlannedNodes
 
 
 class Load(TypedDict):
@@ -28,21 +29,17 @@ class Load(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class LoadRoles:
-    """Choose the kind of nodes, and load what roles need; the first request.
-
-    Attributes:
-        nodes: ``runtime``, and what that needs; see ``planning.node_plan.chosen``.
-    """
+    """Choose the kind of nodes, and load what roles need; the first request."""
 
     load: Load
-    nodes: Mapping[str, Any]
+    nodes: PlannedNodes
 
 
 @dataclass(frozen=True, slots=True)
 class BuildNetwork:
-    """Make the nodes and links of a plan; see ``planning.node_plan.network``."""
+    """Make the nodes and links of a plan."""
 
-    plan: Mapping[str, Any]
+    plan: PlannedNetwork
 
 
 @dataclass(frozen=True, slots=True)

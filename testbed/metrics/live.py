@@ -16,6 +16,7 @@ import psutil
 
 from testbed.device_names import EVALUATOR_NAME, SERVER_NAME
 from testbed.messages.agent_reports import (
+    CaptureReport,
     DeviceFrozen,
     DeviceThawed,
     Event,
@@ -206,7 +207,7 @@ class LiveRun:
         if egress is not None:
             self._state.egress["wire"] = int(egress["bytes"])
 
-    def _take_capture(self, capture: Mapping[str, Any] | None) -> None:
+    def _take_capture(self, capture: CaptureReport | None) -> None:
         if capture and "records" in capture:
             self._state.capture = (capture["records"], capture["dropped"])
             self._state.acknowledgements = capture.get("acknowledgements")

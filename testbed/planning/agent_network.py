@@ -3,47 +3,44 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from testbed.experiment.sections.devices import DevicesSpec
-from testbed.network.background import BackgroundFlow
-from testbed.planning import background_flows, probed_links
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.experiment.sections.network import TrafficSpec
+from testbed.messages.planned_nodes import DataclassFields, PlannedDevice, PlannedTraffic
+from testbed.network.links import Link
 
 
 def limited(
     names: Sequence[str], numbers: Mapping[str, int], section: DevicesSpec, class_of: Sequence[int]
-) -> list[dict[str, Any]]:
+) -> list[PlannedDevice]:
     """Return the name of each node, and the limits of those of workers or peers.
 
     Args:
         numbers: the workers' or peers' numbers, by name.
         class_of: the class of each, by number; empty without classes.
     """
-    found: list[dict[str, Any]] = []
+    found: list[PlannedDevice] = []
     for name in names:
-        device: dict[str, Any] = {"name": name}
+        device: PlannedDevice = {"name": name}
         if name in numbers:
             own = section.classes[class_of[numbers[name]]] if class_of else None
-            for key in ("cpus", "memory"):
-                general = getattr(section, key)
-                device[key] = own.of(key, general) if own else general
+            device["cpus"] = own.of("cpus", section.cpus) if own else section.cpus
+            device["memory"] = own.of("memory", section.memory) if own else section.memory
         found.append(device)
     return found
 
 
-def links(plan: LinkedPlan, flows: tuple[BackgroundFlow, ...], directory: Path) -> dict[str, Any]:
-    """Return the links and routers to make, what of them is probed, and what is captured to where.
-
-    Args:
-        flows: the background traffic.
-        directory: the folder for the capture's files.
-    """
+def traffic(section: TrafficSpec, directory: Path) -> PlannedTraffic:
+    """Return what is captured, and to which folder, and how often counters are sampled."""
     return {
-        "traffic": dict(plan.spec.traffic) | {"directory": str(directory.absolute())},
-        "routers": plan.network.routers,
-        "delays": plan.network.delays,
-        "links": [asdict(link) for link in plan.links],
-        "probe": [asdict(link) for link in probed_links.sample(plan)],
-        **background_flows.for_agent(plan.spec, flows),
+        "capture": section.capture,
+        "file_size": section.file_size,
+        "total_size": section.total_size,
+        "period": section.period,
+        "directory": str(directory.absolute()),
     }
+
+
+def plain(links: Sequence[Link]) -> list[DataclassFields]:
+    """Return the fields of links."""
+    return [asdict(link) for link in links]

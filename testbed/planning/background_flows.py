@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 from testbed.experiment.deployment import Deployment
+from testbed.messages.planned_nodes import PlannedBackground
 from testbed.network.background import BackgroundFlow
 from testbed.units import format_duration, format_rate
 
@@ -28,14 +28,12 @@ def flows_of(
     )
 
 
-def for_agent(spec: Deployment, flows: tuple[BackgroundFlow, ...]) -> dict[str, Any]:
-    """Return the flows for the agent, as a part of its view of the plan; nothing without flows."""
-    if not flows:
-        return {}
-    return {"background": {"seed": spec.seed, "flows": [asdict(flow) for flow in flows]}}
+def for_agent(spec: Deployment, flows: tuple[BackgroundFlow, ...]) -> PlannedBackground:
+    """Return the flows for the agent, as a part of its view of the plan."""
+    return {"seed": spec.seed, "flows": [asdict(flow) for flow in flows]}
 
 
-def record(flows: tuple[BackgroundFlow, ...]) -> dict[str, Any]:
+def record(flows: tuple[BackgroundFlow, ...]) -> dict[str, object]:
     """Return the flows as JSON values for scripts; nothing without flows."""
     return {"background": [asdict(flow) for flow in flows]} if flows else {}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 from testbed.algorithms import has
 from testbed.device_names import (
@@ -229,8 +229,16 @@ def shared_directions(
     }
 
 
-def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return the ways of conversations over shared links, as fields of ``NetworkSettings``.
+class SharedRoutes(NamedTuple):
+    """Ways over links that devices share; see ``NetworkSettings``, which has these fields."""
+
+    shared_rates: Sequence[int]
+    routes: Sequence[Route]
+    route_of: Sequence[int]
+
+
+def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) -> SharedRoutes:
+    """Return the ways of conversations over shared links.
 
     Args:
         network: with links as in the file.
@@ -272,7 +280,7 @@ def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) ->
             up, down = map(limited, both)
             routes.append(Route(up, down, up_delay, down_delay, *jitters))
         route_of.append(ways[way])
-    return {"shared_rates": rates, "routes": routes, "route_of": route_of}
+    return SharedRoutes(rates, routes, route_of)
 
 
 def _shared_shapes(section: SharedLinkSpec | None) -> tuple[Shape, Shape]:

@@ -2,14 +2,14 @@
 
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.experiment.sections.timing import TraceSpec
 from testbed.learning.data import catalogue
+from testbed.messages.planned_nodes import PlannedDevice, PlannedNetwork, PlannedNodes
 from testbed.network.sysctls import OF_ROLES
-from testbed.planning import agent_network
+from testbed.planning import agent_network, background_flows, probed_links
 from testbed.planning.plan import Plan
 
 DATA = "/data"
@@ -29,12 +29,12 @@ def image_name(plan: Plan) -> str:
     return plan.spec.devices.image or image.default_image()
 
 
-def chosen(plan: Plan) -> dict[str, Any]:
+def chosen(plan: Plan) -> PlannedNodes:
     """Return the nodes' runtime and addresses, what they read, and for Docker image and environment."""
     devices = plan.spec.devices
-    common = {"runtime": devices.runtime, "addresses": addresses(plan)}
+    common: PlannedNodes = {"runtime": devices.runtime, "addresses": addresses(plan)}
     if devices.runtime == "namespaces":
-        return common | {"read": [str(path) for path, _ in files_read(plan)]}
+        return {**common, "read": [str(path) for path, _ in files_read(plan)]}
     known, mounts = _mounts(plan)
     return {
         **common,
@@ -55,7 +55,7 @@ def addresses(plan: Plan) -> dict[str, str]:
     return found | {f"{SERVER_NAME}-{i}": plan.settings.address(i) for i in servers}
 
 
-def devices(plan: Plan) -> list[dict[str, Any]]:
+def devices(plan: Plan) -> list[PlannedDevice]:
     """Return the name of each node, and the limits of those of workers or peers."""
     names = list(plan.network.devices)
     # The coordinator is not in the network and has no link.
@@ -63,13 +63,13 @@ def devices(plan: Plan) -> list[dict[str, Any]]:
     return agent_network.limited(names, plan.workers, plan.spec.devices, plan.settings.class_of)
 
 
-def network(plan: Plan, directory: Path) -> dict[str, Any]:
+def network(plan: Plan, directory: Path) -> PlannedNetwork:
     """Return the network for the agent to build, with what is counted, captured and probed in it.
 
     Args:
         directory: the folder for the capture's files.
     """
-    return {
+    found: PlannedNetwork = {
         "devices": devices(plan),
         "captured": plan.serving or (plan.observed,),
         "cut_from": plan.serving or tuple(plan.workers),
@@ -86,8 +86,15 @@ def network(plan: Plan, directory: Path) -> dict[str, Any]:
         ],
         "timed": plan.spec.clock == "wall",
         "measured": [*plan.workers, *plan.serving],
-        **agent_network.links(plan, plan.background, directory),
+        "traffic": agent_network.traffic(plan.spec.traffic, directory),
+        "routers": plan.network.routers,
+        "delays": plan.network.delays,
+        "links": agent_network.plain(plan.links),
+        "probe": agent_network.plain(probed_links.sample(plan)),
     }
+    if plan.background:
+        found["background"] = background_flows.for_agent(plan.spec, plan.background)
+    return found
 
 
 def files_read(plan: Plan) -> list[tuple[Path, str | None]]:

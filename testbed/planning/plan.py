@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from testbed.algorithms import algorithm_named, has
 from testbed.algorithms.diagnostic import Diagnostic
@@ -32,6 +32,7 @@ from testbed.network.topology import Direction, Network
 from testbed.planning import background_flows, capacity, memory
 from testbed.planning.fault_rules import fault_rules
 from testbed.planning.network_plan import (
+    SharedRoutes,
     aggregator_of,
     network_of,
     shared_directions,
@@ -387,13 +388,13 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     # Under the virtual clock a message's time is computed, and the real links are not shaped.
     asked = network_of(spec, served=served, class_of=class_of)
     network = without_shapes(asked) if virtual else asked
-    routes: dict[str, Any] = {}
+    shared = SharedRoutes([], [], [])
     if virtual and (spec.network.shares_links or len(servers) > 1):
         talking = _conversations(spec, servers, above)
         if not served:  # in the order of the clock's numbers
             number = {peer_name(i): i for i in range(count)}
             talking.sort(key=lambda pair: [number[name] for name in pair])
-        routes = shared_routes(asked, talking)
+        shared = shared_routes(asked, talking)
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
     addresses = [network.link(device).address for device in devices]
     called = servers or (peer_name(spec.evaluation.peer),)
@@ -416,12 +417,14 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 evaluated_peer=spec.evaluation.peer,
                 secret=secrets.token_hex(32),
                 co_located=spec.devices.co_located if served else 0,
+                shared_rates=shared.shared_rates,
+                routes=shared.routes,
+                route_of=shared.route_of,
                 aggregator_of=above,
                 aggregator_addresses=[
                     network.link(aggregator_name(i)).address
                     for i in range(max(0, len(above) - count))
                 ],
-                **routes,
             ),
             faults=FaultSettings(_rules(spec, class_of), spec.checkpoints.every),
             devices=_device(spec, None),

@@ -2,12 +2,12 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 from testbed.device_names import SERVER_NAME, worker_name
 from testbed.experiment.program_conflicts import PLACEHOLDERS
+from testbed.messages.planned_nodes import PlannedNetwork, PlannedNodes
 from testbed.messages.requests import Load
-from testbed.planning import agent_network
+from testbed.planning import agent_network, background_flows, probed_links
 from testbed.planning.program_plan import ProgramPlan, filled, shown_paths
 from testbed.programs.instance import Instance
 
@@ -23,17 +23,18 @@ def load(plan: ProgramPlan) -> Load:
     return {"entry": _KEEPERS[plan.spec.devices.runtime], "arguments": {}}
 
 
-def chosen(plan: ProgramPlan, written: str) -> dict[str, Any]:
+def chosen(plan: ProgramPlan, written: str) -> PlannedNodes:
     """Return the nodes' runtime and addresses, what they read and write, and for Docker the images.
 
     Args:
         written: the folder with a folder for each device.
     """
     addresses = {device: plan.address(device) for device in plan.devices}
-    common = {"runtime": plan.spec.devices.runtime, "addresses": addresses}
+    common: PlannedNodes = {"runtime": plan.spec.devices.runtime, "addresses": addresses}
     if plan.spec.devices.runtime == "namespaces":
-        return common | {"read": sorted(set(shown_paths(plan.spec))), "written": written}
-    return common | {
+        return {**common, "read": sorted(set(shown_paths(plan.spec))), "written": written}
+    return {
+        **common,
         "launch": "beside",
         "image": plan.image,
         "images": plan.images,
@@ -41,14 +42,14 @@ def chosen(plan: ProgramPlan, written: str) -> dict[str, Any]:
     }
 
 
-def network(plan: ProgramPlan, directory: Path) -> dict[str, Any]:
+def network(plan: ProgramPlan, directory: Path) -> PlannedNetwork:
     """Return the network for the agent to build, with what is counted, captured and probed in it.
 
     Args:
         directory: the folder for the capture's files.
     """
     workers = {worker_name(i): i for i in range(plan.spec.devices.workers)}
-    return {
+    found: PlannedNetwork = {
         "devices": agent_network.limited(plan.devices, workers, plan.spec.devices, plan.class_of),
         "captured": [SERVER_NAME],
         "cut_from": [SERVER_NAME],
@@ -59,8 +60,15 @@ def network(plan: ProgramPlan, directory: Path) -> dict[str, Any]:
         "shared": [],
         "timed": True,
         "measured": [],
-        **agent_network.links(plan, plan.background, directory),
+        "traffic": agent_network.traffic(plan.spec.traffic, directory),
+        "routers": plan.network.routers,
+        "delays": plan.network.delays,
+        "links": agent_network.plain(plan.links),
+        "probe": agent_network.plain(probed_links.sample(plan)),
     }
+    if plan.background:
+        found["background"] = background_flows.for_agent(plan.spec, plan.background)
+    return found
 
 
 def words(command: str, instance: Instance) -> list[str]:

@@ -91,7 +91,7 @@ class Side:
     limit: str
     delay: float
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, float | str | None]:
         """Return it as JSON values; the rate is None if it has no limit, too."""
         rate = None if self.rate is None or math.isinf(self.rate) else self.rate
         return {"rate": rate, "limit": self.limit or None, "delay": self.delay}

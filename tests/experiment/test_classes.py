@@ -150,7 +150,7 @@ devices:
     - {name: b, share: 40%, cpus: 0.25, memory: 300MiB}
 """
     one = planned(tmp_path, text)
-    devices = {device.pop("name"): device for device in node_plan.devices(one)}
+    devices = {device.pop("name"): device for device in map(dict[str, Any], node_plan.devices(one))}
     assert devices["server"] == devices["evaluator"] == {}
     expected = [{"cpus": 0.5, "memory": 400 * 2**20}, {"cpus": 0.25, "memory": 300 * 2**20}]
     assert [devices[f"worker-{i}"] for i in range(10)] == [

@@ -54,6 +54,7 @@ from testbed.messages.agent_reports import (
     WarningRaised,
 )
 from testbed.messages.codec import send
+from testbed.messages.planned_nodes import PlannedNetwork, PlannedUnderlay
 from testbed.messages.requests import (
     REQUESTS,
     BuildNetwork,
@@ -264,7 +265,7 @@ class Agent:
             self._report(part)
         return len(parts)
 
-    def _build_network(self, plan: dict[str, Any]) -> None:
+    def _build_network(self, plan: PlannedNetwork) -> None:
         # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
         from testbed.network import building
         from testbed.network.links import CORE, Link
@@ -350,7 +351,7 @@ class Agent:
             self._background.await_start()
         self._report(NetworkBuilt())
 
-    def _read_use(self, plan: Mapping[str, Any]) -> None:
+    def _read_use(self, plan: PlannedNetwork) -> None:
         """Read from now on how busy the host and its devices are."""
         from testbed.orchestrator.agent.host_readings import HostReadings, ProcessorTimes
         from testbed.orchestrator.agent.usage import Usage
@@ -361,7 +362,7 @@ class Agent:
             self._usage.helper(self._background.process, "background traffic")
         self._processor_times = ProcessorTimes(self._nodes, plan.get("measured", ()), self._usage)
 
-    def _underlay(self, plan: Mapping[str, Any] | None) -> Any:
+    def _underlay(self, plan: PlannedUnderlay | None) -> Any:
         """Return what the plan says of other hosts, with this host's own network; None if of none.
 
         Raises:
@@ -378,7 +379,7 @@ class Agent:
                 pass
         except PermissionError as error:
             raise HostError("links between hosts need root, on each host") from error
-        return Underlay(host, *(plan[key] for key in ("address", "elsewhere", "first", "port")))
+        return Underlay(host, plan["address"], plan["elsewhere"], plan["first"], plan["port"])
 
     def _guard_tunnels(self, underlay: Any, links: int) -> None:
         """Keep strangers' packets out of links to other hosts, until this process ends."""
@@ -476,12 +477,12 @@ def _folders(first: Request) -> Any:
     """Make the folders of devices with programs on a host that is not the orchestrator's; else None."""
     assert isinstance(first, LoadRoles)
     nodes = first.nodes
-    if nodes.get("folder") is None:
+    if (folder := nodes.get("folder")) is None:
         return None
     from testbed.orchestrator.agent.device_folders import FoldersElsewhere
 
     try:
-        return FoldersElsewhere(Path(nodes["folder"]), nodes["homes"], nodes["files"])
+        return FoldersElsewhere(Path(folder), nodes["homes"], nodes["files"])
     except (OSError, shutil.Error) as error:
         raise HostError(f"the homes of devices cannot be made: {error}") from error
 

@@ -12,11 +12,11 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from testbed.channel import readable
 from testbed.errors import HostError
 from testbed.json_dataclasses import of_plain
+from testbed.messages.planned_nodes import PlannedBackground
 from testbed.network import background
 from testbed.network.background import FIRST_SOURCE_PORT, PORT, BackgroundFlow
 from testbed.network.topology import Network
@@ -37,12 +37,11 @@ class Background:
     """The background traffic of one run."""
 
     def __init__(
-        self, plan: Mapping[str, Any], network: Network, namespaces: Mapping[str, int]
+        self, plan: PlannedBackground, network: Network, namespaces: Mapping[str, int]
     ) -> None:
         """Open the sockets and start the process; nothing is sent yet.
 
         Args:
-            plan: ``seed``, and the ``flows`` as JSON.
             namespaces: descriptor of the network namespace of each node of this host, by name.
 
         Raises:
@@ -162,7 +161,7 @@ class Background:
             away = [i for i, one in senders if one not in self._there or one in silent]
             self._write({"away": away})
 
-    def _write(self, command: Mapping[str, Any]) -> None:
+    def _write(self, command: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):  # it has ended, of which there is a complaint
             self._process.write(json.dumps(command).encode() + b"\n")
 

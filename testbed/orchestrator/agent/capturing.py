@@ -7,12 +7,14 @@ with the run.
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypeAlias, get_args
 
 from testbed.channel import readable
 from testbed.errors import HostError
+from testbed.messages.agent_reports import CaptureReport
+from testbed.messages.planned_nodes import PlannedTraffic
 from testbed.nodes.forked_process import ForkedCommand
 from testbed.nodes.run_names import CAPTURE
 from traffic import cli as command_line
@@ -24,6 +26,8 @@ START_TIMEOUT = 300.0
 _STOP_TIMEOUT = 20.0
 REPORT_PERIOD = 1.0
 """Seconds between two progress reports of the capture, if they are asked for."""
+_Number: TypeAlias = Literal["records", "dropped", "left_out", "bytes", "acknowledgements"]
+_NUMBERS: tuple[_Number, ...] = get_args(_Number)
 
 
 class CaptureProcess:
@@ -33,7 +37,7 @@ class CaptureProcess:
         self,
         interface: str,
         file: Path,
-        plan: Mapping[str, Any],
+        plan: PlannedTraffic,
         without: Sequence[str],
         address: str,
     ) -> None:
@@ -42,7 +46,6 @@ class CaptureProcess:
         Args:
             interface: the router's end of the link.
             file: the first file to write.
-            plan: as of ``Observation``.
             without: IPv4 addresses of devices whose traffic is left out.
             address: of the device at the other end.
 
@@ -60,7 +63,7 @@ class CaptureProcess:
             arguments += ["--report-every", f"{REPORT_PERIOD}", "--acknowledgements-to", address]
         self._complained = False
         self._told = b""
-        self._report: dict[str, Any] | None = None
+        self._report: CaptureReport | None = None
         self._process = ForkedCommand(CAPTURE, lambda: command_line.main(arguments))
         if not readable(self._process.output, START_TIMEOUT):
             self._process.kill()
@@ -77,7 +80,7 @@ class CaptureProcess:
     def _read(self) -> bytes:
         return os.read(self._process.output, 65536)
 
-    def report(self) -> dict[str, Any] | None:
+    def report(self) -> CaptureReport | None:
         """Return its latest progress report; None before the first."""
         if self._process.poll() is not None:
             return self._report
@@ -95,12 +98,12 @@ class CaptureProcess:
         self._complained = True
         return "the capture ended before the run did"
 
-    def stop(self) -> dict[str, Any]:
+    def stop(self) -> CaptureReport:
         """End the capture, and return its last report."""
         self._complained = True
         told, complaint = self._process.finish(_STOP_TIMEOUT)
         try:
-            result: dict[str, Any] = json.loads(told.splitlines()[-1])
+            result: CaptureReport = json.loads(told.splitlines()[-1])
         except (ValueError, IndexError):
             status = self._process.status
             return {"error": f"it ended with status {status}: {_last_line(complaint)}"}
@@ -113,15 +116,18 @@ class CaptureProcess:
             self._process.finish(3.0)
 
 
-def summed(reports: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
+def summed(reports: Sequence[CaptureReport | None]) -> CaptureReport | None:
     """Add up the numbers in the progress reports of several captures; None before all have one."""
     known = [report for report in reports if report is not None]
     if not known or len(known) < len(reports):
         return None
     if len(known) == 1:
-        return dict(known[0])
-    names = [name for name, value in known[0].items() if type(value) is int]
-    return {name: sum(report.get(name) or 0 for report in known) for name in names}
+        return known[0]
+    total = CaptureReport()
+    for name in _NUMBERS:
+        if name in known[0]:
+            total[name] = sum(report.get(name, 0) for report in known)
+    return total
 
 
 def _last_line(complaint: bytes) -> str:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from testbed.messages.agent_reports import IngressRead, TrafficStopped
+from testbed.messages.agent_reports import CaptureReport, IngressRead, TrafficStopped
+from testbed.messages.planned_nodes import PlannedTraffic
 from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.topology import Direction, Network
@@ -73,7 +73,7 @@ class Observation:
 
     def __init__(
         self,
-        plan: Mapping[str, Any],
+        plan: PlannedTraffic,
         network: Network,
         counted: ObservedDevices,
         namespaces: Mapping[str, int],
@@ -84,8 +84,6 @@ class Observation:
         Earlier packets, the probe's, are in neither.
 
         Args:
-            plan: ``directory`` of the capture's files, ``capture``, ``file_size`` and ``total_size``
-                in bytes, ``period`` in seconds; ``metrics``, if the capture is to report its progress.
             network: of the run.
             counted: the devices to count, and those to capture.
             namespaces: descriptor of each node's network namespace, by name.
@@ -141,7 +139,7 @@ class Observation:
         """The captures' process ids."""
         return [capture.process for capture in self._captures.values()]
 
-    def capture_report(self) -> dict[str, Any] | None:
+    def capture_report(self) -> CaptureReport | None:
         """Return the captures' latest progress reports, added up; None before the first."""
         return summed([capture.report() for capture in self._captures.values()])
 

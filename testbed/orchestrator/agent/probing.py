@@ -8,8 +8,9 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from testbed.messages.agent_reports import DirectionReport, ProbedLinks
 from testbed.network.links import Link
 
 if TYPE_CHECKING:
@@ -20,17 +21,13 @@ def probe_links(
     links: Sequence[Link],
     namespaces: Mapping[str, int],
     given_up: Callable[[], bool],
-) -> dict[str, Any]:
+) -> ProbedLinks:
     """Probe links; an error becomes a part of the result.
 
     Args:
         links: those to probe, shaped as they should be.
         namespaces: descriptor of each node's network namespace, by name.
         given_up: asked now and then, whether to return at once.
-
-    Returns:
-        ``directions``, one record for each direction that shapes something, and ``seconds``; or
-        ``failed``, why there are none.
     """
     began = time.monotonic()
     try:
@@ -44,7 +41,7 @@ def probe_links(
     return {"directions": [_direction(one) for one in found], "seconds": seconds}
 
 
-def _direction(found: "ProbedDirection") -> dict[str, Any]:
+def _direction(found: "ProbedDirection") -> DirectionReport:
     from testbed.network import packet_trains
 
     measured = found.measured

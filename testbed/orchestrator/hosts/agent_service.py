@@ -11,9 +11,8 @@ import select
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -21,13 +20,14 @@ from testbed.channel import Channel, ReceivedMessage, parsed
 from testbed.code_digest import package_digest
 from testbed.errors import HostError, SpecError
 from testbed.messages.codec import encode
+from testbed.messages.planned_nodes import PlannedNodes
 from testbed.messages.requests import REQUESTS, LoadRoles
 from testbed.nodes import forked_process, linux, run_names
 from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import removed, start
 from testbed.orchestrator.hosts.device_entry import serve_entry
 from testbed.orchestrator.hosts.host_paths import answer
-from testbed.orchestrator.hosts.member import own_processors
+from testbed.orchestrator.hosts.member import HostFacts, SharedThere, own_processors
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Kind, Relay
 from testbed.orchestrator.hosts.secured_connection import (
     SHORTEST_SECRET,
@@ -47,7 +47,7 @@ _TAKE_DOWN = 120.0
 """Seconds that an agent has to remove everything, when its orchestrator is gone."""
 
 
-def facts() -> dict[str, Any]:
+def facts() -> HostFacts:
     """Return what an orchestrator has to know of this host before it sends anything."""
     return {
         "version": VERSION,
@@ -154,17 +154,16 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
     wanted = json.loads(frames.pop(0).content)
     first = _first_request(frames.pop(0))
     with device_folders.elsewhere(first.nodes.get("written")) as folder:
-        nodes = {**first.nodes, "folder": folder}
+        nodes: PlannedNodes = {**first.nodes, "folder": folder}
         _serve_agent(secured, wanted, LoadRoles(first.load, nodes), frames)
 
 
 def _serve_agent(
-    secured: SecuredConnection, wanted: Mapping[str, Any], first: LoadRoles, frames: list[Frame]
+    secured: SecuredConnection, wanted: SharedThere, first: LoadRoles, frames: list[Frame]
 ) -> None:
     """Start an agent with its first request, and carry its channels until it has ended.
 
     Args:
-        wanted: what it is to have for devices to share.
         frames: those that have come already.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 from testbed import number_text as q
 from testbed.doctor.findings import Finding
@@ -106,7 +106,7 @@ class HostsExamination:
         found = {name: [*findings] for name, findings in self.hosts.items()}
         return found | {"between the hosts": [way.finding for way in self.ways]}
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return it for JSON."""
         return {
             "hosts": {name: [asdict(one) for one in found] for name, found in self.hosts.items()},

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import TypeAlias, TypeVar, get_args
 
 from testbed import number_text as q
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
@@ -314,5 +314,5 @@ def send_inquiry(connection: SecuredConnection, message: Inquiry | Answer) -> No
     Raises:
         ConnectionLostError: the connection has ended.
     """
-    fields: dict[str, Any] = encode(message)[0]
+    fields, _ = encode(message)
     connection.send(Kind.INQUIRY, CONTROL, json.dumps(fields).encode())

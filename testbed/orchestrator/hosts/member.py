@@ -8,7 +8,7 @@ import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import psutil
 
@@ -51,6 +51,36 @@ HOST = "host"
 def own_processors() -> int:
     """Return the number of processors that this host's devices may use."""
     return len(os.sched_getaffinity(0))
+
+
+class HostFacts(TypedDict):
+    """What a host reports before anything is sent to it.
+
+    Attributes:
+        code: the digest of its code.
+        processors, memory: the number that devices may use, and all its bytes.
+        root: True if its agents are root's.
+    """
+
+    version: str
+    code: str
+    processors: int
+    memory: int
+    root: bool
+
+
+class SharedThere(TypedDict):
+    """What is made on a host for its devices to share.
+
+    Attributes:
+        orders: the numbers of the devices that get orders.
+        paces: the number of factors of their durations.
+        models: the numbers of the peers that keep their parameters.
+    """
+
+    orders: Sequence[int]
+    paces: int
+    models: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +138,7 @@ class Member:
         try:
             secured = SecuredConnection.proven(connection, secret, calls=True, seconds=patience)
             secured.send(Kind.OPEN, CONTROL, b"{}")
-            found: Mapping[str, Any] = json.loads(secured.receive()[0].content)
+            found: HostFacts = json.loads(secured.receive()[0].content)
             clock = HostClock.of(secured)
         except (ConnectionLostError, IndexError) as error:
             connection.close()
@@ -189,23 +219,23 @@ class Member:
     def begin(
         self,
         orders: Mapping[int, socket.socket],
-        made: Mapping[str, Any],
         control: Channel,
         output: int,
         handed: Collection[int],
         *,
+        paces: int,
+        models: Sequence[int],
         table: HostTable,
     ) -> psutil.Process:
         """Start the process that stands for the host's agent here; see ``agent.process.Begin``.
 
         Args:
             orders: the devices' ends of the channels of orders, by the devices' numbers; closed here.
-            made: what else is made there for devices to share: ``paces``, the number of their factors,
-                and ``models``, the numbers of the peers that keep their parameters.
+            paces, models: as in ``SharedThere``.
             table: what is published for ``testbed exec``.
         """
         assert not handed  # descriptors do not cross hosts
-        wanted = {"orders": [*orders], **made}
+        wanted: SharedThere = {"orders": [*orders], "paces": paces, "models": models}
         self.connection.send(Kind.OPEN, CONTROL, json.dumps(wanted).encode())
         own = self.connection.socket
         kept = (own.fileno(), control.fileno(), *(end.fileno() for end in orders.values()))

@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from testbed.device_names import HOME_HOST
 from testbed.errors import HostError, SpecError
+from testbed.messages.planned_nodes import DataclassFields, PlannedNetwork
 from testbed.network.links import Link
 from testbed.network.underlay import MOST_NETWORKS, OUTER_MTU, longest_packet
 from testbed.orchestrator.agent.process import AgentProcess, R
@@ -125,6 +126,13 @@ def placed(file: HostsFile, plan: AnyPlan, processors: Mapping[str, int]) -> dic
                 f"place: {worker} is on the machine of {server}, and stays on this host"
             )
     return place
+
+
+class SpreadRecord(TypedDict):
+    """The manifest's entries: each other host by its name, and the directions of ``recorded``."""
+
+    hosts: Mapping[str, Mapping[str, object]]
+    underlay: Sequence[Mapping[str, float | str]]
 
 
 @dataclass(frozen=True)
@@ -249,7 +257,8 @@ class Spread:
                 partial(
                     member.begin,
                     orders[name] if orders else {},
-                    {"paces": paces, "models": self.devices(name) if keeps_models else []},
+                    paces=paces,
+                    models=self.devices(name) if keeps_models else [],
                     table=self.table_of(name),
                 ),
             )
@@ -285,14 +294,15 @@ class Spread:
     def _address(self, host: str) -> str:
         return self.members[host].host.underlay if host != HOME_HOST else self.file.underlay
 
-    def part(self, content: Mapping[str, Any], host: str) -> dict[str, Any]:
+    def part(self, content: PlannedNetwork, host: str) -> PlannedNetwork:
         """Return what the agent of a host is to make of a network.
 
         Args:
-            content: the whole network's, as ``planning.node_plan.network`` returns it.
+            content: the whole network.
         """
         at = self._host_of_node
-        own = {
+        part: PlannedNetwork = {
+            **content,
             "devices": [
                 one for one in content["devices"] if self.place.get(one["name"], HOME_HOST) == host
             ],
@@ -306,6 +316,10 @@ class Spread:
                 if host == HOME_HOST and one["node"] not in self.place
             ],
             "timed": content["timed"] and host == HOME_HOST,
+            "traffic": {
+                **content["traffic"],
+                "capture": content["traffic"]["capture"] and host == HOME_HOST,
+            },
             "underlay": {
                 "address": self._address(host),
                 "elsewhere": {node: self._address(on) for node, on in at.items() if on != host},
@@ -314,25 +328,20 @@ class Spread:
             },
         }
         if self.delays:
-            own["links"] = [
-                self._less_underlay(link, one)
-                for link, one in zip(self.plan.links, content["links"], strict=True)
-            ]
+            part["links"] = [self._less_underlay(link) for link in self.plan.links]
             # Routes are chosen by what is asked.
-            own["delays"] = content["delays"] or [
+            part["delays"] = content["delays"] or [
                 (link.uplink.delay, link.downlink.delay) for link in self.plan.links
             ]
-        traffic = content["traffic"] | {
-            "capture": content["traffic"]["capture"] and host == HOME_HOST
-        }
-        return {**content, **own, "traffic": traffic}
+        return part
 
-    def _less_underlay(self, link: Link, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        if not self.crosses(link):
-            return content
-        delay = self.delays[self._host_of_node[link.node] or self._host_of_node[link.router]]
-        ways = ("uplink", "downlink")
-        return {**content, **{one: less_underlay(content[one], delay) for one in ways}}
+    def _less_underlay(self, link: Link) -> DataclassFields:
+        fields = asdict(link)
+        if self.crosses(link):
+            delay = self.delays[self._host_of_node[link.node] or self._host_of_node[link.router]]
+            for way in ("uplink", "downlink"):
+                fields[way] = less_underlay(fields[way], delay)
+        return fields
 
     @property
     def sampled(self) -> dict[str, list[int]]:
@@ -363,7 +372,7 @@ class Spread:
                 member.connection.socket.close()
         return found
 
-    def record(self, at_end: Mapping[str, HostClock] | None = None) -> dict[str, Any]:
+    def record(self, at_end: Mapping[str, HostClock] | None = None) -> SpreadRecord:
         """Return the manifest's entries.
 
         Args:

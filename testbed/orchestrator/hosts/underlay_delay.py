@@ -8,11 +8,12 @@ as on several, and is never refused.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from testbed import number_text as q
+from testbed.json_dataclasses import of_plain
+from testbed.messages.planned_nodes import DataclassFields
 from testbed.network.links import Shape
 from testbed.network.packet_trains import HOST_DELAY, TOLERANCE
 
@@ -55,18 +56,18 @@ class CrossingDirection:
         )
 
 
-def less_underlay(shape: Mapping[str, Any], underlay: float) -> dict[str, Any]:
+def less_underlay(shape: DataclassFields, underlay: float) -> DataclassFields:
     """Return a direction's shape with the delay that it still lacks.
 
     Args:
         shape: the fields of a ``Shape``.
     """
-    asked = Shape(**shape)
+    asked = of_plain(Shape, shape)
     delay = max(0.0, asked.delay - underlay)
     return asdict(replace(asked, delay=delay, jitter=min(asked.jitter, delay)))
 
 
-def recorded(directions: Iterable[CrossingDirection]) -> list[dict[str, Any]]:
+def recorded(directions: Iterable[CrossingDirection]) -> list[dict[str, float | str]]:
     """Return the manifest's entries: each kind of direction that is later than asked, how many are."""
     counted = Counter(one for one in directions if one.added)
     return [

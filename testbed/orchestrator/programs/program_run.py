@@ -180,8 +180,8 @@ class ProgramRun:
         if spread is None:
             return
         for host in spread.members:
-            homes = {"homes": agents.devices(host), "files": list(plan.spec.files)}
-            agents.ask_host(host, LoadRoles(load, chosen | homes))
+            homes, files = agents.devices(host), list(plan.spec.files)
+            agents.ask_host(host, LoadRoles(load, {**chosen, "homes": homes, "files": files}))
             agents.ask_host(host, BuildNetwork(spread.part(network, host)))
 
     # -- the loop

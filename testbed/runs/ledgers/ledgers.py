@@ -3,16 +3,22 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import GetPydanticSchema
 
 from testbed.device_names import serving_place
 from testbed.json_dataclasses import of_plain
+from testbed.messages.agent_reports import CaptureReport
 from testbed.network.background import PORT as BACKGROUND_PORT
 from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.run_devices import PORT
 from testbed.untrusted_text import parse_json, read_file
 from traffic import TrafficError
 from traffic.sockets import Forgotten, Socket
+
+# Before Python 3.12 pydantic reads no TypedDict of ``typing``; after, it would drop keys.
+_AS_IT_IS = GetPydanticSchema(lambda _, read: read(dict[str, Any]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class Ledgers:
     began: float | None = None
     began_monotonic: float | None = None
     connections: list[ConnectionLedger] = field(default_factory=list)
-    capture: dict[str, Any] | None = None
+    capture: Annotated[CaptureReport, _AS_IT_IS] | None = None
     counter: dict[str, float] | None = None
     server_kills: int = 0
     earlier_updates: int = 0

@@ -8,11 +8,12 @@ after the connection was closed); the flow's acknowledgements tell them from byt
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.messages.agent_reports import CaptureReport
 from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers, SocketCounts
 from traffic.accounting import Account
@@ -90,7 +91,7 @@ def _socket_differences(
         )
 
 
-def _flaw(capture: dict[str, Any], found: Account) -> str | None:
+def _flaw(capture: CaptureReport, found: Account) -> str | None:
     """Return what is known to be wrong with the whole capture; None if nothing is."""
     if capture.get("error"):
         return f"the capture ended early: {capture['error']}"

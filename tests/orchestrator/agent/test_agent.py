@@ -33,6 +33,7 @@ from testbed.messages.agent_reports import (
     TrafficStopped,
 )
 from testbed.messages.codec import send
+from testbed.messages.planned_nodes import PlannedNetwork, PlannedNodes, PlannedTraffic
 from testbed.messages.requests import (
     BuildNetwork,
     FreezeDevice,
@@ -81,11 +82,8 @@ class Harness:
         with log.open("ab") as output:
             self.process = start(theirs, output.fileno(), inherited)
         load: Load = {"entry": ROLES, "arguments": arguments}
-        self.ask(
-            LoadRoles(
-                load, {"addresses": ADDRESSES, "read": []} | (nodes or {"runtime": "namespaces"})
-            )
-        )
+        chosen: Any = {"addresses": ADDRESSES, "read": []} | (nodes or {"runtime": "namespaces"})
+        self.ask(LoadRoles(load, chosen))
 
     def ask(self, request: Request) -> None:
         send(self.control, request)
@@ -101,7 +99,7 @@ class Harness:
             asdict(Link(device, i, Shape((uplinks or {}).get(device))))
             for i, device in enumerate(devices)
         ]
-        traffic = {
+        traffic: PlannedTraffic = {
             "directory": str(capture),
             "capture": capture is not None,
             "file_size": 2**26,
@@ -109,7 +107,7 @@ class Harness:
             "period": 0.1,
             "metrics": metrics,
         }
-        plan = {
+        plan: PlannedNetwork = {
             "devices": [{"name": device} for device in devices],
             "captured": [devices[0]],
             "cut_from": [devices[0]],
@@ -505,11 +503,11 @@ def test_a_stopped_capture_does_not_keep_the_agent_from_ending(tmp_path: Path) -
 def test_more_requests_than_fit_into_the_channels_are_answered(tmp_path: Path) -> None:
     """Orchestrator and agent do not wait for each other at once: 3,000 requests, 1,500 answers."""
     agent = AgentProcess(tmp_path / "log", (), ReportChannels())
-    nodes: dict[str, Any] = {"runtime": "namespaces", "addresses": {}, "read": []}
+    nodes: PlannedNodes = {"runtime": "namespaces", "addresses": {}, "read": []}
     agent.ask(LoadRoles({"entry": ROLES, "arguments": {}}, nodes))
     names = ["server", "evaluator", "worker-0"]
-    traffic = {"directory": "", "capture": False, "period": 1000.0}
-    plan = {
+    traffic: Any = {"directory": "", "capture": False, "period": 1000.0}
+    plan: PlannedNetwork = {
         "devices": [{"name": name} for name in names],
         "captured": [names[0]],
         "cut_from": [names[0]],

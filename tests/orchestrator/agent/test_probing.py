@@ -16,6 +16,7 @@ from testbed.messages.agent_reports import (
     NetworkBuilt,
     TrafficStopped,
 )
+from testbed.messages.planned_nodes import PlannedNetwork
 from testbed.messages.requests import BuildNetwork, StopTraffic
 from testbed.network.links import Link, Shape
 from testbed.orchestrator.agent import probing
@@ -97,7 +98,7 @@ def test_peers_are_probed_as_well() -> None:
     assert [link.node for link in probed_links.sample(one)] == ["peer-0", "peer-1", "peer-2"]
 
 
-def direction(**changed: Any) -> dict[str, Any]:
+def direction(**changed: Any) -> Any:
     measured = {
         "rate": 9_990_000,
         "at_least": False,
@@ -120,7 +121,7 @@ def direction(**changed: Any) -> dict[str, Any]:
     return whole | changed
 
 
-def told(*directions: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+def told(*directions: Any) -> list[tuple[str, str, str | None]]:
     one = planned("network: {uplink: 10mbit}\n")
     return list(
         link_records.events(link_records.record(one, {"directions": directions, "seconds": 0.3}))
@@ -172,7 +173,7 @@ def agent(tmp_path: Path) -> Iterator[Harness]:
     harness.close()
 
 
-def probed_by(agent: Harness, plan_sent: dict[str, Any]) -> dict[str, Any]:
+def probed_by(agent: Harness, plan_sent: PlannedNetwork) -> Any:
     """Let the agent build a network; return what it found about the links."""
     agent.ask(BuildNetwork(plan_sent))
     found = agent.event(LinksProbed).result
@@ -180,7 +181,7 @@ def probed_by(agent: Harness, plan_sent: dict[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def network_of(one: Plan, folder: Path) -> dict[str, Any]:
+def network_of(one: Plan, folder: Path) -> PlannedNetwork:
     folder.mkdir()
     return node_plan.network(one, folder)
 
@@ -214,7 +215,7 @@ def test_a_link_that_is_built_otherwise_than_planned_is_seen(
     agent: Harness, tmp_path: Path, rate: int | None
 ) -> None:
     one = planned("network: {uplink: 10mbit, downlink: 50mbit}\n", 4)
-    sent = copy.deepcopy(network_of(one, tmp_path / "traffic"))
+    sent: Any = copy.deepcopy(network_of(one, tmp_path / "traffic"))
     (broken,) = (link for link in sent["links"] if link["node"] == "worker-2")
     broken["uplink"]["rate"] = rate
     found = probed_by(agent, sent)

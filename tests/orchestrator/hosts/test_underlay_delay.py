@@ -48,7 +48,7 @@ def spread(delay: float, *, accept: bool = False) -> Spread:
 
 def links(found: Spread, host: str, tmp_path: Path) -> dict[str, dict[str, Any]]:
     assert isinstance(found.plan, Plan)
-    part = found.part(node_plan.network(found.plan, tmp_path), host)
+    part: Any = found.part(node_plan.network(found.plan, tmp_path), host)
     return {link["node"]: link for link in part["links"]}
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.messages.agent_reports import CaptureReport
 from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
 from testbed.runs.ledgers.reconciliation import BACKGROUND, reconcile
@@ -16,7 +17,7 @@ SERVER, WORKER = "10.77.0.1", "10.77.0.5"
 
 
 def ledgers(*connections: ConnectionLedger) -> Ledgers:
-    report: dict[str, Any] = {"records": 0, "dropped": 0, "left_out": 0, "error": None}
+    report: CaptureReport = {"records": 0, "dropped": 0, "left_out": 0, "error": None}
     counted: dict[str, float] = {"frames": 0, "bytes": 0}
     return Ledgers(
         SERVER,
