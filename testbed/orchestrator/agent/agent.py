@@ -24,37 +24,27 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from testbed.channel import Channel, ReceivedMessage
 from testbed.errors import HostError, TestbedError
 from testbed.json_dataclasses import of_plain
 from testbed.messages.agent_reports import (
-    BackgroundCounted,
-    CountersSampled,
-    DeviceFrozen,
-    DeviceThawed,
     Event,
     LastSampleTaken,
-    LinkBytesRead,
-    LinksCounted,
-    LinksProbed,
     NetworkBuilt,
     NodeEvent,
     NodesCounted,
     NodesMade,
     ProcessExited,
-    ProcessorTimesRead,
     ProcessStarted,
     RemainsFound,
     RunFailed,
-    UplinksSampled,
-    WarningRaised,
 )
 from testbed.messages.codec import send
-from testbed.messages.planned_nodes import PlannedNetwork, PlannedUnderlay
+from testbed.messages.planned_nodes import PlannedNetwork
 from testbed.messages.requests import (
     REQUESTS,
     BuildNetwork,
@@ -68,7 +58,6 @@ from testbed.messages.requests import (
     ReadProcessors,
     Request,
     SendBackground,
-    SetLink,
     SetPace,
     StartRole,
     StopTraffic,
@@ -78,9 +67,13 @@ from testbed.nodes import linux
 from testbed.nodes.computing_turns import holds_turn
 from testbed.nodes.namespaces import NamespaceNodes
 from testbed.nodes.node_interface import Device, Nodes
-from testbed.nodes.node_table import NodeTable
 from testbed.nodes.user_namespace import enter_user_namespace
 from testbed.signal_handlers import STOPPING
+
+if TYPE_CHECKING:
+    from testbed.orchestrator.agent.device_folders import FoldersElsewhere
+    from testbed.orchestrator.agent.run_network import RunNetwork
+    from testbed.roles.pace import Paces
 
 TURN_TIMEOUT = 5.0
 """Seconds to find a moment without a turn, after which a device is frozen even with one."""
@@ -92,24 +85,25 @@ class Agent:
     """Serves the orchestrator's requests in one run; see ``serve``."""
 
     def __init__(
-        self, control: Channel, nodes: Nodes, paces: Any = None, folders: Any = None
+        self,
+        control: Channel,
+        nodes: Nodes,
+        paces: "Paces | None" = None,
+        folders: "FoldersElsewhere | None" = None,
     ) -> None:
+        """Start without a network.
+
+        Args:
+            paces: the devices', which requests may change; None in a run that has none.
+            folders: of devices with programs, on a host that is not the orchestrator's.
+        """
         self._control = control
         self._nodes = nodes
         self._paces = paces
         self._folders = folders
-        self._observation: Any = None
-        self._guard: Any = None
-        self._link_counters: Any = None
-        self._socket_counts: Any = None
+        self._network: RunNetwork | None = None
         self._requests: deque[tuple[Request, Sequence[int]]] = deque()
         self._finished = False
-        self._metrics: Any = None
-        self._usage: Any = None
-        self._processor_times: Any = None
-        self._host: Any = None
-        self._device_faults: Any = None
-        self._background: Any = None
         self._selector = selectors.DefaultSelector()
         self._handlers: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(get_args(ImpairmentRequest), self._impair),
@@ -117,13 +111,13 @@ class Agent:
             FreezeDevice: self._freeze,
             ThawDevice: self._thaw,
             KillDevice: self._kill,
-            GiveUpDevices: self._give_up,
+            GiveUpDevices: lambda request: self._built.give_up(request.devices),
             SetPace: self._set_pace,
-            SendBackground: self._send_background,
-            ReadIngress: lambda _: self._read_counter(),
-            ReadProcessors: lambda _: self._read_processors(),
+            SendBackground: lambda request: self._built.send_background(begin=request.begin),
+            ReadIngress: lambda _: self._built.read_ingress(),
+            ReadProcessors: lambda _: self._built.read_processors(),
             StopTraffic: lambda _: self._stop_traffic(),
-            ReadHome: lambda request: self._report(self._folders.part_of_home(request.device)),
+            ReadHome: self._read_home,
         }
 
     def serve(self) -> None:
@@ -134,7 +128,7 @@ class Agent:
         while not self._finished:
             self._await_room(bool(self._requests))
             due = max(0.0, min(next_reading, next_sample) - time.monotonic())
-            for key, events in self._selector.select(due if self._observation else None):
+            for key, events in self._selector.select(due if self._network else None):
                 if key.fileobj is self._control:
                     self._hear(self._control.receive())
                     continue
@@ -148,17 +142,19 @@ class Agent:
                     self._start(request, *descriptors)
                 else:
                     self._handlers[type(request)](request)
-            if self._observation and time.monotonic() >= next_reading:
-                if self._observation.counts_ingress:
-                    self._read_counter()
-                self._socket_counts.take()
+            if self._network and time.monotonic() >= next_reading:
+                self._network.read()
                 self._report_output()
-                if self._host and self._host.is_due:
-                    self._report(self._host.read())
                 next_reading = time.monotonic() + COUNTER_PERIOD
-            if self._observation and time.monotonic() >= next_sample:
-                self._sample_counters()
-                next_sample = time.monotonic() + self._observation.period
+            if self._network and time.monotonic() >= next_sample:
+                self._network.sample()
+                next_sample = time.monotonic() + self._network.period
+
+    @property
+    def _built(self) -> "RunNetwork":
+        """The network; only requests that come after it are about it."""
+        assert self._network is not None
+        return self._network
 
     def _await_room(self, wanted: bool) -> None:
         """Have the selector report room in the channel to the nodes, if requests are waiting.
@@ -178,10 +174,10 @@ class Agent:
 
     def _take(self, event: NodeEvent) -> None:
         """Take in an event of the nodes, and pass it on."""
-        if isinstance(event, ProcessStarted) and self._usage:
-            self._usage.started(event.device, event.process)
-        if isinstance(event, ProcessExited) and self._background:
-            self._background.ended(event.device)
+        if isinstance(event, ProcessStarted) and self._network:
+            self._network.started(event.device, event.process)
+        if isinstance(event, ProcessExited) and self._network:
+            self._network.ended(event.device)
         self._report(event)
         self._finished = self._finished or isinstance(event, RunFailed)
 
@@ -192,8 +188,8 @@ class Agent:
         """Start a role with its end of a channel for reports."""
         self._nodes.start(request.device, request.role, report)
         os.close(report)
-        if self._background:
-            self._background.started(request.device)
+        if self._network:
+            self._network.joined(request.device)
 
     def _freeze(self, request: FreezeDevice) -> None:
         """Freeze a device while it holds no turn at computing, which no other device could take."""
@@ -204,56 +200,29 @@ class Agent:
             self._nodes.thaw(device)
             time.sleep(0.002)
             self._nodes.freeze(device)
-        if self._background:
-            self._background.freeze(device, True)
-        if self._metrics:
-            self._report(DeviceFrozen(device))
+        self._built.frozen(device, frozen=True)
 
     def _thaw(self, request: ThawDevice) -> None:
         self._nodes.thaw(request.device)
-        if self._background:
-            self._background.freeze(request.device, False)
-        if self._metrics:
-            self._report(DeviceThawed(request.device))
+        self._built.frozen(request.device, frozen=False)
 
     def _kill(self, request: KillDevice) -> None:
         self._nodes.kill(request.device)
-        if self._background:
-            self._background.ended(request.device)
-
-    def _give_up(self, request: GiveUpDevices) -> None:
-        try:
-            self._device_faults.give_up(request.devices)
-        except OSError as error:
-            text = f"the connections to the devices of a lost host stay open: {error.strerror}"
-            self._report(WarningRaised(text))
-
-    def _set_pace(self, request: SetPace) -> None:
-        self._paces[request.number] = request.factor
+        self._built.ended(request.device)
 
     def _impair(self, request: ImpairmentRequest) -> None:
-        self._device_faults.serve(request)
-        if isinstance(request, SetLink) and self._background:
-            self._background.link(request.device, request.up)
+        self._built.impair(request)
 
-    def _send_background(self, request: SendBackground) -> None:
-        if self._background:
-            (self._background.begin if request.begin else self._background.end)()
+    def _set_pace(self, request: SetPace) -> None:
+        assert self._paces is not None
+        self._paces[request.number] = request.factor
+
+    def _read_home(self, request: ReadHome) -> None:
+        assert self._folders is not None
+        self._report(self._folders.part_of_home(request.device))
 
     def _stop_traffic(self) -> None:
-        if self._background:
-            self._background.end()
-        if self._observation.counts_ingress:
-            self._report(self._observation.stop(self._egress(), self._device_faults.isolate))
-        elif self._background:
-            self._observation.wait_until_quiet()
-            self._report(BackgroundCounted(self._background.received(), self._background.sent))
-        for counted in self._socket_counts.read():
-            self._report(counted)
-        for rows in self._link_counters.read():
-            self._report(LinkBytesRead(rows))
-        self._sample_counters()
-        self._read_processors()
+        self._built.stop()
         while self._report_output():
             pass
         self._report(LastSampleTaken())
@@ -267,143 +236,26 @@ class Agent:
 
     def _build_network(self, plan: PlannedNetwork) -> None:
         # Imported after the fork of the fork server, so that none of it is in the nodes' memory.
-        from testbed.network import building
-        from testbed.network.links import CORE, Link
-        from testbed.network.topology import Network
-        from testbed.orchestrator.agent.background_traffic import Background
-        from testbed.orchestrator.agent.device_faults import DeviceFaults
-        from testbed.orchestrator.agent.link_counters import LinkCounters
-        from testbed.orchestrator.agent.observation import Observation, ObservedDevices
-        from testbed.orchestrator.agent.socket_counts import SocketLedgers
+        from testbed.orchestrator.agent.run_network import BuiltLinks, RunNetwork
 
-        links = tuple(of_plain(Link, one) for one in plan["links"])
-        delays = tuple((up, down) for up, down in plan.get("delays", ()))
-        network = Network(links, tuple(plan["routers"]), delays)
-        above = plan.get("above", {})
-        queues = building.Queues(
-            plan["counted"],
-            plan["uncounted"],
-            {(one["link"], one["up"]): one["pairs"] for one in plan["shared"]},
-            [device for device in plan["captured"] if device not in above],
-            plan.get("local", {}),
-            above,
-        )
         self._nodes.create(of_plain(list[Device], plan["devices"]), self._made)
         if self._is_finished():
             return
         self._report(NodesMade())
-        underlay = self._underlay(plan.get("underlay"))
-        elsewhere = underlay.elsewhere if underlay else {}
-        if underlay:
-            self._guard_tunnels(underlay, len(links))
-        networks = {
-            device: self._nodes.network(device)
-            for device in network.devices
-            if device not in elsewhere
-        }
-        # A router is a network namespace without a process; it goes when this process ends.
-        routers = tuple(router for router in network.routers if router not in elsewhere)
-        networks |= {
-            router: linux.own_network() if router == CORE else linux.new_network()
-            for router in routers
-        }
-        building.build(
-            *(network, networks, queues, self._linked, plan["sysctls"]), underlay=underlay
-        )
+        links = BuiltLinks(plan, self._nodes, self._report, self._is_finished)
         if self._is_finished():
             return
-        if plan.get("probe"):
-            # Before anything counts or captures, so that the probe is in no ledger.
-            from testbed.orchestrator.agent.probing import probe_links
-
-            probed = [of_plain(Link, one) for one in plan["probe"]]
-            self._report(LinksProbed(probe_links(probed, networks, self._is_finished)))
+        if asked := plan.get("probe"):
+            self._report(links.probe(asked, self._is_finished))
             if self._finished:
                 return
-        called = [network.link(device).address for device in plan["cut_from"]]
-        self._device_faults = DeviceFaults(network, networks, called, self._nodes, queues.fair)
-        counted = ObservedDevices(
-            plan["captured"],
-            plan["counted"],
-            plan["uncounted"],
-            plan.get("local", {}),
-            above,
-            queues.fair.keys(),
-        )
-        self._socket_counts = SocketLedgers(plan.get("sockets", ()), networks)
-        if plan.get("background"):
-            self._background = Background(plan["background"], network, networks)
-        self._observation = Observation(
-            plan["traffic"], network, counted, networks, self._background
-        )
-        self._link_counters = LinkCounters(
-            network, counted.apart, networks, counted.above, queues.fair
-        )
-        self._read_use(plan)
-        if plan["traffic"].get("metrics"):
-            from testbed.orchestrator.agent.metrics_samples import MetricsSamples
-
-            self._metrics = MetricsSamples(
-                network, counted, networks, self._observation, self._usage
-            )
-        self._publish(networks, routers, underlay)
-        if self._background:
-            self._background.await_start()
+        self._network = RunNetwork(plan, self._nodes, links, self._report)
+        links.publish(self._nodes)
         self._report(NetworkBuilt())
-
-    def _read_use(self, plan: PlannedNetwork) -> None:
-        """Read from now on how busy the host and its devices are."""
-        from testbed.orchestrator.agent.host_readings import HostReadings, ProcessorTimes
-        from testbed.orchestrator.agent.usage import Usage
-
-        self._host = HostReadings() if plan.get("timed") else None
-        self._usage = Usage(self._nodes.fork_server)
-        if self._background:
-            self._usage.helper(self._background.process, "background traffic")
-        self._processor_times = ProcessorTimes(self._nodes, plan.get("measured", ()), self._usage)
-
-    def _underlay(self, plan: PlannedUnderlay | None) -> Any:
-        """Return what the plan says of other hosts, with this host's own network; None if of none.
-
-        Raises:
-            HostError: this agent is not root's.
-        """
-        from testbed.network.underlay import Underlay
-
-        if plan is None:
-            return None
-        try:
-            # The orchestrator, or the service that stands for it here, is outside the run.
-            host = os.open(f"/proc/{os.getppid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            with linux.inside_network(host):
-                pass
-        except PermissionError as error:
-            raise HostError("links between hosts need root, on each host") from error
-        return Underlay(host, plan["address"], plan["elsewhere"], plan["first"], plan["port"])
-
-    def _guard_tunnels(self, underlay: Any, links: int) -> None:
-        """Keep strangers' packets out of links to other hosts, until this process ends."""
-        from testbed.network.tunnel_guard import TunnelGuard
-
-        try:
-            self._guard = TunnelGuard(underlay, links)
-        except HostError as error:
-            self._report(WarningRaised(str(error)))
-
-    def _publish(self, networks: Mapping[str, int], routers: Sequence[str], underlay: Any) -> None:
-        """Make the nodes known to ``testbed exec``."""
-        containers, fork_server = self._nodes.containers(), self._nodes.fork_server
-        first = underlay.first_network if underlay else None
-        NodeTable(networks, tuple(routers), containers, fork_server, first).publish()
 
     def _made(self, count: int) -> bool:
         """Report the number of nodes made so far; return True if the run is over."""
         self._report(NodesCounted(count))
-        return self._is_finished()
-
-    def _linked(self, count: int) -> bool:
-        """Report the number of links made so far; return True if the run is over."""
-        self._report(LinksCounted(count))
         return self._is_finished()
 
     def _is_finished(self) -> bool:
@@ -412,34 +264,10 @@ class Agent:
             self._hear(self._control.receive())
         return self._finished
 
-    def _read_counter(self) -> None:
-        self._report(self._observation.read(self._egress()))
-
-    def _read_processors(self) -> None:
-        self._report(ProcessorTimesRead(*self._processor_times.read()))
-
-    def _egress(self) -> dict[str, float] | None:
-        return self._metrics.egress() if self._metrics else None
-
-    def _sample_counters(self) -> None:
-        for one in (self._observation, self._background):
-            if one and (complaint := one.complaint()):
-                self._report(WarningRaised(complaint))
-        for rows in self._observation.sample():
-            self._report(CountersSampled(rows))
-        if self._processor_times.is_due:
-            self._read_processors()
-        if self._metrics:
-            for rows in self._metrics.uplinks():
-                self._report(UplinksSampled(rows))
-            if self._observation.counts_ingress:  # by role, of the orchestrator's host
-                self._report(self._metrics.processes())
-
     def take_down(self) -> None:
         """End every node, remove what nodes were made of, and report what could not be removed."""
-        for one in (self._background, self._observation):
-            if one:
-                one.abandon()
+        if self._network:
+            self._network.abandon()
         left = self._nodes.take_down()
         if left:
             print(left, file=sys.stderr)
@@ -462,7 +290,7 @@ def _make_nodes(first: Request, control: Channel) -> Nodes:
     return container_nodes(first.nodes, first.load, control)
 
 
-def _paces(first: Request) -> Any:
+def _paces(first: Request) -> "Paces | None":
     """Return the devices' paces, which this process may set; None in a run that has none."""
     from testbed.roles.arguments import RunArguments
     from testbed.roles.pace import Paces
@@ -473,7 +301,7 @@ def _paces(first: Request) -> Any:
     return None if descriptor is None else Paces(descriptor, arguments["settings"]["workers"])
 
 
-def _folders(first: Request) -> Any:
+def _folders(first: Request) -> "FoldersElsewhere | None":
     """Make the folders of devices with programs on a host that is not the orchestrator's; else None."""
     assert isinstance(first, LoadRoles)
     nodes = first.nodes
