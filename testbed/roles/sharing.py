@@ -81,6 +81,7 @@ class SharedResources:
         return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
 
     def descriptors(self, role: RoleArguments) -> Sequence[int]:
+        """Return the descriptors that a role uses, in the order in which ``handed`` takes them."""
         found = [] if self.board.descriptor is None else [self.board.descriptor]
         found += [] if self.paces.descriptor is None else [self.paces.descriptor]
         if role["role"] == _saving(driven=self.servers is not None):
