@@ -3,9 +3,10 @@
 Runs ``SPECS`` (or the file named) in each of them under the virtual clock, and compares what must be
 equal: the final parameters, the payload and message bytes (at the last update, and after every
 connection is closed), the virtual time, how busy devices and their links were, and their energy. Wire
-bytes are measured in an emulation and modelled in the simulator: they must be within 0.5 %. Docker
-takes part, with roles forked into containers and with roles that the containers start, where an engine
-has the image of this code. Exits with status 1 if anything differs.
+bytes are measured in an emulation and modelled in the simulator: they must be within 0.5 %, or within
+40 acknowledgements in a small run. Where a fault cuts links 0.5 % more may be measured, as TCP sends
+again what was under way. Docker takes part, with roles forked into containers and with roles that the
+containers start, where an engine has the image of this code. Exits with status 1 if anything differs.
 """
 
 import argparse
@@ -39,6 +40,10 @@ of paper 002, a number of backup workers that changes, ASGD with a bound of stal
 EASGD at two servers, servers that hold whole tensors, workers and peers that arrive, leave and return,
 federated averaging, a ring, and aggregators above aggregators."""
 WIRE_TOLERANCE = 0.005
+_FEW = 40 * 66
+"""Wire bytes of 40 frames that only acknowledge: how many there are depends on the host's timing."""
+_CUTS = {"stop-network", "partition", "corrupt"}
+"""The faults after which TCP sends again what was under way."""
 _COUNTED = ("payload_bytes", "message_bytes")
 _LOCAL = tuple(f"local_{key}" for key in _COUNTED)
 """The bytes of these within machines, which only co-located servers have."""
@@ -64,6 +69,14 @@ class Pair:
         modelled = self.simulated["ingress_after_drain"]["wire_bytes"]
         measured = self.emulated["ingress_after_drain"]["wire_bytes"]
         return float(modelled / measured)
+
+    @property
+    def _wire_differs(self) -> bool:
+        measured = self.emulated["ingress_after_drain"]["wire_bytes"]
+        more = measured * (1 - self.wire_ratio)
+        again = WIRE_TOLERANCE * measured * bool(_CUTS & self.emulated.get("faults", {}).keys())
+        allowed = max(_FEW, WIRE_TOLERANCE * measured)
+        return not -allowed <= more <= allowed + again
 
     def differences(self) -> list[str]:
         """Return what differs or does not reconcile; empty if all is as it must be."""
@@ -91,7 +104,7 @@ class Pair:
             for key in ("utilisation", "energy")
             if a.get(key) != b.get(key)
         ]
-        if abs(self.wire_ratio - 1) > WIRE_TOLERANCE:
+        if self._wire_differs:
             found.append(f"wire bytes: modelled ÷ measured is {self.wire_ratio:.4f}")
         if a["traffic"]["reconciled"] is not True:
             found.append(f"the emulation's own ledgers: {a['traffic']['differences']}")

@@ -212,10 +212,13 @@ class Started:
                     os.close(held)
                 else:
                     networks[name] = held
+        # Not rglob, which fails where the groups of a run beside this one vanish.
         groups = {
-            path
+            Path(folder) / name
             for place in control_group.own_groups()
-            for path in place.path.rglob(f"{run_names.PREFIX}{agent.pid}-*")
+            for folder, names, _ in os.walk(place.path)
+            for name in names
+            if name.startswith(f"{run_names.PREFIX}{agent.pid}-")
         }
         self.noted.append(Traces(processes, networks, groups, self.links_before))
         return self.noted[-1]
