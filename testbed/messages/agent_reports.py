@@ -239,7 +239,7 @@ class HostRead:
 
 
 class CaptureReport(TypedDict, total=False):
-    """What ``traffic capture --json`` prints: the fields of a ``traffic.capture.CaptureResult``.
+    """The report of a capture: the fields of a ``traffic.capture.CaptureResult``, as JSON.
 
     A report of the progress has only ``records``, ``dropped`` and ``acknowledgements``. ``error`` is
     alone where the capture ended without a report.

@@ -11,7 +11,7 @@ Phase: TypeAlias = Literal["begin", "end"]
 
 
 class AnyFaultChange(TypedDict):
-    """What every record of a fault's beginning or end has; options are there if they are given.
+    """The keys of every record of a fault's beginning or end; an option is there if it is given.
 
     Attributes:
         fault: the kind.

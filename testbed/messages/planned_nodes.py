@@ -91,8 +91,8 @@ class PlannedUnderlay(TypedDict):
     port: int
 
 
-class PlannedNetwork(TypedDict):
-    """The network to make, with what is counted in it.
+class PlannedCounts(TypedDict):
+    """The devices of a network, and what of them is counted, captured and cut off.
 
     Attributes:
         captured: the devices whose links are captured.
@@ -103,8 +103,6 @@ class PlannedNetwork(TypedDict):
         sysctls: settings of the nodes' networks that are not the kernel's own.
         timed: True if the host's own processors are watched.
         measured: the devices whose processor time is read.
-        routers, delays: as ``others`` and ``delays`` of ``network.topology.Network``.
-        links, probe: the fields of each ``network.links.Link``, and of those that are probed.
     """
 
     devices: Sequence[PlannedDevice]
@@ -119,6 +117,16 @@ class PlannedNetwork(TypedDict):
     shared: Sequence[SharedDirection]
     timed: NotRequired[bool]
     measured: NotRequired[Sequence[str]]
+
+
+class PlannedLinks(TypedDict):
+    """The links of a network, and the traffic on them.
+
+    Attributes:
+        routers, delays: as ``others`` and ``delays`` of ``network.topology.Network``.
+        links, probe: the fields of each ``network.links.Link``, and of those that are probed.
+    """
+
     traffic: PlannedTraffic
     routers: Sequence[str]
     delays: NotRequired[Sequence[Sequence[float]]]
@@ -126,3 +134,7 @@ class PlannedNetwork(TypedDict):
     probe: NotRequired[Sequence[DataclassFields]]
     background: NotRequired[PlannedBackground]
     underlay: NotRequired[PlannedUnderlay]
+
+
+class PlannedNetwork(PlannedCounts, PlannedLinks):
+    """The network to make, with what is counted in it."""

@@ -5,9 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from testbed.experiment.sections.devices import DevicesSpec
-from testbed.experiment.sections.network import TrafficSpec
-from testbed.messages.planned_nodes import DataclassFields, PlannedDevice, PlannedTraffic
-from testbed.network.links import Link
+from testbed.messages.planned_nodes import PlannedDevice, PlannedLinks
+from testbed.network.background import BackgroundFlow
+from testbed.planning import background_flows, probed_links
+from testbed.planning.linked_plan import LinkedPlan
 
 
 def limited(
@@ -30,17 +31,27 @@ def limited(
     return found
 
 
-def traffic(section: TrafficSpec, directory: Path) -> PlannedTraffic:
-    """Return what is captured, and to which folder, and how often counters are sampled."""
-    return {
-        "capture": section.capture,
-        "file_size": section.file_size,
-        "total_size": section.total_size,
-        "period": section.period,
-        "directory": str(directory.absolute()),
+def links(plan: LinkedPlan, flows: tuple[BackgroundFlow, ...], directory: Path) -> PlannedLinks:
+    """Return the links and routers to make, what of them is probed, and what is captured to where.
+
+    Args:
+        flows: the background traffic.
+        directory: the folder for the capture's files.
+    """
+    section = plan.spec.traffic
+    found: PlannedLinks = {
+        "traffic": {
+            "capture": section.capture,
+            "file_size": section.file_size,
+            "total_size": section.total_size,
+            "period": section.period,
+            "directory": str(directory.absolute()),
+        },
+        "routers": plan.network.routers,
+        "delays": plan.network.delays,
+        "links": [asdict(link) for link in plan.links],
+        "probe": [asdict(link) for link in probed_links.sample(plan)],
     }
-
-
-def plain(links: Sequence[Link]) -> list[DataclassFields]:
-    """Return the fields of links."""
-    return [asdict(link) for link in links]
+    if flows:
+        found["background"] = background_flows.for_agent(plan.spec, flows)
+    return found

@@ -7,9 +7,14 @@ from testbed.containers import image
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME
 from testbed.experiment.sections.timing import TraceSpec
 from testbed.learning.data import catalogue
-from testbed.messages.planned_nodes import PlannedDevice, PlannedNetwork, PlannedNodes
+from testbed.messages.planned_nodes import (
+    PlannedCounts,
+    PlannedDevice,
+    PlannedNetwork,
+    PlannedNodes,
+)
 from testbed.network.sysctls import OF_ROLES
-from testbed.planning import agent_network, background_flows, probed_links
+from testbed.planning import agent_network
 from testbed.planning.plan import Plan
 
 DATA = "/data"
@@ -69,7 +74,7 @@ def network(plan: Plan, directory: Path) -> PlannedNetwork:
     Args:
         directory: the folder for the capture's files.
     """
-    found: PlannedNetwork = {
+    counts: PlannedCounts = {
         "devices": devices(plan),
         "captured": plan.serving or (plan.observed,),
         "cut_from": plan.serving or tuple(plan.workers),
@@ -86,15 +91,8 @@ def network(plan: Plan, directory: Path) -> PlannedNetwork:
         ],
         "timed": plan.spec.clock == "wall",
         "measured": [*plan.workers, *plan.serving],
-        "traffic": agent_network.traffic(plan.spec.traffic, directory),
-        "routers": plan.network.routers,
-        "delays": plan.network.delays,
-        "links": agent_network.plain(plan.links),
-        "probe": agent_network.plain(probed_links.sample(plan)),
     }
-    if plan.background:
-        found["background"] = background_flows.for_agent(plan.spec, plan.background)
-    return found
+    return {**counts, **agent_network.links(plan, plan.background, directory)}
 
 
 def files_read(plan: Plan) -> list[tuple[Path, str | None]]:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from testbed.device_names import SERVER_NAME, worker_name
 from testbed.experiment.program_conflicts import PLACEHOLDERS
-from testbed.messages.planned_nodes import PlannedNetwork, PlannedNodes
+from testbed.messages.planned_nodes import PlannedCounts, PlannedNetwork, PlannedNodes
 from testbed.messages.requests import Load
-from testbed.planning import agent_network, background_flows, probed_links
+from testbed.planning import agent_network
 from testbed.planning.program_plan import ProgramPlan, filled, shown_paths
 from testbed.programs.instance import Instance
 
@@ -49,7 +49,7 @@ def network(plan: ProgramPlan, directory: Path) -> PlannedNetwork:
         directory: the folder for the capture's files.
     """
     workers = {worker_name(i): i for i in range(plan.spec.devices.workers)}
-    found: PlannedNetwork = {
+    counts: PlannedCounts = {
         "devices": agent_network.limited(plan.devices, workers, plan.spec.devices, plan.class_of),
         "captured": [SERVER_NAME],
         "cut_from": [SERVER_NAME],
@@ -60,15 +60,8 @@ def network(plan: ProgramPlan, directory: Path) -> PlannedNetwork:
         "shared": [],
         "timed": True,
         "measured": [],
-        "traffic": agent_network.traffic(plan.spec.traffic, directory),
-        "routers": plan.network.routers,
-        "delays": plan.network.delays,
-        "links": agent_network.plain(plan.links),
-        "probe": agent_network.plain(probed_links.sample(plan)),
     }
-    if plan.background:
-        found["background"] = background_flows.for_agent(plan.spec, plan.background)
-    return found
+    return {**counts, **agent_network.links(plan, plan.background, directory)}
 
 
 def words(command: str, instance: Instance) -> list[str]:

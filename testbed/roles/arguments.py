@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
 RoleKind: TypeAlias = Literal["server", "aggregator", "evaluator", "worker", "peer", "coordinator"]
-"""What a role does; ``testbed.roles.entry`` has the function of each."""
+"""The names of roles; ``testbed.roles.entry`` has the function of each."""
 
 
 class SharedArguments(TypedDict, total=False):

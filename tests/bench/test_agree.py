@@ -1,4 +1,4 @@
-"""What counts as a difference of wire bytes between an emulation and a simulation."""
+"""The wire bytes of an emulation and a simulation may differ by a little, and not by more."""
 
 from typing import Any
 

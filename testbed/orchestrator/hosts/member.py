@@ -54,7 +54,7 @@ def own_processors() -> int:
 
 
 class HostFacts(TypedDict):
-    """What a host reports before anything is sent to it.
+    """The facts that a host reports before it is asked for anything.
 
     Attributes:
         code: the digest of its code.
@@ -70,7 +70,7 @@ class HostFacts(TypedDict):
 
 
 class SharedThere(TypedDict):
-    """What is made on a host for its devices to share.
+    """The resources that a host makes for its devices to share.
 
     Attributes:
         orders: the numbers of the devices that get orders.
