@@ -21,8 +21,8 @@ from testbed.training.settings import Settings
 from testbed.updates import Update, as_bytes
 from testbed.wire.frames import header
 
-LOOK_PERIOD = 1.0
-"""Seconds between two looks for lost peers while no order comes."""
+IDLE = 1.0
+"""Seconds without an order after which a peer reads from all others, and so learns which are lost."""
 Parts: TypeAlias = tuple[
     Settings, int, PeerComputation, TurnTaking, OrderChannel, PeerConnections, DeviceLine
 ]
@@ -106,11 +106,15 @@ class OrderedPeer(PeerProcess):
         self._connections.also(self._orders.fileno())
         reading: int | None = None
         while True:
-            while not self._connections.turn(LOOK_PERIOD, reading):
-                # Nothing to do: read what has arrived, after which a connection may have ended.
-                if self._connections.turn(0.0):
-                    break
-                self._report_losses()
+            ordered = self._connections.turn(IDLE, reading)
+            patience: float | None = 0.0
+            while not ordered:
+                # Nothing to do: read what has arrived, and what does, until an order comes. After it a
+                # connection may have ended.
+                ordered = self._connections.turn(patience)
+                if not ordered:
+                    self._report_losses()
+                    patience = None
             order = self._orders.take()
             assert order is not None
             # Others have to be rid of what they sent this peer, until all have settled.

@@ -9,6 +9,7 @@ A served role may be killed and come back. The device then waits for it and gree
 """
 
 import contextlib
+import math
 import select
 import socket
 import time
@@ -234,6 +235,7 @@ class ServerLinks:
         """Wait at most ``seconds`` until something has come; return what it is.
 
         Args:
+            seconds: infinite to wait until then; it may return early with nothing.
             also: return as well when there is something to read from this descriptor.
 
         Raises:
@@ -243,7 +245,7 @@ class ServerLinks:
         events: list[Event] = [self._open_again(link) for link in self.links if link.lost]
         if events:
             return events
-        for link, mask in self._poll(min(seconds, STALLED), also):
+        for link, mask in self._poll(seconds, also):
             if mask & select.POLLOUT:
                 try:
                     link.end.send_pending()
@@ -264,8 +266,10 @@ class ServerLinks:
         first, pending = None, also is not None
         for link in self.links:
             pending = pending or link.end.pending > 0
-            if first is None and link.awaited and link.is_read:
-                first = link
+            if link.is_read and link.end.has_mark:
+                seconds = min(seconds, STALLED)
+                if first is None and link.awaited:
+                    first = link
         if first is not None and not pending:
             # Once it is there, the others' answers may be as well.
             if first.readable.poll(1000 * seconds):
@@ -283,7 +287,7 @@ class ServerLinks:
                 by_descriptor[descriptor] = link
         if also is not None:
             ready.register(also, select.POLLIN)
-        found = ready.poll(1000 * seconds)
+        found = ready.poll(None if seconds == math.inf else 1000 * seconds)
         return [(by_descriptor[fd], mask) for fd, mask in found if fd != also]
 
     def _receive(self, link: ServerLink) -> list[Event]:

@@ -12,6 +12,8 @@ Pieces: TypeAlias = Sequence[bytes | memoryview]
 """A message; the pieces may lie in memory that changes after it was sent."""
 NOW = int(socket.MSG_DONTWAIT)
 """Do not wait. Plain, because a member of an enumeration takes microseconds to combine."""
+_NOT_YET = -1
+"""The bytes that are there, before anybody has looked."""
 _AT_ONCE = 64
 """The most pieces that are sent with one call; the kernel takes up to 1,024."""
 
@@ -52,7 +54,7 @@ class Endpoint:
     broken: str | None = field(default=None, kw_only=True)
     _queue: list[memoryview] = field(default_factory=list, init=False)
     _mark: int = field(default=1, init=False)
-    _seen: tuple[int, float] = field(default=(0, 0.0), init=False)
+    _seen: tuple[int, float] = field(default=(_NOT_YET, 0.0), init=False)
 
     @property
     def pending(self) -> int:
@@ -71,16 +73,24 @@ class Endpoint:
         if count != self._mark:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
             self._mark = count
+            self._seen = _NOT_YET, 0.0
+
+    @property
+    def has_mark(self) -> bool:
+        """True if some bytes may be there and the connection not be readable."""
+        return self._mark > 1
 
     def wake_if_stalled(self) -> None:
-        """Take the mark of ``wake_at`` away if a part of a message is there, and nothing follows.
+        """Take the mark of ``wake_at`` away if nothing has arrived for ``STALLED`` seconds.
 
         Where segments are long (loopback's are 64 KiB), the sender may wait for more window than is
-        left before the mark, and nothing else would ever end that.
+        left before the mark, and nothing else would ever end that. Where nothing is there yet, the
+        first byte then wakes this process, which need not look again until then: a thousand devices
+        that each look once a second take a whole processor.
         """
-        if self._mark > 1:
+        if self.has_mark:
             there, now = unread(self.socket), time.monotonic()
-            if there == 0 or there != self._seen[0]:
+            if there != self._seen[0]:
                 self._seen = there, now
             elif now >= self._seen[1] + STALLED:
                 self.wake_at(1)
