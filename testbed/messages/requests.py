@@ -19,12 +19,14 @@ class Load(TypedDict):
         arguments: the argument of all three functions; nodes know none of its keys.
         entry_inside: the same as ``entry``, for a container that loads for itself.
         shared: for such containers, makes what their roles share by descriptor.
+        anew: True for a fork server in a new interpreter; see ``testbed.nodes.new_fork_server``.
     """
 
     entry: str
     arguments: Mapping[str, object]
     entry_inside: NotRequired[str]
     shared: NotRequired[str]
+    anew: NotRequired[bool]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ from testbed.channel import Channel
 from testbed.messages.agent_reports import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
 from testbed.messages.codec import send
 from testbed.messages.processes import FORK_REQUESTS, ForkRole, SignalRole
-from testbed.nodes import etc_files, joining_container, linux
+from testbed.messages.requests import Load
+from testbed.nodes import entry_point, etc_files, joining_container, linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.confinement import confine, needed, seclude
 from testbed.nodes.role_output import RoleOutput
@@ -88,15 +89,14 @@ Role: TypeAlias = Callable[[A, Channel], int]
 """A node's function: takes its arguments and the channel for reports; returns the exit status."""
 
 
-def serve(
-    control: Channel, load: Callable[[], Role[Any]], surroundings: Surroundings | None
-) -> None:
+def serve(control: Channel, load: Load, surroundings: Surroundings | None) -> None:
     """Serve requests until the other end of ``control`` closes.
 
     It answers with events of nodes, in which process ids are as seen from here; either
     ``LibrariesLoaded`` or ``RunFailed`` comes once.
 
     Args:
+        load: its ``entry`` makes the ``Role``.
         surroundings: of the nodes that are made here; None if nodes are containers.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
@@ -107,7 +107,7 @@ def serve(
     # What is loaded stays: a search of it for garbage would take a tenth of the loading.
     gc.disable()
     try:
-        role = load()
+        role: Role[Any] = entry_point.resolve(load["entry"])(load["arguments"])
         seen = Seen() if surroundings is None else surroundings.prepare()
     except Exception as error:
         traceback.print_exc()

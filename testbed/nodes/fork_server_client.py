@@ -11,7 +11,7 @@ from testbed.messages.agent_reports import NODE_EVENTS, NodeEvent, RunFailed
 from testbed.messages.codec import send
 from testbed.messages.processes import ForkRole, SignalRole
 from testbed.messages.requests import Load
-from testbed.nodes import entry_point, fork_server, linux
+from testbed.nodes import fork_server, linux, new_fork_server
 
 
 class ForkServerClient:
@@ -33,7 +33,7 @@ class ForkServerClient:
         """Fork the server; the calling process must have one thread.
 
         Args:
-            load: its ``entry`` makes the ``Role``.
+            load: what it loads, and whether it is a new interpreter.
             own: the caller's own channel, closed in the server so that it ends with the caller.
             apart: True for a pid namespace of its own, so that the kernel ends all nodes with it.
             surroundings: see ``fork_server.serve``.
@@ -52,11 +52,8 @@ class ForkServerClient:
             self.channel.close()
             own.close()
             linux.unshare(linux.CLONE_NEWNS)
-            fork_server.serve(
-                theirs,
-                lambda: entry_point.resolve(load["entry"])(load["arguments"]),
-                surroundings,
-            )
+            serve = new_fork_server.execute if load.get("anew") else fork_server.serve
+            serve(theirs, load, surroundings)
         except BaseException:
             traceback.print_exc()
         finally:

@@ -208,6 +208,13 @@ def processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def open_descriptors() -> list[int]:
+    """Return the descriptors that this process has open."""
+    listed = [int(name) for name in os.listdir("/proc/self/fd")]
+    # Among them is the one of the listing itself, which is closed.
+    return [one for one in listed if os.path.lexists(f"/proc/self/fd/{one}")]
+
+
 def close_all_but(kept: Iterable[int]) -> None:
     """Close the descriptors of this forked process, but not the parent's Python objects that hold them.
 

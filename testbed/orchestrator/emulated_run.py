@@ -246,6 +246,7 @@ class EmulatedRun:
             "entry_inside": "testbed.roles.entry:load_alone",
             "shared": "testbed.roles.sharing:SharedResources.make",
             "arguments": arguments,
+            "anew": len(plan.network.devices) >= node_plan.ANEW_FROM,
         }
         agents, spread, chosen = self._devices.agent, self._spread, node_plan.chosen(plan)
         agents.ask(LoadRoles(load, chosen))

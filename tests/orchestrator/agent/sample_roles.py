@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ def role(arguments: Mapping[str, Any], report: Channel) -> int:
                 "processes": sorted(int(n) for n in os.listdir("/proc") if n.isdigit()),
                 "interfaces": sorted(name for _, name in socket.if_nameindex()),
                 "open": len(os.listdir("/proc/self/fd")),
+                "has pytest": "pytest" in sys.modules,
                 "threads": threading.active_count(),
                 "pools": [one["num_threads"] for one in threadpool_info()],
                 "product": float((np.ones((400, 400)) @ np.ones(400)).sum()),

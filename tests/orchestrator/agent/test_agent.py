@@ -63,6 +63,10 @@ pytestmark = [
 
 E = TypeVar("E", bound=Event)
 ROLES = "tests.orchestrator.agent.sample_roles:load"
+FORK_SERVERS = {False: "forked", True: "new interpreter"}
+"""The kinds of fork servers, by whether they are made anew."""
+ANEW = pytest.mark.parametrize("anew", FORK_SERVERS, ids=FORK_SERVERS.get)
+AGENTS = pytest.mark.parametrize("agent", FORK_SERVERS, ids=FORK_SERVERS.get, indirect=True)
 ADDRESSES = {"server": "10.77.0.1", "evaluator": "10.77.0.3", "worker-0": "10.77.0.5"}
 
 
@@ -75,13 +79,16 @@ class Harness:
         arguments: dict[str, Any],
         nodes: dict[str, Any] | None = None,
         inherited: Sequence[int] = (),
+        *,
+        anew: bool = False,
     ) -> None:
+        self.anew = anew
         self.control, theirs = Channel.pair()
         self.report, self._roles = Channel.pair()
         self.log = log
         with log.open("ab") as output:
             self.process = start(theirs, output.fileno(), inherited)
-        load: Load = {"entry": ROLES, "arguments": arguments}
+        load: Load = {"entry": ROLES, "arguments": arguments, "anew": anew}
         chosen: Any = {"addresses": ADDRESSES, "read": []} | (nodes or {"runtime": "namespaces"})
         self.ask(LoadRoles(load, chosen))
 
@@ -175,8 +182,9 @@ class Harness:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(tmp_path / "log", {})
+def agent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Harness]:
+    """An agent; a test may ask for its fork server in a new interpreter (``AGENTS``)."""
+    harness = Harness(tmp_path / "log", {}, anew=getattr(request, "param", False))
     yield harness
     harness.close()
     assert not harness.process.is_running()
@@ -198,6 +206,7 @@ def gone(processes: list[psutil.Process]) -> bool:
     return False
 
 
+@AGENTS
 def test_a_node_sees_only_itself(agent: Harness) -> None:
     agent.network("server", "evaluator", "worker-0")
     agent.start("worker-0", what="describe")
@@ -207,9 +216,11 @@ def test_a_node_sees_only_itself(agent: Harness) -> None:
     assert seen["host"] == "worker-0"
     assert seen["interfaces"] == ["eth0", "lo"]
     assert seen["open"] <= 5  # the standard three, the report channel, the listing itself
+    assert seen["has pytest"] is not agent.anew
     assert agent.event(ProcessExited) == ProcessExited("worker-0", 0)
 
 
+@AGENTS
 def test_a_role_computes_in_one_thread(agent: Harness) -> None:
     """Its libraries have begun in this process already, with as many threads as there are cores."""
     assert any(one["num_threads"] > 1 for one in threadpool_info()) or os.cpu_count() == 1
@@ -423,9 +434,10 @@ def test_an_exit_status_is_reported(agent: Harness) -> None:
     assert agent.event(ProcessExited).status == 3
 
 
+@ANEW
 @pytest.mark.parametrize("how", ["close", "kill the agent", "kill the fork server"])
-def test_no_process_is_left_however_the_agent_ends(tmp_path: Path, how: str) -> None:
-    harness = Harness(tmp_path / "log", {})
+def test_no_process_is_left_however_the_agent_ends(tmp_path: Path, how: str, anew: bool) -> None:
+    harness = Harness(tmp_path / "log", {}, anew=anew)
     names = ["server", "evaluator", *(f"worker-{i}" for i in range(5))]
     harness.network(*names)
     for name in names:
@@ -535,8 +547,9 @@ def test_more_requests_than_fit_into_the_channels_are_answered(tmp_path: Path) -
     assert list(agent.end(time.monotonic() + 30)) == []
 
 
-def test_a_failure_to_load_is_reported(tmp_path: Path) -> None:
-    harness = Harness(tmp_path / "log", {"fail": "no such thing"})
+@ANEW
+def test_a_failure_to_load_is_reported(tmp_path: Path, anew: bool) -> None:
+    harness = Harness(tmp_path / "log", {"fail": "no such thing"}, anew=anew)
     assert harness.event(RunFailed).reason == "RuntimeError: no such thing"
     harness.close()
 

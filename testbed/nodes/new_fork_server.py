@@ -1,0 +1,63 @@
+"""A fork server in a new interpreter, which has loaded what roles need and nothing else.
+
+A device copies each page on which it counts references. Of a process that has planned a run, and has
+several times the Python objects, these are more pages than of a new interpreter, and with many devices
+they cost more than what the new interpreter takes to load torch a second time.
+"""
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import NoReturn, TypedDict
+
+from testbed.channel import Channel
+from testbed.messages.requests import Load
+from testbed.nodes import fork_server, linux
+
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
+    f"from {__name__} import serve; serve(int(sys.argv[1]))"
+)
+"""Looks for modules where this process does: a plug-in's are not where the interpreter's are."""
+
+
+class _Handed(TypedDict):
+    """What the new interpreter is handed, in a file without a name."""
+
+    control: int
+    load: Load
+    surroundings: dict[str, object] | None
+
+
+def execute(
+    control: Channel, load: Load, surroundings: fork_server.Surroundings | None
+) -> NoReturn:
+    """Serve as ``fork_server.serve`` does, in a new interpreter in place of this one.
+
+    All descriptors that are open are inherited, at their numbers, as a fork would.
+
+    Raises:
+        OSError: the interpreter cannot be started.
+    """
+    seen = None if surroundings is None else asdict(surroundings)
+    handed = _Handed(control=control.fileno(), load=load, surroundings=seen)
+    file = os.memfd_create("load")
+    with os.fdopen(os.dup(file), "w", encoding="utf-8") as written:
+        json.dump(handed, written)
+    for descriptor in linux.open_descriptors():
+        os.set_inheritable(descriptor, True)
+    options = ("-P", "-X", f"utf8={sys.flags.utf8_mode}", "-c", _PROGRAM)
+    os.execv(sys.executable, [sys.executable, *options, str(file), json.dumps(sys.path)])
+
+
+def serve(file: int) -> None:
+    """Serve with what ``execute`` has handed; the only call of the new interpreter."""
+    with os.fdopen(file, "rb") as read:
+        read.seek(0)
+        handed: _Handed = json.load(read)
+    for descriptor in linux.open_descriptors():
+        os.set_inheritable(descriptor, False)
+    seen = handed["surroundings"]
+    surroundings = None if seen is None else fork_server.Surroundings(**seen)  # type: ignore[arg-type]
+    fork_server.serve(Channel.from_descriptor(handed["control"]), handed["load"], surroundings)
