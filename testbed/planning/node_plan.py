@@ -24,9 +24,9 @@ DATA = "/data"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 """Environment variables that make a process compute with one thread."""
 ANEW_FROM = 500
-"""Devices from which on the fork server is a new interpreter. By ``bench.scale`` with the MLP, fork server
-and devices took of the processors until training began: with 300 devices 4.8 s if it was forked and 4.9 s
-if not, with 500 5.4 and 5.2 s, with 1,000 14.7 and 10.6 s."""
+"""Devices from which on the fork server is a new interpreter. With 300 workers of the MLP, fork server
+and devices took 4.8 s of the processors until training began if it was forked and 4.9 s if not, with
+500 5.4 and 5.2 s, with 1,000 14.7 and 10.6 s (``bench.scale``)."""
 _ENVIRONMENT = ONE_THREAD | {
     # A worker fills few of the images' pages (see Contents.part), and a huge page would be 500 of them.
     "NUMPY_MADVISE_HUGEPAGE": "0",
