@@ -40,16 +40,14 @@ def agent(
     from testbed.display.standard_streams import tell
     from testbed.errors import SpecError
     from testbed.orchestrator.hosts.agent_service import secret_in, serve
+    from testbed.orchestrator.hosts.hosts_file import check_private
 
     try:
-        private = ipaddress.IPv4Address(listen).is_private
+        ipaddress.IPv4Address(listen)
     except ValueError:
         raise SpecError(f"--listen: {listen!r} is no IPv4 address") from None
-    if not private and not trusted:
-        raise SpecError(
-            f"--listen: {listen} is no private address, and what passes between hosts is not "
-            "encrypted: say --trusted if nobody else reads that network"
-        )
+    if not trusted:
+        check_private(listen, "--listen", "say --trusted if nobody else reads that network")
     try:
         serve(listen, port, secret_in(secret_file), lambda text: tell(text, output=True))
     except KeyboardInterrupt:

@@ -21,11 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import HostError
+from testbed.errors import HostError, TestbedError
 from testbed.json_dataclasses import of_plain
 from testbed.nodes import run_names
 from testbed.nodes.forked_process import ForkedCommand
-from testbed.orchestrator.hosts.hosts_file import HostsFile, OtherHost
+from testbed.orchestrator.hosts.hosts_file import HostsFile, OtherHost, check_private
 from testbed.planning.node_plan import files_read
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
@@ -140,7 +140,7 @@ def _drive(named: str, address: str, secret: str, files: Sequence[tuple[Path, st
             with contextlib.suppress(ray.exceptions.RayError):
                 ends = [one.end.remote() for one in actors.values()]
                 ray.wait(ends, num_returns=len(ends), timeout=_GRACE / 2)
-    except HostError as error:
+    except TestbedError as error:
         say(_Started(problem=str(error)))
     except (ray.exceptions.RayError, OSError) as error:
         why = str(error).strip().rpartition("\n")[2]
@@ -153,8 +153,8 @@ def _nodes(ray: Any, named: str) -> tuple[str, dict[str, Any]]:
     """Return this host's address, and the other hosts' nodes by their addresses.
 
     Raises:
-        HostError: this host's node is dead, there are no others, or one of them has an address that is
-            not private.
+        HostError: this host's node is dead, or there are no others.
+        SpecError: a host has an address that is not private.
     """
     own = ray.get_runtime_context().get_node_id()
     alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
@@ -166,11 +166,8 @@ def _nodes(ray: Any, named: str) -> tuple[str, dict[str, Any]]:
     if not others:
         raise HostError(f"--hosts {named}: the cluster has no other host than this one")
     for address in (home, *others):
-        if not ipaddress.ip_address(address).is_private:
-            raise HostError(
-                f"--hosts {named}: {address} is no private address, and what passes between hosts is "
-                "not encrypted: name the hosts in a file that says `trusted: true`"
-            )
+        remedy = "name the hosts in a file that says `trusted: true`"
+        check_private(address, f"--hosts {named}", remedy)
     return home, {name: others[name] for name in sorted(others, key=ipaddress.ip_address)}
 
 

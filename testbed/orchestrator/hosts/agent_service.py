@@ -12,6 +12,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -49,13 +50,8 @@ _TAKE_DOWN = 120.0
 
 def facts() -> HostFacts:
     """Return what an orchestrator has to know of this host before it sends anything."""
-    return {
-        "version": VERSION,
-        "code": package_digest(),
-        "processors": own_processors(),
-        "memory": psutil.virtual_memory().total,
-        "root": os.geteuid() == 0,
-    }
+    memory, is_root = psutil.virtual_memory().total, os.geteuid() == 0
+    return HostFacts(VERSION, package_digest(), own_processors(), memory, is_root)
 
 
 def serve(
@@ -137,7 +133,7 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
     while not frames:
         frames += secured.receive()
     frames.clear()
-    secured.send(Kind.OPEN, CONTROL, json.dumps(facts()).encode())
+    secured.send(Kind.OPEN, CONTROL, json.dumps(asdict(facts())).encode())
     try:
         # What is wanted, and the first request; or the request for a command in a device.
         while len(frames) < 2 and not (frames and frames[0].kind == Kind.ENTER):

@@ -14,6 +14,22 @@ from testbed.network.underlay import AGENT_PORT
 from testbed.network.underlay import PORT as TUNNEL_PORT
 
 
+def check_private(address: str, where: str, remedy: str) -> None:
+    """Check that nobody but these hosts can read what passes between them.
+
+    Args:
+        where: what has named the address, and ``remedy``: what to do; for the message.
+
+    Raises:
+        SpecError: the address is not private.
+    """
+    if not ipaddress.ip_address(address).is_private:
+        raise SpecError(
+            f"{where}: {address} is no private address, and what passes between hosts is not "
+            f"encrypted: {remedy}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class OtherHost:
     """A host whose agent was started there.
@@ -106,11 +122,9 @@ class HostsFile:
                 own,
                 *(address for host in others for address in (host.address, host.underlay)),
             ):
-                if not ipaddress.ip_address(one).is_private:
-                    raise SpecError(
-                        f"{path}: {one} is no private address, and what passes between hosts is not "
-                        "encrypted: say `trusted: true` if nobody else reads that network"
-                    )
+                check_private(
+                    one, f"{path}", "say `trusted: true` if nobody else reads that network"
+                )
         secret = path.parent / content.secret_file if content.secret_file else None
         return cls(own, others, content.place, secret, content.port)
 

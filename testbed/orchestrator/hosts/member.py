@@ -53,7 +53,8 @@ def own_processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class HostFacts(TypedDict):
+@dataclass(frozen=True, slots=True)
+class HostFacts:
     """The facts that a host reports before it is asked for anything.
 
     Attributes:
@@ -135,23 +136,28 @@ class Member:
             raise HostError(
                 f"{what}: no agent answers ({error.strerror or error}): start `testbed agent` there"
             ) from error
-        try:
-            secured = SecuredConnection.proven(connection, secret, calls=True, seconds=patience)
-            secured.send(Kind.OPEN, CONTROL, b"{}")
-            found: HostFacts = json.loads(secured.receive()[0].content)
-            clock = HostClock.of(secured)
-        except (ConnectionLostError, IndexError) as error:
-            connection.close()
-            raise HostError(f"{what}: {error}") from error
-        problem = None
-        if found["code"] != package_digest():
-            problem = f"it runs other code (version {found['version']}; here it is {VERSION})"
-        elif not found["root"]:
-            problem = "links between hosts need an agent of root there"
-        if problem:
-            connection.close()
-            raise HostError(f"{what}: {problem}")
-        return cls(host, secured, found["processors"], found["memory"], clock, secret)
+        with contextlib.ExitStack() as refused:
+            refused.callback(connection.close)
+            try:
+                secured = SecuredConnection.proven(connection, secret, calls=True, seconds=patience)
+                secured.send(Kind.OPEN, CONTROL, b"{}")
+                found = of_plain(HostFacts, json.loads(secured.receive()[0].content))
+                clock = HostClock.of(secured)
+            except ValueError as error:
+                # It knows the secret, and says something else than what this code asks for.
+                raise HostError(
+                    f"{what}: it runs other code, whose answer version {VERSION} cannot read"
+                ) from error
+            except (ConnectionLostError, IndexError) as error:
+                raise HostError(f"{what}: {error}") from error
+            if found.code != package_digest():
+                raise HostError(
+                    f"{what}: it runs other code (version {found.version}; here it is {VERSION})"
+                )
+            if not found.root:
+                raise HostError(f"{what}: links between hosts need an agent of root there")
+            refused.pop_all()
+        return cls(host, secured, found.processors, found.memory, clock, secret)
 
     def examined(self) -> list[Finding]:
         """Return what ``testbed doctor`` finds there.

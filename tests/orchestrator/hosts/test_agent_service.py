@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from testbed.cli.host import clean
+from testbed.errors import HostError
 from testbed.nodes import forked_process
 from testbed.orchestrator.hosts.agent_service import serve
 from testbed.orchestrator.hosts.hosts_file import OtherHost
@@ -125,3 +126,23 @@ def test_a_command_of_a_caller_that_has_proven_nothing_is_not_carried_out(
     assert b"has no devices now" in errors
     assert frames[-1].channel == 125
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("said", [b"{}", b"[1]", b"\xff", b'{"version": "9", "code": 1}'])
+def test_an_agent_that_says_other_facts_runs_other_code(said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def body() -> None:
+            connection, _ = listening.accept()
+            secured = SecuredConnection.proven(connection, SECRET, calls=False, seconds=10)
+            secured.receive()
+            secured.send(Kind.OPEN, CONTROL, said)
+            connection.recv(1)  # until the caller has gone
+
+        agent = forked_process.fork("agent", body, (0, 1, 2), (listening.fileno(),))
+        other = OtherHost("b", "127.0.0.1", listening.getsockname()[1], "127.0.0.1")
+        with pytest.raises(
+            HostError, match=r"^host b \(127.0.0.1:\d+\): it runs other code, .*read$"
+        ):
+            Member.called(other, SECRET)
+        assert os.waitpid(agent, 0)[1] == 0
