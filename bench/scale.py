@@ -236,6 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, help="page to write the table into, docs/scale.md")
     parser.add_argument("--from-record", type=Path, help="measure nothing: the page from a record")
     asked = parser.parse_args(arguments)
+    if asked.page and _BEGIN not in (asked.page.read_text("utf-8") if asked.page.exists() else ""):
+        parser.error(f"--page {asked.page}: it is no page with {_BEGIN} and {_END}")
     if asked.from_record:
         record = json.loads(asked.from_record.read_text(encoding="utf-8"))
     else:

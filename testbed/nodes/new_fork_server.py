@@ -1,8 +1,8 @@
 """A fork server in a new interpreter, which has loaded what roles need and nothing else.
 
-A device copies each page on which it counts references. Of a process that has planned a run, and has
-several times the Python objects, these are more pages than of a new interpreter, and with many devices
-they cost more than what the new interpreter takes to load torch a second time.
+A device copies each page on which it counts references. Of a process that has planned a run these are
+more pages than of a new interpreter, which has fewer Python objects; with many devices they cost more
+than loading torch a second time.
 """
 
 import json
@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import NoReturn, TypedDict
 
 from testbed.channel import Channel
+from testbed.json_dataclasses import of_plain
 from testbed.messages.requests import Load
 from testbed.nodes import fork_server, linux
 
@@ -59,5 +60,5 @@ def serve(file: int) -> None:
     for descriptor in linux.open_descriptors():
         os.set_inheritable(descriptor, False)
     seen = handed["surroundings"]
-    surroundings = None if seen is None else fork_server.Surroundings(**seen)  # type: ignore[arg-type]
+    surroundings = None if seen is None else of_plain(fork_server.Surroundings, seen)
     fork_server.serve(Channel.from_descriptor(handed["control"]), handed["load"], surroundings)
