@@ -57,8 +57,6 @@ def serve(file: int) -> None:
     with os.fdopen(file, "rb") as read:
         read.seek(0)
         handed: _Handed = json.load(read)
-    for descriptor in linux.open_descriptors():
-        os.set_inheritable(descriptor, False)
     seen = handed["surroundings"]
     surroundings = None if seen is None else of_plain(fork_server.Surroundings, seen)
     fork_server.serve(Channel.from_descriptor(handed["control"]), handed["load"], surroundings)

@@ -81,6 +81,7 @@ class Harness:
         inherited: Sequence[int] = (),
         *,
         anew: bool = False,
+        entry: str = ROLES,
     ) -> None:
         self.anew = anew
         self.control, theirs = Channel.pair()
@@ -88,7 +89,7 @@ class Harness:
         self.log = log
         with log.open("ab") as output:
             self.process = start(theirs, output.fileno(), inherited)
-        load: Load = {"entry": ROLES, "arguments": arguments, "anew": anew}
+        load: Load = {"entry": entry, "arguments": arguments, "anew": anew}
         chosen: Any = {"addresses": ADDRESSES, "read": []} | (nodes or {"runtime": "namespaces"})
         self.ask(LoadRoles(load, chosen))
 
@@ -545,6 +546,19 @@ def test_more_requests_than_fit_into_the_channels_are_answered(tmp_path: Path) -
             assert event is not None, (tmp_path / "log").read_text()
             seen[type(event)] += 1
     assert list(agent.end(time.monotonic() + 30)) == []
+
+
+def test_a_new_interpreter_looks_for_modules_where_this_process_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "roles_of_a_test.py"
+    module.write_text("from tests.orchestrator.agent.sample_roles import load\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    harness = Harness(tmp_path / "log", {}, anew=True, entry="roles_of_a_test:load")
+    harness.network("server", "evaluator")
+    harness.start("server", what="die", status=3)
+    assert harness.event(ProcessExited).status == 3
+    harness.close()
 
 
 @ANEW

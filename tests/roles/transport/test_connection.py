@@ -89,6 +89,20 @@ def test_a_marked_connection_is_readable_when_a_whole_message_is_there(
     assert _readable(connection, 10)
 
 
+def test_a_mark_is_taken_away_when_nothing_has_come_since_it_was_looked_at(
+    ends: tuple[Connection, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, _ = ends
+    monkeypatch.setattr(endpoint, "STALLED", 0.05)
+    for _ in range(2):
+        connection.wake_at(2_000)
+        connection.wake_if_stalled()
+        assert connection.has_mark
+        time.sleep(0.1)
+        connection.wake_if_stalled()
+        assert not connection.has_mark
+
+
 def test_a_message_that_stalls_below_the_mark_is_read(
     ends: tuple[Connection, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
