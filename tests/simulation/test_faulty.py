@@ -1,13 +1,14 @@
 """Simulated runs with faults: the effects on workers and links, the ledgers, and the state kept."""
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
@@ -339,6 +340,9 @@ PARTITIONS = st.builds(
 )
 
 
+MANY_EVENTS = 200_000
+"""Events after which a random run is not looked at any further: an update of it waits for a worker that
+becomes slower and slower, while others are struck a million times. Of 250 runs none had over 70,000."""
 SLOWER_WITHOUT_END = {
     "who": {"number": WORKERS},
     "when": {"probability": 0.1},
@@ -366,7 +370,13 @@ def test_random_faults_leave_the_ledgers_consistent(
         simulation={"batched": batched},
         **LONG,
     )
-    one = Simulated(chosen, leaks_nothing)
+    events = itertools.count()
+
+    def between(system: System) -> None:
+        leaks_nothing(system)
+        assume(next(events) < MANY_EVENTS)
+
+    one = Simulated(chosen, between)
     leaks_nothing(one.system)
     assert one.system.version <= 150
     if len(one.rows):

@@ -106,15 +106,11 @@ class OrderedPeer(PeerProcess):
         self._connections.also(self._orders.fileno())
         reading: int | None = None
         while True:
-            ordered = self._connections.turn(IDLE, reading)
-            patience: float | None = 0.0
+            ordered = self._connections.turn(IDLE, reading) or self._connections.turn(0.0)
             while not ordered:
-                # Nothing to do: read what has arrived, and what does, until an order comes. After it a
-                # connection may have ended.
-                ordered = self._connections.turn(patience)
-                if not ordered:
-                    self._report_losses()
-                    patience = None
+                # Nothing to do: what comes from others is read, after which connections may have ended.
+                self._report_losses()
+                ordered = self._connections.turn(None)
             order = self._orders.take()
             assert order is not None
             # Others have to be rid of what they sent this peer, until all have settled.
