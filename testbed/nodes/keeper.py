@@ -46,8 +46,10 @@ from testbed.nodes.program_output import Followed, ProgramOutput, values_of_json
 MARK = "TESTBED_PROGRAM"
 """The environment variable by which a process is told to belong to a program."""
 _LOOK_PERIOD = 0.1
-"""Seconds between two looks at what no signal tells of: ports, files."""
-_PORTS_PERIOD = 1.0
+"""Seconds between two looks at what no signal tells of: files, and ports that are awaited."""
+_FIRST_PORTS, _LAST_PORTS = 1.0, 10.0
+"""Seconds between two looks for new ports, at first and at most; after one that finds none they double.
+A look takes 3 ms of a processor: the kernel goes through its table of all connections."""
 _ONLY_HERE = 5.0
 """Seconds after which a program that listens on the loopback alone is not waited for any longer."""
 _LEFT_PATIENCE = 1.0
@@ -146,7 +148,7 @@ class Keeper:
         self._exits = ChildExits()
         self._kill_at: float | None = None
         self._patience = 0.0
-        self._next_ports = 0.0
+        self._next_ports, self._ports_period = 0.0, _FIRST_PORTS
 
     def serve(self) -> None:
         """Serve until all programs have ended after ``EndPrograms``, or the channel has ended."""
@@ -171,7 +173,7 @@ class Keeper:
         """Return the seconds until the next look; None if only what selectors tell is awaited."""
         if self._kill_at is not None or any(map(_is_looked_at, self._programs.values())):
             return _LOOK_PERIOD
-        return _PORTS_PERIOD if self._programs else None
+        return max(0.0, self._next_ports - time.monotonic()) if self._programs else None
 
     def _serve(self, request: StartProgram | EndPrograms) -> None:
         if isinstance(request, StartProgram):
@@ -198,6 +200,7 @@ class Keeper:
             Followed(Path(measure["file"])) if "file" in measure else None,
         )
         self._programs[request.program] = program
+        self._await_ports()
         self._selector.register(output, selectors.EVENT_READ, program)
         if not request.ready:
             self._is_ready(program)
@@ -292,7 +295,8 @@ class Keeper:
             elif not program.ready and self._kill_at is None:
                 self._look_if_ready(program, now)
         if now >= self._next_ports and self._programs:
-            self._next_ports = now + _PORTS_PERIOD
+            self._next_ports = now + self._ports_period
+            self._ports_period = min(2 * self._ports_period, _LAST_PORTS)
             self._look_at_ports()
 
     def _look_at_ended(self, program: _Program, now: float) -> None:
@@ -341,7 +345,7 @@ class Keeper:
 
     def _is_ready(self, program: _Program) -> None:
         program.ready = True
-        self._next_ports = 0.0  # it may have opened some
+        self._await_ports()
         self._report(ProgramReady(program.request.program))
 
     def _look_if_ready(self, program: _Program, now: float) -> None:
@@ -376,6 +380,10 @@ class Keeper:
 
     # -- ports
 
+    def _await_ports(self) -> None:
+        """Look for new ports now, and soon again: a program has begun, and may open some."""
+        self._next_ports, self._ports_period = 0.0, _FIRST_PORTS
+
     def _look_at_ports(self) -> None:
         """Report the ports that programs have opened, for the tables of traffic."""
         found = {one.inode: one for one in listeners() if not one.only_here}
@@ -393,6 +401,7 @@ class Keeper:
     def _opened(self, program: _Program, sockets: Sequence[Listener]) -> None:
         ports = {(one.protocol, one.port) for one in sockets} - program.ports
         if ports:
+            self._ports_period = _FIRST_PORTS  # others may follow
             program.ports |= ports
             of = {
                 kind: sorted(port for own, port in ports if own == kind) for kind in ("tcp", "udp")

@@ -107,3 +107,17 @@ def test_a_device_that_waits_does_not_wake(command: CommandLine, kind: str) -> N
     woken = [n + node.num_ctx_switches().voluntary for n, node in zip(woken, waiting, strict=True)]
     nodes[awaited].resume()
     assert woken == [0] * len(waiting) and len(waiting) >= 3
+
+
+def test_a_device_whose_programs_sleep_wakes_less_and_less(command: CommandLine) -> None:
+    """It looks for ports that they have opened after 1, 3 and 7 s, and then every 8 to 10 s."""
+    napping = {"nap": {"on": "workers", "run": "sleep 100"}}
+    started = command.start_run({"name": "nap", "programs": napping, "devices": {"workers": 2}})
+    started.until(lambda: "nap 2/2" in started.said, "two naps")
+    time.sleep(8)
+    names = "worker-0", "worker-1"
+    keepers = [node for node in started.fork_server.children() if node.name() in names]
+    woken = [-keeper.num_ctx_switches().voluntary for keeper in keepers]
+    time.sleep(6)
+    woken = [n + node.num_ctx_switches().voluntary for n, node in zip(woken, keepers, strict=True)]
+    assert len(woken) == 2 and max(woken) <= 2
