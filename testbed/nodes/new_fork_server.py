@@ -49,7 +49,9 @@ def execute(
     for descriptor in linux.open_descriptors():
         os.set_inheritable(descriptor, True)
     options = ("-P", "-X", f"utf8={sys.flags.utf8_mode}", "-c", _PROGRAM)
-    os.execv(sys.executable, [sys.executable, *options, str(file), json.dumps([*map(str, sys.path)])])
+    os.execv(
+        sys.executable, [sys.executable, *options, str(file), json.dumps([*map(str, sys.path)])]
+    )
 
 
 def serve(file: int) -> None:
