@@ -92,9 +92,9 @@ def write(folder: Path, records: Mapping[str, Record]) -> None:
             columns = dict.fromkeys(("run", *COLUMNS, *itertools.chain.from_iterable(rows)))
             # Means come last, whichever run has them first.
             headings = sorted(columns, key=lambda column: column.startswith(_MEAN))
-            writer = csv.DictWriter(file, headings, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+            for row in (dict(zip(headings, headings, strict=True)), *rows):
+                cells = ",".join(row.get(heading, "") for heading in headings)
+                file.write(cells.rstrip(",") + "\n")
     except OSError as error:
         raise TestbedError(f"{folder} cannot be written ({error.strerror})") from error
 
@@ -185,7 +185,7 @@ def _read_rows(path: Path) -> dict[int, list[Row]]:
     """Return the rows of each run by its number; raise ValueError if the file has another form."""
     found: dict[int, list[Row]] = {}
     with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
+        reader = csv.DictReader(file, restval="", strict=True)
         if tuple(reader.fieldnames or ())[: 1 + len(COLUMNS)] != ("run", *COLUMNS):
             raise ValueError(f"its first row is not {','.join(('run', *COLUMNS))}")
         for row in reader:
