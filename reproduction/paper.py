@@ -128,6 +128,8 @@ class Paper:
         measurements: the parts that need no runs, shown after the others.
         diagnostics: of what the algorithms report with each update, what the pages show: the records
             have no other. If it is not given, they have all.
+        unshown: by the name of an experiment the columns of evaluations that no page shows: the records
+            of its runs do not have them.
     """
 
     name: str
@@ -140,6 +142,7 @@ class Paper:
     parts_at: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     measurements: tuple[Measurement, ...] = ()
     diagnostics: tuple[str, ...] | None = None
+    unshown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def parts_of(self, scale: Scale) -> tuple[Part, ...]:
         """Return the parts that are carried out at a scale."""

@@ -4,8 +4,9 @@ It has all that the pages show of a run, and is small enough to be committed; a 
 and stays where it was made.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -117,8 +118,16 @@ class Record:
         return self.result.engine == "simulator"
 
 
-def record_of(run: RecordedRun, diagnostics: Collection[str] | None = None) -> Record:
-    """Return the record of a complete run, with the diagnostics of some names, or with all."""
+def record_of(
+    run: RecordedRun,
+    diagnostics: Collection[str] | None = None,
+    unshown: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Record:
+    """Return the record of a complete run, with the diagnostics of some names, or with all.
+
+    Args:
+        unshown: by the name of an experiment the columns that its runs' records do not have.
+    """
     manifest, summary, evaluations = run.manifest, run.summary, run.evaluations
     spec = load_resolved(run.directory / "spec.yaml")
     seconds = wall_seconds(run)
@@ -140,6 +149,7 @@ def record_of(run: RecordedRun, diagnostics: Collection[str] | None = None) -> R
     columns = {name: getattr(evaluations, name) for name in COLUMNS}
     rounded = {name: np.round(columns[name], 6) for name in ("accuracy", "time")}
     columns |= rounded | {"loss": to_digits(evaluations.loss, 7)}
+    columns |= {name: np.full(len(evaluations), np.nan) for name in unshown.get(spec.name, ())}
     exact = {name: to_digits(values, 6) for name, values in evaluations.exact.items()}
     reported = run.diagnostics
     if diagnostics is not None:

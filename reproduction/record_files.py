@@ -2,8 +2,8 @@
 
 ``runs.yaml`` has each experiment once, as its first run resolved it, and of each run its number, what
 it has of its own (dotted keys, as ``--set`` takes them), and its result. ``runs.csv`` has a row for
-each evaluation, and one for each mean of diagnostics over a part of a run, whose columns begin with
-``mean_``. What a row does not have is empty.
+each evaluation and for each mean of diagnostics over a part of a run, whose columns begin with
+``mean_``: one for both if they are of the same iteration. What a row does not have is empty.
 """
 
 import copy
@@ -154,22 +154,24 @@ def _record(spec: Spec, result: Result, rows: Sequence[Row]) -> Record:
         for name in names
         if not name.startswith(_MEAN) and evaluated[0][name]
     }
-    means = [row for row in rows if not row[_EVALUATED]]
+    diagnoses = [name for name in names if name.startswith(_MEAN)]
+    means = [row for row in rows if any(row[name] for name in diagnoses)]
     diagnosed = Diagnosed()
     if means:
         diagnosed = Diagnosed(
             np.array([row["iteration"] for row in means], np.int64),
             {
                 name.removeprefix(_MEAN): np.array([row[name] for row in means], np.float64)
-                for name in names
-                if name.startswith(_MEAN) and means[0][name]
+                for name in diagnoses
+                if means[0][name]
             },
         )
     return Record(spec, result, Evaluated(**columns, exact=exact), diagnosed)
 
 
 def _rows(number: int, record: Record) -> Iterator[Row]:
-    """Yield the rows of a run."""
+    """Yield the rows of a run, by iteration: evaluations, and means of diagnostics up to there."""
+    found: dict[str, Row] = {}
     evaluated, diagnosed = record.evaluations, record.diagnostics
     curve = {name: getattr(evaluated, name) for name in COLUMNS} | dict(evaluated.exact)
     means = {f"{_MEAN}{name}": values for name, values in diagnosed.values.items()}
@@ -178,7 +180,9 @@ def _rows(number: int, record: Record) -> Iterator[Row]:
             cells = (repr(value).removesuffix(".0") for value in values)
             row = dict(zip(columns, cells, strict=True))
             unknown = [name for name in COLUMNS if row.get(name) == "nan"]
-            yield {"run": str(number), **row, **dict.fromkeys(unknown, "")}
+            row |= dict.fromkeys(unknown, "")
+            found.setdefault(row["iteration"], {"run": str(number)}).update(row)
+    yield from sorted(found.values(), key=lambda row: int(row["iteration"]))
 
 
 def _read_rows(path: Path) -> dict[int, list[Row]]:

@@ -7,6 +7,7 @@ add a run to them without having the others.
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from reproduction import record_files
 from reproduction.record import Record, engine, record_of
@@ -34,12 +35,14 @@ class Records:
         folder: Folder,
         suffix: str = "",
         diagnostics: Collection[str] | None = None,
+        unshown: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """Record the newest complete run of each identity and engine, in place of an earlier record.
 
         Args:
             suffix: distinguishes the names of a scale's records.
             diagnostics: the names of those that are recorded; all if it is not given.
+            unshown: see ``record_of``.
 
         Raises:
             TestbedError: they cannot be written.
@@ -53,7 +56,7 @@ class Records:
                     name = f"{_stem(one.series)}{suffix}-seed{one.seed}-{by}"
                     newest.setdefault(known.get((one.identity, by), name), run)
         for name, run in newest.items():
-            self._records[name] = record = record_of(run, diagnostics)
+            self._records[name] = record = record_of(run, diagnostics, unshown)
             self._keys[name] = _key(record)
         if self._records:
             record_files.write(self._root, self._records)

@@ -9,6 +9,11 @@ from reproduction.papers.dbw.lines import REPOSITORY
 from reproduction.papers.dbw.parts import AT_CPU, AT_PAPER, FIG7
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 
+_BY_TRAINING_LOSS = (
+    *("dbw-adasync", "dbw-batches", "dbw-fig1", "dbw-fig3", "dbw-slowdown", "dbw-static-batches"),
+    "dbw-variants",
+)
+"""The experiments of which pages show the exact training loss, and no loss or accuracy of a test."""
 PAPER = Paper(
     name="dbw",
     title="The DBW paper, reproduced",
@@ -18,6 +23,7 @@ PAPER = Paper(
     parts_at={PAPER_SCALE.name: AT_PAPER},
     scales=(CPU, PAPER_SCALE, TINY),
     measurements=(FIG7,),
+    unshown=dict.fromkeys(_BY_TRAINING_LOSS, ("accuracy", "loss")),
     diagnostics=("k", "gain", "norm", "variance", "smoothness"),
     pages=REPOSITORY / "docs" / "reproduction" / "dbw",
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reproduction import claims_file, record_files
@@ -39,7 +40,7 @@ class _Asked(dict[str, Any]):
 def test_the_committed_pages_and_claims_are_those_of_the_committed_records(
     name: str, scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the records have the diagnostics that the pages ask for, and no other."""
+    """And the records have the diagnostics that the pages ask for, and no other; nor other columns."""
     paper = load_paper(name)
     at = paper.scale(scale)
     committed = paper.pages / paper.suffix(at, "")
@@ -49,6 +50,8 @@ def test_the_committed_pages_and_claims_are_those_of_the_committed_records(
     def read(folder: Path) -> dict[str, Record]:
         found = as_committed(folder)
         for key, record in found.items():
+            for column in paper.unshown.get(record.spec.name, ()):
+                assert np.isnan(getattr(record.evaluations, column)).all(), (key, column)
             told = record.diagnostics
             kept.update(told.values)
             exact.update(record.evaluations.exact)
