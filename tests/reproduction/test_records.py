@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reproduction import record_files
+from reproduction.diagnosed import Diagnosed
 from reproduction.driver import Order
 from reproduction.measures import lines_of
 from reproduction.pages import write_pages
@@ -78,6 +79,31 @@ def test_a_record_is_read_as_it_was_written(
         assert kept.dtype == seen.dtype
         np.testing.assert_array_equal(kept, seen)
     assert read.evaluations.payload_bytes.tolist() == [0, 1000 * PUSH, 2000 * PUSH, 3000 * PUSH]
+
+
+def test_means_are_in_the_rows_of_their_evaluations_and_in_their_order(
+    order: Order, tmp_path: Path, write_run: WriteRun
+) -> None:
+    spec = spec_of(ADACOMP, FULL, 1)
+    write_run(spec, CURVE)
+    _take(order, tmp_path)
+    [(name, record)] = record_files.read(tmp_path / "records").items()
+    at = record.evaluations.iteration.tolist()
+    between = [at[0] + 1, at[1], at[1] + 1, at[2]]
+    means = {"k": np.array([1.0, 2.5, 3.0, 4.0]), "gain": np.array([0.5, np.nan, -1.0, 0.0])}
+    bare = np.full(len(at), np.nan)
+    curve = replace(record.evaluations, accuracy=bare, loss=bare)
+    written = replace(record, evaluations=curve, diagnostics=Diagnosed(np.array(between), means))
+    record_files.write(tmp_path / "again", {name: written})
+    read = record_files.read(tmp_path / "again")[name]
+    assert read.diagnostics.iteration.tolist() == between
+    for key, values in means.items():
+        np.testing.assert_array_equal(read.diagnostics.values[key], values)
+    assert read.evaluations.iteration.tolist() == at
+    assert np.isnan(read.evaluations.accuracy).all() and np.isnan(read.evaluations.loss).all()
+    lines = (tmp_path / "again" / "runs.csv").read_text().splitlines()
+    assert len(lines) == 1 + len({*at, *between})
+    assert not any(line.endswith(",") for line in lines)
 
 
 def test_a_run_of_two_figures_is_recorded_once_and_of_two_engines_twice(
