@@ -48,7 +48,7 @@ WEB: dict[str, Any] = {
 }
 SLEEP: dict[str, Any] = {
     "name": "sleep",
-    "programs": {"nap": {"on": "workers", "run": "sleep 1000"}},
+    "programs": {"nap": {"on": "workers", "run": "sleep 1013"}},  # as no other test's programs do
     "devices": {"workers": 2},
     "limits": {"stop": "2s"},
 }
@@ -228,7 +228,7 @@ def _naps() -> int:
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found += path.read_bytes() == b"sleep\x001000\x00"
+            found += path.read_bytes() == b"sleep\x001013\x00"
         except OSError:
             continue
     return found
