@@ -68,8 +68,7 @@ def write_pages(
     paper, scale = order.paper, order.scale
     seeds = tuple(sorted({*order.seeds, *scale.seeds}))
     runs = different(of_lines(paper.series_of(scale), Setting(scale, seeds)))
-    kept = paper.diagnostics, paper.unshown
-    records.take(runs, Folder(order.out), paper.suffix(scale), *kept)
+    records.take(runs, Folder(order.out), paper.suffix(scale), paper.diagnostics, paper.unshown)
     measured = [one.measured(folder) for one in paper.measurements]
     checked = [_check(part, order, records) for part in (*paper.parts_of(scale), *measured)]
     wanted = {*(one.name for one in order.parts), *(one.name for one in order.measurements)}

@@ -92,9 +92,11 @@ def write(folder: Path, records: Mapping[str, Record]) -> None:
             columns = dict.fromkeys(("run", *COLUMNS, *itertools.chain.from_iterable(rows)))
             # Means come last, whichever run has them first.
             headings = sorted(columns, key=lambda column: column.startswith(_MEAN))
-            for row in (dict(zip(headings, headings, strict=True)), *rows):
-                cells = ",".join(row.get(heading, "") for heading in headings)
-                file.write(cells.rstrip(",") + "\n")
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(headings)
+            for row in rows:
+                last = max(at for at, heading in enumerate(headings) if row.get(heading))
+                writer.writerow([row.get(heading, "") for heading in headings[: last + 1]])
     except OSError as error:
         raise TestbedError(f"{folder} cannot be written ({error.strerror})") from error
 

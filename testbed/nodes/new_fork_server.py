@@ -24,7 +24,7 @@ _PROGRAM = (
 
 
 class _Handed(TypedDict):
-    """What the new interpreter is handed, in a file without a name."""
+    """The content of the file that the new interpreter reads, as JSON; the file has no name."""
 
     control: int
     load: Load

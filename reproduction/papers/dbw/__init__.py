@@ -10,7 +10,12 @@ from reproduction.papers.dbw.parts import AT_CPU, AT_PAPER, FIG7
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 
 _BY_TRAINING_LOSS = (
-    *("dbw-adasync", "dbw-batches", "dbw-fig1", "dbw-fig3", "dbw-slowdown", "dbw-static-batches"),
+    "dbw-adasync",
+    "dbw-batches",
+    "dbw-fig1",
+    "dbw-fig3",
+    "dbw-slowdown",
+    "dbw-static-batches",
     "dbw-variants",
 )
 """The experiments of which pages show the exact training loss, and no loss or accuracy of a test."""
