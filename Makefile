@@ -172,7 +172,7 @@ test: install ## run the linters and the whole test suite
 # What an engineer runs every few minutes. A change that makes it longer than the limit moves tests out of it.
 QUICK := $(addprefix tests/,algorithms checkpoints clock durations drawing engine experiment fastgrad faults learning messages metrics \
 	planning programs roles runs telemetry training wire) $(wildcard tests/test_*.py) \
-	$(patsubst %,tests/docs/test_%.py,accounted architecture profiles quick_tests targets yaml_blocks)
+	$(patsubst %,tests/docs/test_%.py,accounted architecture named_tests profiles quick_tests targets yaml_blocks)
 CHECK_SECONDS ?= 120
 .PHONY: check quick
 check: install ## run the linters and the tests that need no namespace, container, kernel or training run: under two minutes
