@@ -105,7 +105,7 @@ class TimesFaster:
         least = self.factor if self.at_least else max(1, self.factor / FACTOR)
         most = math.inf if self.at_least else self.factor * FACTOR
         interval = ratio(rival, ours).times(least, most)
-        open_ended = ours.above | rival.above
+        open_ended = ours.above | rival.above | rival.below
         times = f"{interval.value:.2f} times" if not open_ended else "the quotient is open"
         told = f"{told_of(ours)} and {told_of(rival)}: {times}"
         return decided(self.text, [interval], told, self.factor)
