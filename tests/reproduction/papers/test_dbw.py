@@ -225,6 +225,14 @@ def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None
         AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "").check(few).decision
         is Decision.UNKNOWN
     )
+    # Nor is one whose line is compared with several others, of which one has no runs.
+    some = {**fig6, "static-1-12": none["static-1-12"]}
+    for claim in (
+        AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, ""),
+        TimesFaster("dbw-1", tuple(STATIC.values()), LOSS, 3, ""),
+    ):
+        assert claim.check(fig6).decision is Decision.HOLDS
+        assert claim.check(some).decision is Decision.UNKNOWN
     assert WithinTime("dbw-1", "k", 0, 15, 1, 2, "").check(none).decision is Decision.UNKNOWN
     assert Similar("dbw-1", "static-1-8", LOSS, "").check(none).decision is Decision.UNKNOWN
     assert (
