@@ -245,6 +245,15 @@ def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None
     )
 
 
+def test_a_share_of_the_time_is_one_of_each_run(fig6: dict[str, Line]) -> None:
+    """k is 16 until the last update, at 30 s of one run and at 150 s of the other."""
+    k = Diagnosed(np.arange(4), {"k": np.array([16.0, 16.0, 16.0, 8.0])})
+    both = (fig6["dbw-1"].runs[0], fig6["static-1-16"].runs[1])
+    line = replace(fig6["dbw-1"], runs=tuple(replace(run, diagnostics=k) for run in both))
+    found = WithinTime("dbw-1", "k", 0.3, 0.9, 15, 17, "", shares=True).check({"dbw-1": line})
+    assert (found.measured, found.decision) == ("k 16.0, 16.0", Decision.HOLDS)
+
+
 def test_seeds_are_compared_at_equal_times(fig6: dict[str, Line], tmp_path: Path) -> None:
     one = fig6["dbw-1"]
     assert one.seconds_to(LOSS) == {seed: pytest.approx(20) for seed in (1, 2, 3)}
