@@ -134,7 +134,7 @@ class Within:
         if not ours:
             return Verdict(self.says)
         told = f"{ours.mean:.2f} and {theirs.mean:.2f}"
-        return decided(self.says, [(ours - theirs).between(-self.points)], told)
+        return of_order(self.says, (ours, theirs), [(ours - theirs).between(-self.points)], told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,15 +194,23 @@ class Line:
         return found
 
     def seconds_to(self, target: Target) -> dict[int, float]:
-        """Return by seed the seconds to a target, infinite if the run does not reach it.
+        """Return by seed the seconds to a target; see ``spent_to``."""
+        return self.spent_to(target, "time")
 
-        Between two evaluations, of which the second is the first that meets it, they are interpolated.
+    def spent_to(self, target: Target, cost: str) -> dict[int, float]:
+        """Return by seed what reaching a target costs, infinite if the run does not reach it.
+
+        Between two evaluations, of which the second is the first that meets it, it is interpolated:
+        lines whose evaluations are farther apart would come later otherwise.
+
+        Args:
+            cost: one of ``COSTS``.
         """
         found = {}
         for run in self.runs:
             curve = _curve(run, target.measure)
             if curve is not None:
-                found[run.seed] = _crossing(curve[1]["time"], curve[0], target)
+                found[run.seed] = _crossing(curve[1][cost], curve[0], target)
         return found
 
     def within(self, measure: str, start: float, end: float) -> dict[int, float]:
@@ -272,16 +280,16 @@ def _curve(run: Record, measure: str) -> tuple[Floats, Mapping[str, Floats]] | N
     return values, {cost: np.interp(at, known, getattr(evaluated, cost)) for cost in COSTS}
 
 
-def _crossing(time: Floats, values: Floats, target: Target) -> float:
-    """Return the moment at which values meet a target; infinite if they never do."""
+def _crossing(costs: Floats, values: Floats, target: Target) -> float:
+    """Return the cost at which values meet a target; infinite if they never do."""
     met = np.flatnonzero(target.met_by(values))
     if not len(met):
         return float("inf")
     at = int(met[0])
     if at == 0 or not np.isfinite(values[at - 1]):
-        return float(time[at])
+        return float(costs[at])
     share = (target.value - values[at - 1]) / (values[at] - values[at - 1])
-    return float(time[at - 1] + share * (time[at] - time[at - 1]))
+    return float(costs[at - 1] + share * (costs[at] - costs[at - 1]))
 
 
 Lines: TypeAlias = Mapping[str, Line]

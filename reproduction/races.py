@@ -41,14 +41,10 @@ def told_of(sample: Sample) -> str:
 def _beside_others(
     lines: Lines, fast: str, others: Sequence[str], target: Target
 ) -> tuple[Sample, list[Sample]] | None:
-    """Return a line's seconds to a target and those of the other lines with runs; None without seeds.
-
-    The seeds are those that the line and all others with runs have.
-    """
-    there = [name for name in others if lines[name].runs]
-    found = [duration(lines[name], target) for name in (fast, *there)]
+    """Return a line's seconds to a target and those of others, of the seeds that all have, or None."""
+    found = [duration(lines[name], target) for name in (fast, *others)]
     seeds = set.intersection(*(set(one.values) for one in found))
-    if not there or not seeds:
+    if not seeds:
         return None
     ours, *theirs = (one.of(seeds) for one in found)
     return ours, theirs
@@ -69,7 +65,7 @@ class AtLeastAsFast:
     times: float = _ALMOST
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare with each of the others that have runs, on the seeds that all of them have."""
+        """Compare with each of the others, on the seeds that all of them have."""
         found = _beside_others(lines, self.fast, self.others, self.target)
         if found is None:
             return Verdict(self.text)
@@ -105,7 +101,7 @@ class TimesFaster:
         least = self.factor if self.at_least else max(1, self.factor / FACTOR)
         most = math.inf if self.at_least else self.factor * FACTOR
         interval = ratio(rival, ours).times(least, most)
-        open_ended = ours.above | rival.above
+        open_ended = ours.above | rival.above | rival.below
         times = f"{interval.value:.2f} times" if not open_ended else "the quotient is open"
         told = f"{told_of(ours)} and {told_of(rival)}: {times}"
         return decided(self.text, [interval], told, self.factor)

@@ -208,15 +208,22 @@ def until(values: Mapping[int, float], ends: Mapping[int, float]) -> Sample:
 
 
 def fastest(samples: Sequence[Sample]) -> Sample:
-    """Return by seed the least of what several lines take; more than the longest if none is there."""
+    """Return by seed the least of what several lines take.
+
+    It is that of the lines that are there, or less if the run of another one ended before that. If none
+    is there it is more than the shortest run.
+    """
     seeds = set.intersection(*(set(one.values) for one in samples))
-    values, above = {}, set()
+    values, above, below = {}, set(), set()
     for seed in sorted(seeds):
         there = [one.values[seed] for one in samples if seed not in one.above]
+        ended = min((one.values[seed] for one in samples if seed in one.above), default=math.inf)
+        values[seed] = min(there, default=ended)
         if not there:
             above.add(seed)
-        values[seed] = min(there, default=max(one.values[seed] for one in samples))
-    return Sample(values, above=frozenset(above))
+        elif ended < values[seed]:
+            below.add(seed)
+    return Sample(values, above=frozenset(above), below=frozenset(below))
 
 
 def ratio(a: Sample, b: Sample) -> Sample:

@@ -2,7 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
 
 from reproduction.significance import (
     Decision,
@@ -18,6 +22,7 @@ from reproduction.significance import (
 
 # t at 97.5 % with 1, 2 and 4 degrees of freedom, from a printed table.
 T1, T2, T4 = 12.706, 4.303, 2.776
+SEEDS, SECONDS, VALUES = st.integers(1, 5), st.floats(1, 1000), st.floats(-100, 100)
 
 
 def half(interval: Interval) -> float:
@@ -111,9 +116,87 @@ def test_a_run_that_ends_too_early_leaves_its_side_open() -> None:
     assert ratio(theirs, ours).times(2, 4).decision is Decision.UNDECIDED
     reverse = ratio(ours, theirs).times(1)
     assert reverse.low == -math.inf and reverse.decision is Decision.FAILS
+    # With seed 1 the first one may have come to it between 31 and 35 s, with seed 3 after 33.
     assert fastest(
         [theirs, until({1: 35.0, 2: 36.0, 3: math.inf}, dict.fromkeys((1, 2, 3), 40.0))]
-    ) == (Sample({1: 35.0, 2: 30.0, 3: 40.0}, above=frozenset({3})))
+    ) == Sample({1: 35.0, 2: 30.0, 3: 33.0}, above=frozenset({3}), below=frozenset({1}))
+
+
+@given(st.lists(st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=2), min_size=1))
+def test_the_fastest_is_what_runs_that_had_gone_on_would_say(
+    lines: list[list[tuple[float, float]]],
+) -> None:
+    """A line has for each seed the moment at which it comes to a target, and the end of its run."""
+    seen = [
+        until(
+            {seed: at if at <= end else math.inf for seed, (at, end) in enumerate(line)},
+            {seed: end for seed, (_, end) in enumerate(line)},
+        )
+        for line in lines
+    ]
+    found = fastest(seen)
+    for seed, value in found.values.items():
+        true = min(line[seed][0] for line in lines)
+        if seed in found.above:
+            assert true > value
+        elif seed in found.below:
+            assert true <= value
+        else:
+            assert true == value
+
+
+@given(st.dictionaries(SEEDS, VALUES, min_size=2), st.dictionaries(SEEDS, VALUES, min_size=2))
+def test_an_order_is_scipys_paired_t_test_of_the_seeds_that_both_have(
+    ours: dict[int, float], theirs: dict[int, float]
+) -> None:
+    seeds = sorted(ours.keys() & theirs.keys())
+    assume(len(seeds) > 1)
+    a, b = ([values[seed] for seed in seeds] for values in (ours, theirs))
+    assume(np.std(np.subtract(a, b)) > 1e-3)
+    found = (Sample(ours) - Sample(theirs)).between(0)
+    known = stats.ttest_rel(a, b)
+    interval = known.confidence_interval(0.95)
+    assert found.seeds == len(seeds)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    if abs(known.pvalue - 0.05) > 1e-6:
+        order = Decision.HOLDS if known.statistic > 0 else Decision.FAILS
+        assert found.decision is (order if known.pvalue < 0.05 else Decision.UNDECIDED)
+
+
+@given(
+    st.dictionaries(SEEDS, SECONDS, min_size=2, max_size=5), st.floats(1.1, 9), st.floats(1.1, 9)
+)
+def test_a_quotient_and_its_inverse_have_one_verdict(
+    ours: dict[int, float], least: float, times: float
+) -> None:
+    theirs = {seed: value * (times + seed) for seed, value in ours.items()}
+    found = ratio(Sample(theirs), Sample(ours)).times(least)
+    inverse = ratio(Sample(ours), Sample(theirs)).times(most=1 / least)
+    assert inverse.value == pytest.approx(1 / found.value)
+    assert (inverse.low, inverse.high) == pytest.approx((1 / found.high, 1 / found.low))
+    assert inverse.decision is found.decision
+    assert found.value == pytest.approx(stats.gmean([times + seed for seed in ours]))
+
+
+@given(st.floats(0, 100), st.floats(0, 100), st.integers(1, 10_000))
+def test_one_seed_of_accuracies_has_scipys_normal_interval(a: float, b: float, images: int) -> None:
+    def sample(accuracy: float) -> Sample:
+        # A share of no image, or of all, has the error of one image.
+        share = min(max(accuracy / 100, 1 / images), 1 - 1 / images)
+        return Sample({1: accuracy}, {1: 100 * math.sqrt(share * (1 - share) / images)})
+
+    found = (sample(a) - sample(b)).between(0)
+    error = math.hypot(*(one.errors[1] for one in (sample(a), sample(b))))
+    assume(error > 0)
+    interval = stats.norm.interval(0.95, a - b, error)
+    assert (found.low, found.high) == pytest.approx(interval)
+
+
+@pytest.mark.parametrize("unknown", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_no_number_decides_nothing(unknown: float) -> None:
+    for values in ({1: unknown}, {1: unknown, 2: 1.0, 3: 1.0}):
+        for interval in (Sample(values).between(0), ratio(Sample(values), Sample(values)).times(1)):
+            assert interval.decision is Decision.UNDECIDED
 
 
 def test_lines_that_have_learnt_nothing_are_known() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reproduction.claims import Verdict, decided, samples
+from reproduction.claims import Verdict, decided, of_order, samples
 from reproduction.measures import Line, Lines, moving_average
 from reproduction.significance import accuracy
 
@@ -74,7 +74,7 @@ class WiderLead:
         a, b, c, d = finals
         small, large = c - d, a - b
         told = f"{small.mean:+.2f} and {large.mean:+.2f} points"
-        return decided(text, [(small - large).between(0)], told)
+        return of_order(text, finals, [(small - large).between(0)], told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,9 @@ class FasterEarly:
         ours, theirs = samples((fast, slow), self._early)
         if not ours:
             return Verdict(text)
-        return decided(
+        return of_order(
             text,
+            (ours, theirs),
             [(ours - theirs).between(0)],
             f"mean accuracy in the first {_EARLY:.0%} of the updates: {ours.mean:.2f}, "
             f"{theirs.mean:.2f} %",

@@ -60,12 +60,9 @@ def epochs_to(target: Target) -> Measure:
     """Return the measure of epochs to a target; infinite if the run does not reach it."""
 
     def measure(line: Line) -> dict[int, float]:
-        reached = line.reaching(target)
+        updates = line.spent_to(target, "iteration")
         return {
-            run.seed: reached[run.seed].iteration * run.spec.training.batch_size / IMAGES
-            if run.seed in reached
-            else math.inf
-            for run in line.runs
+            run.seed: updates[run.seed] * run.spec.training.batch_size / IMAGES for run in line.runs
         }
 
     return measure

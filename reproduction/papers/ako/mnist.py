@@ -158,15 +158,6 @@ TABLE1 = Part(
             f"MNIST: Ako is at least 2.9 times faster to {MNIST} than TF[7+1] and TF[6+2]",
             at_least=True,
         ),
-        AtLeastAsFast(
-            "ako-8", SERVERS, MNIST, f"MNIST: Ako reaches {MNIST} before the best PS[w+p]"
-        ),
-        OneIsFaster(
-            SERVERS,
-            "all-to-all-8",
-            MNIST,
-            f"MNIST: the best PS[w+p] reaches {MNIST} before All-to-All",
-        ),
         TimesFaster(
             "ako-64",
             ("all-to-all-64",),
@@ -181,18 +172,6 @@ TABLE1 = Part(
             FASHION,
             3.3 / 1.5,
             f"64 machines: Ako is 2.2 times faster to {FASHION} than TF[62+2] and TF[60+4]",
-        ),
-        AtLeastAsFast(
-            "ako-64",
-            ("ps-48+16",),
-            FASHION,
-            f"64 machines: Ako reaches {FASHION} before PS*[48+16]",
-        ),
-        AtLeastAsFast(
-            "ps-48+16",
-            ("all-to-all-64",),
-            FASHION,
-            f"64 machines: PS*[48+16] reaches {FASHION} before All-to-All",
         ),
     ),
 )

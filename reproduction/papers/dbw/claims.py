@@ -1,7 +1,7 @@
 """Claims of DBW's paper beside ``reproduction.races``, compared seed by seed as those are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class WithinTime:
     """A measure's mean between two moments is within bounds.
 
     Attributes:
-        start, end: of the time, in seconds, or as shares of the run if ``shares``.
+        start, end: of the time, in seconds, or as shares of each run if ``shares``.
         low, high: the bounds.
     """
 
@@ -115,11 +115,11 @@ class WithinTime:
 
     def check(self, lines: Lines) -> Verdict:
         """Compare the mean with each seed."""
-        line = lines[self.name]
-        length = 1.0
-        if self.shares and line.runs:
-            length = float(np.mean([run.evaluations.time[-1] for run in line.runs]))
-        found = line.within(self.measure, self.start * length, self.end * length)
+        line, found = lines[self.name], dict[int, float]()
+        for run in line.runs:
+            length = float(run.evaluations.time[-1]) if self.shares else 1.0
+            moments = self.start * length, self.end * length
+            found |= replace(line, runs=(run,)).within(self.measure, *moments)
         if not found:
             return Verdict(self.text)
         means = ", ".join(f"{value:.1f}" for value in found.values())

@@ -129,7 +129,7 @@ class LosesMost:
         losses = [few - many for few, many in zip(found[::2], found[1::2], strict=True)]
         ours, *theirs = losses
         told = ", ".join(f"{one.mean:.2f}" for one in losses)
-        return decided(text, [(ours - one).between(0) for one in theirs], f"{told} points")
+        return of_order(text, found, [(ours - one).between(0) for one in theirs], f"{told} points")
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,14 @@ def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None
         AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, "").check(few).decision
         is Decision.UNKNOWN
     )
+    # Nor is one whose line is compared with several others, of which one has no runs.
+    some = {**fig6, "static-1-12": none["static-1-12"]}
+    for claim in (
+        AtLeastAsFast("dbw-1", tuple(STATIC.values()), LOSS, ""),
+        TimesFaster("dbw-1", tuple(STATIC.values()), LOSS, 3, ""),
+    ):
+        assert claim.check(fig6).decision is Decision.HOLDS
+        assert claim.check(some).decision is Decision.UNKNOWN
     assert WithinTime("dbw-1", "k", 0, 15, 1, 2, "").check(none).decision is Decision.UNKNOWN
     assert Similar("dbw-1", "static-1-8", LOSS, "").check(none).decision is Decision.UNKNOWN
     assert (
@@ -235,6 +243,15 @@ def test_a_claim_without_its_runs_is_not_measured(fig6: dict[str, Line]) -> None
         Outweighs("dbw-1", "gradient_norm", "training_loss", 1, "").check(none).decision
         is Decision.UNKNOWN
     )
+
+
+def test_a_share_of_the_time_is_one_of_each_run(fig6: dict[str, Line]) -> None:
+    """k is 16 until the last update, at 30 s of one run and at 150 s of the other."""
+    k = Diagnosed(np.arange(4), {"k": np.array([16.0, 16.0, 16.0, 8.0])})
+    both = (fig6["dbw-1"].runs[0], fig6["static-1-16"].runs[1])
+    line = replace(fig6["dbw-1"], runs=tuple(replace(run, diagnostics=k) for run in both))
+    found = WithinTime("dbw-1", "k", 0.3, 0.9, 15, 17, "", shares=True).check({"dbw-1": line})
+    assert (found.measured, found.decision) == ("k 16.0, 16.0", Decision.HOLDS)
 
 
 def test_seeds_are_compared_at_equal_times(fig6: dict[str, Line], tmp_path: Path) -> None:

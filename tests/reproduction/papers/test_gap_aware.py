@@ -151,6 +151,8 @@ def seeds() -> Lines:
         b_32=[65.2, 66.1, 65.7],
         low_8=[10.0, 10.0, 10.0],
         high_8=[14.0, 14.5, 14.2],
+        low_32=[10.0, 10.0, 10.0],
+        high_32=[10.0, 10.0, 10.0],
         one_8=[79.0],
         none=[],
     )
@@ -181,7 +183,10 @@ def seeds() -> Lines:
         # With seed 1 alone: 1 point, and the interval of 10,000 images at 80 % is 1.12 points.
         (Above("a-8", "one-8"), Decision.UNDECIDED),
         (Above("one-8", "b-8"), Decision.HOLDS),
-        (Above("high-8", "low-8"), Decision.UNKNOWN),  # neither has learnt anything
+        # Neither has learnt anything.
+        (Above("high-8", "low-8"), Decision.UNKNOWN),
+        (Within("low-8", "high-8", 9.0, ""), Decision.UNKNOWN),
+        (LosesMost("high", ("low",), 8, 32), Decision.UNKNOWN),
         (LosesMost("a", ("b",), 8, 32), Decision.HOLDS),
         (LosesMost("b", ("a",), 8, 32), Decision.FAILS),
         # Perplexities: e to the power of 8, and of 7.
