@@ -5,6 +5,7 @@ compared as well. A claim that only one paper makes is a class of its own beside
 """
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +21,7 @@ from reproduction.significance import (
     all_of,
     at_chance,
     ratio,
+    until,
 )
 from testbed.number_text import as_bytes, as_count, as_duration
 
@@ -199,21 +201,32 @@ class Cheaper:
     window: int = 1
 
     def check(self, lines: Lines) -> Verdict:
-        """Compare the costs of the seeds with which both lines reach it."""
-        dear, cheap = (
-            {
-                seed: at.cost(self.cost)
-                for seed, at in line.reaching(self.target, self.window).items()
-            }
-            for line in (lines[self.dear], lines[self.cheap])
-        )
-        theirs, ours = map(Sample, common(dear, cheap))
-        if not ours:
+        """Compare the costs; a run that misses the target costs all that it has spent, or more."""
+        theirs, ours = (self._costs(lines[name]) for name in (self.dear, self.cheap))
+        seeds = set(theirs.values) & set(ours.values)
+        if seeds <= theirs.above & ours.above:
             return Verdict(self.text)
+        theirs, ours = theirs.of(seeds), ours.of(seeds)
         interval = ratio(theirs, ours).times(self.times)
-        in_words = f"{as_cost(theirs.mean, self.cost)} and {as_cost(ours.mean, self.cost)}"
-        times = f"{interval.value:,.{0 if interval.value >= 10 else 1}f} times"
-        return decided(self.text, [interval], f"{in_words}: {times}", self.times)
+        least = "at least " * bool(theirs.above & seeds and not ours.above & seeds)
+        times = f"{least}{interval.value:,.{0 if interval.value >= 10 else 1}f} times"
+        told = f"{told_of(theirs, self.cost)} and {told_of(ours, self.cost)}: {times}"
+        return decided(self.text, [interval], told, self.times)
+
+    def _costs(self, line: Line) -> Sample:
+        reached = line.reaching(self.target, self.window)
+        ends = {run.seed: float(getattr(run.evaluations, self.cost)[-1]) for run in line.runs}
+        costs = {s: reached[s].cost(self.cost) if s in reached else math.inf for s in ends}
+        return until(costs, ends)
+
+
+def told_of(sample: Sample, cost: str = "time") -> str:
+    """Return the mean of what it costs to reach a target, or how many seeds do not reach it."""
+    known = {seed: v for seed, v in sample.values.items() if seed not in sample.above}
+    if not known:
+        return "not reached"
+    few = f" with {len(known)} of {len(sample.values)} seeds" * (len(known) < len(sample.values))
+    return as_cost(mean(known), cost) + few
 
 
 def mean(values: dict[int, float]) -> float:

@@ -7,35 +7,17 @@ faster one at all.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from reproduction.claims import Verdict, decided
+from reproduction.claims import Verdict, decided, told_of
 from reproduction.measures import Lines, Target
 from reproduction.significance import Sample, duration, fastest, ratio
-from testbed.number_text import as_duration
 
 FACTOR = 1.5
 """The most by which a measured factor may differ from the paper's, in both directions."""
 _ALMOST = 1.05
 """A line is at least as fast as another if it takes at most this many times as long."""
-
-
-def mean_seconds(values: Mapping[int, float]) -> str:
-    """Return the mean over seeds as a duration."""
-    mean = float(np.mean(list(values.values())))
-    return as_duration(mean) if math.isfinite(mean) else "not reached"
-
-
-def told_of(sample: Sample) -> str:
-    """Return the mean of times as text, or how many seeds do not reach the target."""
-    known = {seed: v for seed, v in sample.values.items() if seed not in sample.above}
-    if not known:
-        return "not reached"
-    few = f" with {len(known)} of {len(sample.values)} seeds" * (len(known) < len(sample.values))
-    return mean_seconds(known) + few
 
 
 def _beside_others(

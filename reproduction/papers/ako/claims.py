@@ -12,10 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reproduction.claims import Verdict, decided, of_order, samples
+from reproduction.claims import Verdict, decided, of_order, samples, told_of
 from reproduction.measures import Line, Lines, Target, common
 from reproduction.papers.ako.scales import as_rate, mean_time, model_bytes
-from reproduction.races import told_of
 from reproduction.significance import (
     Sample,
     all_of,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reproduction.claims import Verdict, decided
+from reproduction.claims import Verdict, decided, told_of
 from reproduction.measures import Lines, Target
-from reproduction.races import FACTOR, told_of
+from reproduction.races import FACTOR
 from reproduction.significance import Sample, duration, ratio
 
 _FEWEST = 3
