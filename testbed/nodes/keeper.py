@@ -187,6 +187,7 @@ class Keeper:
 
     def _start(self, request: StartProgram) -> None:
         measure = request.measure
+        followed = Followed(Path(measure["file"])) if "file" in measure else None
         output = ProgramOutput(self._folder / f"{request.program}.log", self._limit)
         process = self._fork(request, output.writing)
         output.close_writing()
@@ -197,7 +198,7 @@ class Keeper:
             output,
             re.compile(measure["pattern"]) if "pattern" in measure else None,
             re.compile(request.ready["output"]) if "output" in request.ready else None,
-            Followed(Path(measure["file"])) if "file" in measure else None,
+            followed,
         )
         self._programs[request.program] = program
         self._await_ports()
@@ -249,9 +250,9 @@ class Keeper:
         if complaint := program.output.complaint():
             self._report(ProgramWarned(program.request.program, complaint))
 
-    def _take_measurements(self, program: _Program) -> None:
-        """Take in the lines of the file of measurements that are new."""
-        for line in program.followed.read() if program.followed else ():
+    def _take_measurements(self, program: _Program, *, last: bool = False) -> None:
+        """Take in the lines of the file of measurements that are new; ``last`` as for ``Followed``."""
+        for line in program.followed.read(last=last) if program.followed else ():
             values = values_of_json(line)
             if values is None and line.strip() and not program.warned:
                 program.warned = True
@@ -318,7 +319,7 @@ class Keeper:
         with contextlib.suppress(KeyError):
             self._selector.unregister(program.output)
         self._take_lines(program, program.output.rest())
-        self._take_measurements(program)
+        self._take_measurements(program, last=True)
         program.output.close()
         del self._programs[name]
         assert program.ended is not None

@@ -129,23 +129,38 @@ class ProgramOutput:
 
 
 class Followed:
-    """A file of JSON lines that a program appends to."""
+    """A file of JSON lines that a program appends to, from the program's start on."""
 
     def __init__(self, path: Path) -> None:
+        """Begin after what is in the file already: the program's earlier start has written it."""
         self._path, self._offset = path, 0
-
-    def read(self) -> Iterator[str]:
-        """Yield the whole lines since the last call; a file that was cut begins anew."""
         with contextlib.suppress(OSError):  # it is not there yet
+            self._offset = path.lstat().st_size
+
+    def read(self, *, last: bool = False) -> Iterator[str]:
+        """Yield whole lines since the last call; a file that was cut begins anew.
+
+        Args:
+            last: True if the program has ended: all that is left is read, and what has no newline
+                at its end is a line, too.
+        """
+        with contextlib.suppress(OSError):  # it is not there yet, or no file
             file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-            with os.fdopen(file, "rb") as opened:
-                if os.fstat(file).st_size < self._offset:
+            try:
+                size = os.fstat(file).st_size
+                if size < self._offset:
                     self._offset = 0
-                opened.seek(self._offset)
-                data = opened.read(_AT_ONCE * 16)
-            whole, newline, _ = data.rpartition(b"\n")
-            self._offset += len(whole) + len(newline)
-            yield from whole.decode("utf-8", "replace").splitlines()
+                while self._offset < size:
+                    data = os.pread(file, _AT_ONCE * 16, self._offset)
+                    end = data.rfind(b"\n") + 1
+                    if not end and (last or len(data) == _AT_ONCE * 16):
+                        end = len(data)
+                    self._offset += end
+                    yield from data[:end].decode("utf-8", "replace").split("\n")
+                    if not (end and last):
+                        return
+            finally:
+                os.close(file)
 
 
 def values_of_match(pattern: re.Pattern[str], line: str) -> dict[str, float]:

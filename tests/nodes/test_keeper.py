@@ -309,6 +309,35 @@ def test_numbers_are_read_from_a_file_of_json_lines(kept: Callable[..., Kept]) -
     assert "'nonsense'" in warned.text
 
 
+MEASURING = """
+import json
+with open("m.jsonl", "a") as file:
+    print(file=file)
+    for round in range(30_000):
+        print(json.dumps({"round": round, "note": "a line\\u2028 " * 5}, ensure_ascii=False), file=file)
+    file.write("x" * 3_000_000 + chr(10) + '{"round": 30000}')
+"""
+
+
+def test_no_measurement_is_lost_when_a_program_ends(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    for _ in range(2):  # the second start reads nothing of what the first one has written
+        one.reports.clear()
+        one.start(PYTHON, "-c", MEASURING, measure={"file": "m.jsonl"})
+        one.until(ProgramEnded)
+        found = [report.values["round"] for report in one.of(ProgramMeasured)]
+        assert found == [*range(30_001)]
+
+
+def test_what_is_no_file_of_measurements_costs_no_descriptors(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    one.start(
+        "sh", "-c", "mkdir m.jsonl; sleep 1; ls /proc/1/fd | wc -l", measure={"file": "m.jsonl"}
+    )
+    one.until(ProgramEnded)
+    assert int(one.log()[-1]) < 12
+
+
 def test_all_ends_with_the_orchestrator(kept: Callable[..., Kept]) -> None:
     one = kept()
     one.start("sleep", "1234.5")
