@@ -5,6 +5,7 @@ wait for room in a pipe because of that.
 """
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -67,15 +68,15 @@ class ProgramOutput:
         return self._lines(data) if data else None
 
     def rest(self) -> Iterator[str]:
-        """Yield what is left when the program has ended, though others may hold the pipe open."""
-        while True:
-            try:
-                data = os.read(self._reading, _AT_ONCE)
-            except BlockingIOError:
-                break
-            if not data:
-                break
-            yield from self._lines(data)
+        """Yield what is left when the program has ended, though others may hold the pipe open.
+
+        They may also go on writing: no more is read than the pipe holds.
+        """
+        left = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._reading, left):
+                left -= len(data)
+                yield from self._lines(data)
         if self._begun:
             data, self._begun = self._begun.rstrip(b"\r"), b""
             yield self._keep(data)
