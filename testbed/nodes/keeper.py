@@ -304,6 +304,9 @@ class Keeper:
         """Report a program whose first process has ended, once nothing of it is left."""
         assert program.ended is not None
         when, _ = program.ended
+        if program.checking is not None:  # it is not of the program, and could run for ever
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.checking, signal.SIGKILL)
         # At the run's end what it has left has as long as the program itself.
         waits = self._kill_at is not None or now < when + _LEFT_PATIENCE
         if not (waits and any(self._left(program))):
@@ -327,11 +330,22 @@ class Keeper:
         self._report(ProgramEnded(name, status, list(program.output.last), len(left)))
 
     def _left(self, program: _Program) -> Iterator[int]:
-        """Yield the processes of a program but its first one, which have its mark."""
-        mark = f"{MARK}={program.request.program}".encode()
+        """Yield the processes of a program but its first one."""
         for process in self._processes():
-            if process != program.process and mark in _environment(process):
+            if process != program.process and self._program_of(process) == program.request.program:
                 yield process
+
+    def _program_of(self, process: int) -> str:
+        """Return the program to which a process belongs, by its session or else by its mark.
+
+        A server that writes its title over its environment, as many do, has no mark.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            session = os.getsid(process)
+            for name, program in self._programs.items():
+                if program.process == session:
+                    return name
+        return _marked(process)
 
     def _processes(self) -> list[int]:
         """Return the device's processes that run, but for its first one and the keeper."""
@@ -393,7 +407,7 @@ class Keeper:
         if not new:
             return
         for process in self._processes():
-            name = _program_of(process)
+            name = self._program_of(process)
             if name not in self._programs:
                 continue
             own = [found[inode] for inode in sockets_of(process) if inode in found]
@@ -428,14 +442,11 @@ def _awaited(sign: Mapping[str, Any]) -> str:
     return f"'{' '.join(sign['command'])}' does not end with status 0"
 
 
-def _environment(process: int) -> Sequence[bytes]:
-    try:
-        return Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-    except OSError:  # it has just ended
-        return ()
-
-
-def _program_of(process: int) -> str:
+def _marked(process: int) -> str:
+    """Return the program whose mark is in the environment of a process; empty if none is."""
     mark = f"{MARK}=".encode()
-    own = (one for one in _environment(process) if one.startswith(mark))
-    return next(own, b"").removeprefix(mark).decode(errors="replace")
+    with contextlib.suppress(OSError):  # it has just ended
+        for one in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+            if one.startswith(mark):
+                return one.removeprefix(mark).decode(errors="replace")
+    return ""

@@ -338,6 +338,42 @@ def test_what_is_no_file_of_measurements_costs_no_descriptors(kept: Callable[...
     assert int(one.log()[-1]) < 12
 
 
+def test_what_a_program_has_left_cannot_keep_the_keeper_busy(kept: Callable[..., Kept]) -> None:
+    one = kept(output=10_000)
+    one.start("sh", "-c", "env -i setsid -f yes; sleep 0.3")
+    assert one.until(ProgramEnded).status == 0
+
+
+WITHOUT_ENVIRONMENT = """
+import ctypes, os, socket, time
+begin, end = map(int, open("/proc/self/stat").read().rpartition(")")[2].split()[47:49])
+ctypes.memset(begin, ord("t"), end - begin)
+assert b"PATH=" not in open("/proc/self/environ", "rb").read()
+listening = socket.create_server(("", 8000))
+if os.fork():
+    time.sleep(1)
+else:
+    time.sleep(77)
+"""
+
+
+def test_processes_with_titles_of_their_own_are_known(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    one.start("sleep", "77")
+    one.start(PYTHON, "-c", WITHOUT_ENVIRONMENT, program="other", ready={"tcp": 8000})
+    assert one.until(PortsOpened) == PortsOpened("other", [8000], [])
+    assert one.until(ProgramEnded).left == 1
+
+
+def test_the_command_that_tries_is_not_left_by_the_program(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    one.start("sleep", "0.5", ready={"command": ["sh", "-c", "sleep 77; exit 1"]})
+    assert one.until(ProgramEnded).left == 0
+    one.start("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; exit 4", program="look")
+    one.until(ProgramEnded)
+    assert "sleep 77" not in " ".join(one.log("look"))
+
+
 def test_all_ends_with_the_orchestrator(kept: Callable[..., Kept]) -> None:
     one = kept()
     one.start("sleep", "1234.5")
