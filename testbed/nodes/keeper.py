@@ -37,7 +37,7 @@ from testbed.messages.keeper_messages import (
     ProgramWarned,
     StartProgram,
 )
-from testbed.nodes import linux
+from testbed.nodes import forked_process, linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.fork_server import Role
 from testbed.nodes.listening import Listener, listeners, sockets_of
@@ -54,8 +54,8 @@ _ONLY_HERE = 5.0
 """Seconds after which a program that listens on the loopback alone is not waited for any longer."""
 _LEFT_PATIENCE = 1.0
 """Seconds that processes have which a program has left in the background, before they are killed."""
-CANNOT_START = 127
-"""The exit status of a program that cannot be started, as a shell has it."""
+CANNOT_START = forked_process.NO_PROGRAM
+"""The exit status of a program that fails before it is one."""
 Become: TypeAlias = Callable[[StartProgram, Sequence[str] | None], int]
 """Turns a child of the keeper into a program, or into the command that tries whether that is ready.
 
@@ -84,14 +84,10 @@ def load(_arguments: object) -> Role[KeeperArguments]:
 
 def execute(request: StartProgram, check: Sequence[str] | None) -> int:
     """Execute a program, or the command that tries whether it is ready; see ``Become``."""
-    command = list(request.command if check is None else check)
-    try:
-        os.execvpe(command[0], command, dict(request.environment))
-    except FileNotFoundError:
-        os.write(2, f"there is no program '{command[0]}' here\n".encode())
-    except OSError as error:
-        os.write(2, f"'{command[0]}' cannot be started: {error.strerror}\n".encode())
-    return CANNOT_START
+    command = request.command if check is None else check
+    text, status = forked_process.execute(command, request.environment)
+    os.write(2, f"{text}\n".encode(errors="backslashreplace"))
+    return status
 
 
 def keep(role: KeeperArguments, reports: Channel, become: Become = execute) -> int:

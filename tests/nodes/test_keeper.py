@@ -133,11 +133,32 @@ def test_a_progress_bar_is_lines(kept: Callable[..., Kept]) -> None:
     assert one.log() == ["10%", "20%", "done"]
 
 
-def test_a_program_that_is_not_there_is_told_of(kept: Callable[..., Kept]) -> None:
+@pytest.mark.parametrize(
+    ("command", "status", "why"),
+    [
+        (["no-such-program"], 127, "there is no program 'no-such-program' there"),
+        (["./no-such-program"], 127, "there is no program './no-such-program' there"),
+        (
+            ["./script"],
+            126,
+            "'./script' cannot be started: the interpreter that its first line names is not there",
+        ),
+        (["./plain"], 126, "'./plain' cannot be started: Permission denied"),
+        (["."], 126, "'.' cannot be started: Permission denied"),
+        (["echo", "a\0b"], 126, "'echo' cannot be started: embedded null byte"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_told_of(
+    kept: Callable[..., Kept], command: list[str], status: int, why: str
+) -> None:
     one = kept()
-    one.start("no-such-program")
+    (one.folder / HOME / "plain").write_text("#!/bin/sh\n")
+    script = one.folder / HOME / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    one.start(*command)
     ended = one.until(ProgramEnded)
-    assert (ended.status, ended.lines) == (127, ["there is no program 'no-such-program' here"])
+    assert (ended.status, ended.lines) == (status, [why])
 
 
 @pytest.mark.parametrize(
