@@ -384,6 +384,7 @@ def test_a_second_signal_kills_programs(command: CommandLine) -> None:
     assert run.wait() == 130
     assert time.monotonic() - began < 8
     assert run.record("summary")["reason"] == "stopped by SIGINT"
+    assert run.said.splitlines()[-1] == "testbed: sleep interrupted: stopped by SIGINT"
     traces.assert_gone()
 
 

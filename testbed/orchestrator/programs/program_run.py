@@ -262,7 +262,6 @@ class ProgramRun:
         self._records.begin(now)
         self._records.moment(EventKind.PROGRAMS_BEGAN)
         self._records.progress.phase = "programs"
-        self._records.progress.limit = self._plan.spec.limits.time
         if self._plan.background:
             self._agent.ask(SendBackground(begin=True))
         self._faults.begin(now)
