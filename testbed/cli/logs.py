@@ -64,7 +64,7 @@ class _Growing:
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
-        self._offset = 0
+        self._offset, self._left_out = 0, False
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield the name and the line, of whole lines since the last call."""
@@ -75,6 +75,11 @@ class _Growing:
             try:
                 file = open_file(self.path)
             except FileNotFoundError:
+                return
+            except OSError as error:  # a program may have put something else there
+                if not self._left_out:
+                    typer.echo(f"left out: {self.name}: {error.strerror}: {self.path}", err=True)
+                self._left_out = True
                 return
             with os.fdopen(file, "rb") as opened:
                 opened.seek(self._offset)

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from testbed.untrusted_text import open_file
+
 _AT_ONCE = 65_536
 _LONGEST_LINE = 16_384
 """Bytes after which a line is cut: a program may write for ever without ending one."""
@@ -146,7 +148,7 @@ class Followed:
                 at its end is a line, too.
         """
         with contextlib.suppress(OSError):  # it is not there yet, or no file
-            file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = open_file(self._path)
             try:
                 size = os.fstat(file).st_size
                 if size < self._offset:
