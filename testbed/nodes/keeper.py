@@ -284,7 +284,7 @@ class Keeper:
                     text = f"did not end within {self._patience:g} s of SIGTERM, and is killed"
                     self._report(ProgramWarned(program.request.program, text))
             self._signal_all(signal.SIGKILL)
-            self._kill_at = now + self._patience
+            self._kill_at = now + max(self._patience, _LEFT_PATIENCE)
         for program in list(self._programs.values()):
             self._take_measurements(program)
             if program.ended is not None:

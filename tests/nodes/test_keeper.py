@@ -247,6 +247,20 @@ def test_a_program_that_ignores_sigterm_is_killed(kept: Callable[..., Kept]) -> 
     assert time.monotonic() - began < 10
 
 
+def test_a_program_without_time_to_end_is_told_of_once(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    for i in range(20):
+        one.start("sh", "-c", "echo up; kill -STOP $$", program=f"p{i}", ready={"output": "up"})
+    while len(one.of(ProgramReady)) < 20:
+        assert one.hear()
+    one.end(patience=0)
+    while one.hear():
+        pass
+    assert sorted(told.program for told in one.of(ProgramWarned)) == sorted(
+        f"p{i}" for i in range(20)
+    )
+
+
 def test_what_a_program_has_left_has_its_time_at_the_end(kept: Callable[..., Kept]) -> None:
     one = kept()
     child = "(trap 'sleep 0.5; echo saved; exit 0' TERM; echo begun; while :; do sleep 0.1; done)"
