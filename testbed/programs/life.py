@@ -29,8 +29,8 @@ MOST_STARTS, START_INTERVAL = 5, 10.0
 """Starts in so many seconds, after which a program is given up; systemd's StartLimit settings."""
 _LINES = 3
 """Lines of a program's output that are told of with its failure."""
-_FRAME = re.compile("[\u2500-\u257f]+")
-"""The characters of frames that are drawn around messages."""
+_DRAWN = re.compile(r"(\x1b\[[0-9;]*[A-Za-z]|[\u2500-\u257f])+")
+"""Colours, and the characters of frames that are drawn around messages."""
 _CLEAN = {0, *(-one for one in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE))}
 """How a program may end that is no failure for `on-failure`, as for systemd."""
 
@@ -319,6 +319,6 @@ def _told(status: int, lines: Sequence[str]) -> str:
             how = f"was killed by {signal.Signals(-status).name}"
         except ValueError:
             how = f"was killed by signal {-status}"
-    plain = (_FRAME.sub(" ", line).strip() for line in lines)
+    plain = (_DRAWN.sub(" ", line).strip() for line in lines)
     said = " / ".join([line for line in plain if line][-_LINES:])[:400]
     return f"{how}: {said}" if said and status else how

@@ -130,7 +130,7 @@ def test_the_run_ends_with_the_program_that_ends_it() -> None:
 
 def test_the_last_lines_of_a_program_that_fails_are_in_the_reason() -> None:
     run = told({"job": Rules(ends_run=True)}, {"job": ["server"]})
-    lines = ["╭─ Error ──╮", "│ no connection │", "╰──────────╯"]
+    lines = ["╭─ \x1b[1;31mError\x1b[0m ──╮", "│ no connection │", "╰──────────╯"]
     run.ended("job", "server", 3, lines=lines)
     assert run.end == EndRun("failed", "job on server ended with status 3: Error / no connection")
 
