@@ -158,7 +158,11 @@ def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:
         ({"devices": {"workers": 2, "servers": 2}}, "devices.servers: programs have no use"),
         ({"algorithms": ["asgd"]}, "take one of them out"),
         ({"nodes": ["server"]}, "nodes.0.name: 'server' is a name of the testbed's own"),
-        ({"nodes": ["a", "a"]}, "'a' is the name of two nodes"),
+        *(
+            ({"nodes": [name]}, f"nodes.0.name: '{name}' cannot be the name of a host")
+            for name in ("localhost", "7", "0x1F", "a_b", "a.b", 64 * "a")
+        ),
+        ({"nodes": ["5g", "a", "a"]}, "'a' is the name of two nodes"),
         (
             {"faults": [{"when": {"probability": 0.1}, "how": "kill"}]},
             "faults.0.when: the testbed does not know what programs push",
