@@ -142,6 +142,7 @@ class Life:
         self._there.add(device)
         self._gone.discard(device)
         yield from self._start_what_may(now)
+        yield from self._look_for_blocked()
 
     def device_gone(self, device: str, *, for_good: bool) -> Iterator[Action]:
         """End the programs of a device that was killed, or has left.
@@ -205,10 +206,8 @@ class Life:
         if status == 0:
             yield from self._start_what_may(now)
         else:
-            if not was_ready and self._has_followers(program) and not self._is_ready(program):
-                yield from self._end(
-                    "failed", f"before it was ready, {program} on {device} {state.why}"
-                )
+            yield from self._look_for_blocked()
+            if self._over:
                 return
             yield LogMessage("warning", f"{program} on {device} {state.why}", device)
         yield from self._look_for_end()
@@ -270,6 +269,18 @@ class Life:
             yield from self._end("failed", text)
         else:
             yield LogMessage("warning", text, device)
+
+    def _look_for_blocked(self) -> Iterator[Action]:
+        """Fail the run if a program can never start, because one before it has failed for good."""
+        failed = {
+            name: f"{name} on {device} {state.why}"
+            for (name, device), state in self._states.items()
+            if state.is_over and state.status and device in self._there
+        }
+        for (name, device), state in self._states.items():
+            is_left = not state.running and state.status is None and device not in self._gone
+            if is_left and (of := min(self._before[name] & failed.keys(), default=None)):
+                yield from self._end("failed", f"{name} on {device} cannot start: {failed[of]}")
 
     def _look_for_end(self) -> Iterator[Action]:
         """End the run if it is over."""
