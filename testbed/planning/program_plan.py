@@ -299,9 +299,9 @@ def plan_programs(spec: ProgramsSpec) -> list[ProgramPlan]:
     return [found]
 
 
-def _program_of(spec: ProgramsSpec, name: str) -> str | None:
-    """Return what a program's command begins with; None if that is in its home, or not known yet."""
-    program = shlex.split(spec.programs[name].run or "")[0]
+def _program_of(spec: ProgramsSpec, command: str) -> str | None:
+    """Return what a command begins with; None if that is in its home, or not known yet."""
+    program = shlex.split(command)[0]
     copied = [Path(file).name for file in spec.files]
     in_home = "/" in program and not program.startswith("/")
     is_copied = in_home and Path(program).parts[0] in (".", *copied)
@@ -317,7 +317,7 @@ def files_read(plan: ProgramPlan, devices: Collection[str]) -> dict[str, str]:
             continue
         if section.python is not None:
             found[section.python] = f"programs.{name}.python"
-        if (program := _program_of(spec, name)) is not None:
+        if (program := _program_of(spec, section.run or "")) is not None:
             path = shutil.which(program, path=search_path(spec, section))
             if path is not None:
                 found[path] = f"programs.{name}.run"
@@ -332,10 +332,13 @@ def missing_programs(spec: ProgramsSpec) -> Iterator[str]:
     if spec.devices.runtime == "docker":
         return
     for name, section in spec.programs.items():
-        program, path = _program_of(spec, name), search_path(spec, section)
-        if program is not None and shutil.which(program, path=path) is None:
-            where = f"in {section.python}, nor in PATH" if section.python else "in PATH"
-            yield (
-                f"programs.{name}.run: there is no program '{program}' {where}: install it, or name "
-                "the virtual environment that has it by `python`"
-            )
+        path, ready = search_path(spec, section), section.ready
+        tried = ready.command if ready else None
+        for key, command in (("run", section.run), ("ready.command", tried)):
+            program = _program_of(spec, command) if command else None
+            if program is not None and shutil.which(program, path=path) is None:
+                where = f"in {section.python}, nor in PATH" if section.python else "in PATH"
+                yield (
+                    f"programs.{name}.{key}: there is no program '{program}' {where}: install it, or "
+                    "name the virtual environment that has it by `python`"
+                )

@@ -83,7 +83,7 @@ def test_a_plan_tells_of_faults_of_the_curve_and_of_every_program_that_is_not_th
     programs = {
         "a": {"on": "server", "run": "no-such-one 1"},
         "b": {"on": "workers", "run": "no-such-two"},
-        "c": {"on": "workers", "run": "sh -c true"},
+        "c": {"on": "workers", "run": "sh -c true", "ready": {"command": "no-such-three"}},
         "d": {"on": "workers", "run": "own", "environment": {"PATH": str(tmp_path)}},
         "e": {"on": "workers", "run": "sh -c true", "environment": {"PATH": str(tmp_path)}},
     }
@@ -99,7 +99,12 @@ def test_a_plan_tells_of_faults_of_the_curve_and_of_every_program_that_is_not_th
     assert "  0. 1 of 2 workers: freeze, at 2 s, for 1 s" in lines
     assert "the curve: what b on worker-0 writes to rounds.jsonl" in lines
     missing = [line.partition(":")[0] for line in missing_programs(spec)]
-    assert missing == ["programs.a.run", "programs.b.run", "programs.e.run"]
+    assert missing == [
+        "programs.a.run",
+        "programs.b.run",
+        "programs.c.ready.command",
+        "programs.e.run",
+    ]
 
 
 def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:
