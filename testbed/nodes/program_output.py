@@ -92,7 +92,9 @@ class ProgramOutput:
         for line in lines:
             yield self._keep(line)
         while len(self._begun) > _LONGEST_LINE:
-            line, self._begun = self._begun[:_LONGEST_LINE], self._begun[_LONGEST_LINE:]
+            places = range(_LONGEST_LINE - 3, _LONGEST_LINE + 1)  # of which one begins a character
+            cut = max((i for i in places if self._begun[i] & 0xC0 != 0x80), default=_LONGEST_LINE)
+            line, self._begun = self._begun[:cut], self._begun[cut:]
             yield self._keep(line)
 
     def _keep(self, line: bytes) -> str:

@@ -310,6 +310,11 @@ def test_a_line_without_an_end_is_cut(kept: Callable[..., Kept]) -> None:
     one.start("sh", "-c", "head -c 100000 /dev/zero | tr '\\0' x")
     one.until(ProgramEnded)
     assert sum(map(len, one.log())) == 100_000
+    # Not within a character.
+    one.start(PYTHON, "-c", "print('x' + 30_000 * '\u20ac', end='')", program="euros")
+    one.until(ProgramEnded)
+    assert len(one.log("euros")) > 1
+    assert "".join(one.log("euros")) == "x" + 30_000 * "\u20ac"
 
 
 def test_numbers_are_read_from_its_output(kept: Callable[..., Kept]) -> None:
