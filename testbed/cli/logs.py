@@ -1,5 +1,6 @@
 """``testbed logs``: the output of a run's programs, with time stamps, also while they write it."""
 
+import heapq
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from testbed.results.reading.recorded_run import RecordedRun
 
 _LOOK_PERIOD = 0.2
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 18
+"""Bytes that are read of a file at once: more than its longest line."""
 
 Devices = Annotated[
     list[str] | None,
@@ -49,7 +51,7 @@ def logs(
     several = len(files) > 1
     while True:
         running = follow and _runs(found)
-        for name, line in sorted(_lines(files), key=lambda one: one[1][:24]):
+        for name, line in heapq.merge(*map(_Growing.lines, files), key=lambda one: one[1][:24]):
             prefix = f"{name}: " if several else ""
             typer.echo(prefix + without_colours(line))
         if not running:
@@ -62,31 +64,30 @@ class _Growing:
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
-        self._offset = 0
+        self._offset, self._left_out = 0, False
 
-    def lines(self) -> Iterator[str]:
-        """Yield the whole lines since the last call."""
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the line, of whole lines since the last call."""
         from testbed.untrusted_text import open_file
 
-        try:
-            file = open_file(self.path)
-        except FileNotFoundError:
-            return
-        with os.fdopen(file, "rb") as opened:
-            opened.seek(self._offset)
-            while data := opened.read(_AT_ONCE):
-                whole, newline, _ = data.rpartition(b"\n")
-                if not newline:
-                    return
-                self._offset += len(whole) + 1
+        whole = b"\n"
+        while whole:  # a part at once, with no file left open: there may be thousands of both
+            try:
+                file = open_file(self.path)
+            except FileNotFoundError:
+                return
+            except OSError as error:  # a program may have put something else there
+                if not self._left_out:
+                    typer.echo(f"left out: {self.name}: {error.strerror}: {self.path}", err=True)
+                self._left_out = True
+                return
+            with os.fdopen(file, "rb") as opened:
                 opened.seek(self._offset)
-                yield from whole.decode("utf-8", "replace").split("\n")
-
-
-def _lines(files: Sequence[_Growing]) -> Iterator[tuple[str, str]]:
-    for one in files:
-        for line in one.lines():
-            yield one.name, line
+                data = opened.read(_AT_ONCE)
+            whole = data[: data.rfind(b"\n") + 1]
+            self._offset += len(whole)
+            for line in whole.decode("utf-8", "replace").split("\n")[:-1]:
+                yield self.name, line
 
 
 def _runs(run: "RecordedRun") -> bool:

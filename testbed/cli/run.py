@@ -215,7 +215,7 @@ def show_results(
         serving.linger(exporter)
     if (ended := worst(execution.summaries)) is not None:
         directory = execution.directory
-        goes_on = ended["ended"] == "interrupted" and not ended.get("programs")
+        goes_on = ended["ended"] == "interrupted" and "programs" not in ended
         raise incomplete(
             ended, f"; `testbed resume {directory}` goes on where it stopped" if goes_on else ""
         )

@@ -78,6 +78,7 @@ def _programs(spec: ProgramContents) -> Iterator[Conflict]:
     taken += [one.name for one in spec.network.clusters if one.name in names]
     if taken:
         yield ("nodes",), f"'{taken[0]}' is the name of two nodes: give one another name"
+    yield from _environment(("environment",), spec.environment)
     for name, program in spec.programs.items():
         at = ("programs", name)
         if not _NAME.fullmatch(name):
@@ -86,14 +87,7 @@ def _programs(spec: ProgramContents) -> Iterator[Conflict]:
         yield from (((*at, key), text) for key, text in _kind(spec, program))
         if program.run is not None and (text := _command_problem(program.run)):
             yield (*at, "run"), text
-        for key, value in {**spec.environment, **program.environment}.items():
-            if key.startswith("TESTBED_") or not key or "=" in key:
-                own = key in program.environment
-                where = (*at, "environment", key) if own else ("environment", key)
-                yield where, "it is the testbed's own, or no name of a variable: use another name"
-            if text := _placeholder_problem(value):
-                own = key in program.environment
-                yield (*at, "environment", key) if own else ("environment", key), text
+        yield from _environment((*at, "environment"), program.environment)
         sign = program.ready
         if sign is not None and sign.command and (text := _command_problem(sign.command)):
             yield (*at, "ready", "command"), text
@@ -101,6 +95,15 @@ def _programs(spec: ProgramContents) -> Iterator[Conflict]:
             if other not in spec.programs:
                 hint = did_you_mean(other, spec.programs)
                 yield (*at, "after", i), f"there is no program '{other}'{hint}"
+
+
+def _environment(at: tuple[str, ...], variables: Mapping[str, str]) -> Iterator[Conflict]:
+    for key, value in variables.items():
+        if key == "HOME" or key.startswith("TESTBED_") or not key or "=" in key:
+            text = "it is the testbed's own, or no name of a variable: use another name"
+            yield (*at, key), text
+        if problem := _placeholder_problem(value):
+            yield (*at, key), problem
 
 
 def _kind(spec: ProgramContents, program: ProgramSpec) -> Iterator[tuple[str, str]]:
@@ -150,7 +153,8 @@ def _placeholder_problem(text: str) -> str | None:
     for name in PLACEHOLDER.findall(text):
         if name not in PLACEHOLDERS:
             known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
-            return f"'{{{name}}}' is none of {known}{did_you_mean(name, PLACEHOLDERS)}"
+            own = f": write '{{ {name} }}' if the braces are the program's own"
+            return f"'{{{name}}}' is none of {known}{did_you_mean(name, PLACEHOLDERS) or own}"
     return None
 
 

@@ -31,11 +31,10 @@ from pathlib import Path
 from types import FrameType
 
 from testbed.nodes import etc_files, joining_container, linux, terminal_job
+from testbed.nodes.forked_process import NO_PROGRAM, NOT_EXECUTABLE, execute
 from testbed.nodes.terminal_job import Terminal
 from testbed.signal_handlers import handled
 
-NO_PROGRAM, NOT_EXECUTABLE = 127, 126
-"""Exit statuses for a program that cannot be started, as a shell has them."""
 _OF_JOB = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 """The signals that a terminal sends to its foreground job: they are for the command."""
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
@@ -209,13 +208,7 @@ class _Visit:
         # Python ignores SIGPIPE; the front and the reaper ignore others.
         for number in (*_OF_JOB, *_PASSED_ON, _END_NOW, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        program = self.command[0]
-        try:
-            os.execvpe(program, list(self.command), self.environment)
-        except FileNotFoundError:
-            text, status = f"there is no program '{program}' there", NO_PROGRAM
-        except OSError as error:
-            text, status = f"'{program}' cannot be started: {error.strerror}", NOT_EXECUTABLE
+        text, status = execute(self.command, self.environment)
         os.write(self.complaints, text.encode())
         return status
 

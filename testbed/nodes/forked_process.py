@@ -8,11 +8,12 @@ import contextlib
 import gc
 import os
 import selectors
+import shutil
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from testbed.nodes import linux
@@ -25,6 +26,9 @@ _DEFAULTS = (
 """Python's own handlers of the signals that end a process."""
 _FAILED = 70
 """The exit status of a child of which an exception has come out, as sysexits(3) has it."""
+
+NO_PROGRAM, NOT_EXECUTABLE = 127, 126
+"""Exit statuses for a program that cannot be started, as a shell has them."""
 
 
 def fork(
@@ -103,6 +107,26 @@ def _stay_nice() -> None:
     if nice > 0:
         with contextlib.suppress(OSError):  # a kernel without it
             Path("/proc/self/autogroup").write_text(str(nice))
+
+
+def execute(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, int]:
+    """Turn this process into a program, looked up in the PATH of its environment.
+
+    Returns:
+        Why it cannot be started, and the exit status for that; it returns only then.
+    """
+    program = command[0]
+    try:
+        os.execvpe(program, list(command), environment)
+    except FileNotFoundError:
+        if shutil.which(program, path=environment.get("PATH")) is None:
+            return f"there is no program '{program}' there", NO_PROGRAM
+        why = "the interpreter that its first line names is not there"
+    except OSError as error:
+        why = error.strerror or str(error)
+    except ValueError as error:  # a text that no program can be given
+        why = str(error)
+    return f"'{program}' cannot be started: {why}", NOT_EXECUTABLE
 
 
 class ForkedCommand:

@@ -37,7 +37,7 @@ from testbed.messages.keeper_messages import (
     ProgramWarned,
     StartProgram,
 )
-from testbed.nodes import linux
+from testbed.nodes import forked_process, linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.fork_server import Role
 from testbed.nodes.listening import Listener, listeners, sockets_of
@@ -54,8 +54,8 @@ _ONLY_HERE = 5.0
 """Seconds after which a program that listens on the loopback alone is not waited for any longer."""
 _LEFT_PATIENCE = 1.0
 """Seconds that processes have which a program has left in the background, before they are killed."""
-CANNOT_START = 127
-"""The exit status of a program that cannot be started, as a shell has it."""
+CANNOT_START = forked_process.NO_PROGRAM
+"""The exit status of a program that fails before it is one."""
 Become: TypeAlias = Callable[[StartProgram, Sequence[str] | None], int]
 """Turns a child of the keeper into a program, or into the command that tries whether that is ready.
 
@@ -84,14 +84,10 @@ def load(_arguments: object) -> Role[KeeperArguments]:
 
 def execute(request: StartProgram, check: Sequence[str] | None) -> int:
     """Execute a program, or the command that tries whether it is ready; see ``Become``."""
-    command = list(request.command if check is None else check)
-    try:
-        os.execvpe(command[0], command, dict(request.environment))
-    except FileNotFoundError:
-        os.write(2, f"there is no program '{command[0]}' here\n".encode())
-    except OSError as error:
-        os.write(2, f"'{command[0]}' cannot be started: {error.strerror}\n".encode())
-    return CANNOT_START
+    command = request.command if check is None else check
+    text, status = forked_process.execute(command, request.environment)
+    os.write(2, f"{text}\n".encode(errors="backslashreplace"))
+    return status
 
 
 def keep(role: KeeperArguments, reports: Channel, become: Become = execute) -> int:
@@ -187,6 +183,7 @@ class Keeper:
 
     def _start(self, request: StartProgram) -> None:
         measure = request.measure
+        followed = Followed(Path(measure["file"])) if "file" in measure else None
         output = ProgramOutput(self._folder / f"{request.program}.log", self._limit)
         process = self._fork(request, output.writing)
         output.close_writing()
@@ -197,7 +194,7 @@ class Keeper:
             output,
             re.compile(measure["pattern"]) if "pattern" in measure else None,
             re.compile(request.ready["output"]) if "output" in request.ready else None,
-            Followed(Path(measure["file"])) if "file" in measure else None,
+            followed,
         )
         self._programs[request.program] = program
         self._await_ports()
@@ -249,9 +246,9 @@ class Keeper:
         if complaint := program.output.complaint():
             self._report(ProgramWarned(program.request.program, complaint))
 
-    def _take_measurements(self, program: _Program) -> None:
-        """Take in the lines of the file of measurements that are new."""
-        for line in program.followed.read() if program.followed else ():
+    def _take_measurements(self, program: _Program, *, last: bool = False) -> None:
+        """Take in the lines of the file of measurements that are new; ``last`` as for ``Followed``."""
+        for line in program.followed.read(last=last) if program.followed else ():
             values = values_of_json(line)
             if values is None and line.strip() and not program.warned:
                 program.warned = True
@@ -287,7 +284,7 @@ class Keeper:
                     text = f"did not end within {self._patience:g} s of SIGTERM, and is killed"
                     self._report(ProgramWarned(program.request.program, text))
             self._signal_all(signal.SIGKILL)
-            self._kill_at = now + self._patience
+            self._kill_at = now + max(self._patience, _LEFT_PATIENCE)
         for program in list(self._programs.values()):
             self._take_measurements(program)
             if program.ended is not None:
@@ -303,6 +300,9 @@ class Keeper:
         """Report a program whose first process has ended, once nothing of it is left."""
         assert program.ended is not None
         when, _ = program.ended
+        if program.checking is not None:  # it is not of the program, and could run for ever
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.checking, signal.SIGKILL)
         # At the run's end what it has left has as long as the program itself.
         waits = self._kill_at is not None or now < when + _LEFT_PATIENCE
         if not (waits and any(self._left(program))):
@@ -318,7 +318,7 @@ class Keeper:
         with contextlib.suppress(KeyError):
             self._selector.unregister(program.output)
         self._take_lines(program, program.output.rest())
-        self._take_measurements(program)
+        self._take_measurements(program, last=True)
         program.output.close()
         del self._programs[name]
         assert program.ended is not None
@@ -326,11 +326,22 @@ class Keeper:
         self._report(ProgramEnded(name, status, list(program.output.last), len(left)))
 
     def _left(self, program: _Program) -> Iterator[int]:
-        """Yield the processes of a program but its first one, which have its mark."""
-        mark = f"{MARK}={program.request.program}".encode()
+        """Yield the processes of a program but its first one."""
         for process in self._processes():
-            if process != program.process and mark in _environment(process):
+            if process != program.process and self._program_of(process) == program.request.program:
                 yield process
+
+    def _program_of(self, process: int) -> str:
+        """Return the program to which a process belongs, by its session or else by its mark.
+
+        A server that writes its title over its environment, as many do, has no mark.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            session = os.getsid(process)
+            for name, program in self._programs.items():
+                if program.process == session:
+                    return name
+        return _marked(process)
 
     def _processes(self) -> list[int]:
         """Return the device's processes that run, but for its first one and the keeper."""
@@ -392,7 +403,7 @@ class Keeper:
         if not new:
             return
         for process in self._processes():
-            name = _program_of(process)
+            name = self._program_of(process)
             if name not in self._programs:
                 continue
             own = [found[inode] for inode in sockets_of(process) if inode in found]
@@ -427,14 +438,11 @@ def _awaited(sign: Mapping[str, Any]) -> str:
     return f"'{' '.join(sign['command'])}' does not end with status 0"
 
 
-def _environment(process: int) -> Sequence[bytes]:
-    try:
-        return Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-    except OSError:  # it has just ended
-        return ()
-
-
-def _program_of(process: int) -> str:
+def _marked(process: int) -> str:
+    """Return the program whose mark is in the environment of a process; empty if none is."""
     mark = f"{MARK}=".encode()
-    own = (one for one in _environment(process) if one.startswith(mark))
-    return next(own, b"").removeprefix(mark).decode(errors="replace")
+    with contextlib.suppress(OSError):  # it has just ended
+        for one in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+            if one.startswith(mark):
+                return one.removeprefix(mark).decode(errors="replace")
+    return ""

@@ -5,6 +5,7 @@ wait for room in a pipe because of that.
 """
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -14,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from testbed.untrusted_text import open_file
 
 _AT_ONCE = 65_536
 _LONGEST_LINE = 16_384
@@ -67,15 +70,15 @@ class ProgramOutput:
         return self._lines(data) if data else None
 
     def rest(self) -> Iterator[str]:
-        """Yield what is left when the program has ended, though others may hold the pipe open."""
-        while True:
-            try:
-                data = os.read(self._reading, _AT_ONCE)
-            except BlockingIOError:
-                break
-            if not data:
-                break
-            yield from self._lines(data)
+        """Yield what is left when the program has ended, though others may hold the pipe open.
+
+        They may also go on writing: no more is read than the pipe holds.
+        """
+        left = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._reading, left):
+                left -= len(data)
+                yield from self._lines(data)
         if self._begun:
             data, self._begun = self._begun.rstrip(b"\r"), b""
             yield self._keep(data)
@@ -89,7 +92,9 @@ class ProgramOutput:
         for line in lines:
             yield self._keep(line)
         while len(self._begun) > _LONGEST_LINE:
-            line, self._begun = self._begun[:_LONGEST_LINE], self._begun[_LONGEST_LINE:]
+            places = range(_LONGEST_LINE - 3, _LONGEST_LINE + 1)  # of which one begins a character
+            cut = max((i for i in places if self._begun[i] & 0xC0 != 0x80), default=_LONGEST_LINE)
+            line, self._begun = self._begun[:cut], self._begun[cut:]
             yield self._keep(line)
 
     def _keep(self, line: bytes) -> str:
@@ -129,23 +134,38 @@ class ProgramOutput:
 
 
 class Followed:
-    """A file of JSON lines that a program appends to."""
+    """A file of JSON lines that a program appends to, from the program's start on."""
 
     def __init__(self, path: Path) -> None:
+        """Begin after what is in the file already: the program's earlier start has written it."""
         self._path, self._offset = path, 0
-
-    def read(self) -> Iterator[str]:
-        """Yield the whole lines since the last call; a file that was cut begins anew."""
         with contextlib.suppress(OSError):  # it is not there yet
-            file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-            with os.fdopen(file, "rb") as opened:
-                if os.fstat(file).st_size < self._offset:
+            self._offset = path.lstat().st_size
+
+    def read(self, *, last: bool = False) -> Iterator[str]:
+        """Yield whole lines since the last call; a file that was cut begins anew.
+
+        Args:
+            last: True if the program has ended: all that is left is read, and what has no newline
+                at its end is a line, too.
+        """
+        with contextlib.suppress(OSError):  # it is not there yet, or no file
+            file = open_file(self._path)
+            try:
+                size = os.fstat(file).st_size
+                if size < self._offset:
                     self._offset = 0
-                opened.seek(self._offset)
-                data = opened.read(_AT_ONCE * 16)
-            whole, newline, _ = data.rpartition(b"\n")
-            self._offset += len(whole) + len(newline)
-            yield from whole.decode("utf-8", "replace").splitlines()
+                while self._offset < size:
+                    data = os.pread(file, _AT_ONCE * 16, self._offset)
+                    end = data.rfind(b"\n") + 1
+                    if not end and (last or len(data) == _AT_ONCE * 16):
+                        end = len(data)
+                    self._offset += end
+                    yield from data[:end].decode("utf-8", "replace").split("\n")
+                    if not (end and last):
+                        return
+            finally:
+                os.close(file)
 
 
 def values_of_match(pattern: re.Pattern[str], line: str) -> dict[str, float]:

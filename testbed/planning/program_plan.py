@@ -16,7 +16,7 @@ from testbed.errors import SpecError
 from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.experiment.sections.faults import OfClass
-from testbed.experiment.sections.programs import WORKERS
+from testbed.experiment.sections.programs import WORKERS, ProgramSpec
 from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule
 from testbed.network.background import BackgroundFlow
@@ -215,7 +215,7 @@ class ProgramPlan:
         given = {**spec.environment, **section.environment}
         contained = spec.devices.runtime == "docker"
         environment = {
-            **({} if contained else _of_host(section.python)),
+            **({} if contained else _of_host(spec, section)),
             # What a program says, and what is measured of it, must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
             **{key: filled(value, values) for key, value in given.items()},
@@ -227,10 +227,10 @@ class ProgramPlan:
         return Instance(program, device, index, command, environment)
 
 
-def _of_host(python: str | None) -> dict[str, str]:
+def _of_host(spec: ProgramsSpec, section: ProgramSpec) -> dict[str, str]:
     """Return the environment that a program has from this host; a container's is its image's."""
-    found = {**_LANGUAGE, "PATH": search_path(python), "USER": "root", "TMPDIR": "/tmp"}
-    return found if python is None else found | {"VIRTUAL_ENV": python}
+    found = {**_LANGUAGE, "PATH": search_path(spec, section), "USER": "root", "TMPDIR": "/tmp"}
+    return found if section.python is None else found | {"VIRTUAL_ENV": section.python}
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -238,21 +238,18 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(lambda found: values[found.group(1)], text)
 
 
-def search_path(python: str | None) -> str:
-    """Return the PATH of a program.
-
-    Args:
-        python: its virtual environment, if it has one.
-    """
-    general = os.environ.get("PATH", os.defpath)
-    return general if python is None else f"{Path(python) / 'bin'}{os.pathsep}{general}"
+def search_path(spec: ProgramsSpec, section: ProgramSpec) -> str:
+    """Return the PATH of a program: the file's, or this host's after its virtual environment."""
+    general, python = os.environ.get("PATH", os.defpath), section.python
+    found = general if python is None else f"{Path(python) / 'bin'}{os.pathsep}{general}"
+    return {"PATH": found, **spec.environment, **section.environment}["PATH"]
 
 
 def shown_paths(spec: ProgramsSpec) -> Iterator[str]:
     """Yield the paths of the host's files that devices must see, even where homes are hidden."""
     yield from spec.reads
     for section in spec.programs.values():
-        path = search_path(section.python)
+        path = search_path(spec, section)
         programs = [shlex.split(section.run)[0]] if section.run else []
         if section.ready is not None and section.ready.command is not None:
             programs.append(shlex.split(section.ready.command)[0])
@@ -302,9 +299,9 @@ def plan_programs(spec: ProgramsSpec) -> list[ProgramPlan]:
     return [found]
 
 
-def _program_of(spec: ProgramsSpec, name: str) -> str | None:
-    """Return what a program's command begins with; None if that is in its home, or not known yet."""
-    program = shlex.split(spec.programs[name].run or "")[0]
+def _program_of(spec: ProgramsSpec, command: str) -> str | None:
+    """Return what a command begins with; None if that is in its home, or not known yet."""
+    program = shlex.split(command)[0]
     copied = [Path(file).name for file in spec.files]
     in_home = "/" in program and not program.startswith("/")
     is_copied = in_home and Path(program).parts[0] in (".", *copied)
@@ -320,8 +317,8 @@ def files_read(plan: ProgramPlan, devices: Collection[str]) -> dict[str, str]:
             continue
         if section.python is not None:
             found[section.python] = f"programs.{name}.python"
-        if (program := _program_of(spec, name)) is not None:
-            path = shutil.which(program, path=search_path(section.python))
+        if (program := _program_of(spec, section.run or "")) is not None:
+            path = shutil.which(program, path=search_path(spec, section))
             if path is not None:
                 found[path] = f"programs.{name}.run"
     return found
@@ -335,10 +332,13 @@ def missing_programs(spec: ProgramsSpec) -> Iterator[str]:
     if spec.devices.runtime == "docker":
         return
     for name, section in spec.programs.items():
-        program, path = _program_of(spec, name), search_path(section.python)
-        if program is not None and shutil.which(program, path=path) is None:
-            where = f"in {section.python}, nor in PATH" if section.python else "in PATH"
-            yield (
-                f"programs.{name}.run: there is no program '{program}' {where}: install it, or name "
-                "the virtual environment that has it by `python`"
-            )
+        path, ready = search_path(spec, section), section.ready
+        tried = ready.command if ready else None
+        for key, command in (("run", section.run), ("ready.command", tried)):
+            program = _program_of(spec, command) if command else None
+            if program is not None and shutil.which(program, path=path) is None:
+                where = f"in {section.python}, nor in PATH" if section.python else "in PATH"
+                yield (
+                    f"programs.{name}.{key}: there is no program '{program}' {where}: install it, or "
+                    "name the virtual environment that has it by `python`"
+                )

@@ -29,8 +29,8 @@ MOST_STARTS, START_INTERVAL = 5, 10.0
 """Starts in so many seconds, after which a program is given up; systemd's StartLimit settings."""
 _LINES = 3
 """Lines of a program's output that are told of with its failure."""
-_FRAME = re.compile("[\u2500-\u257f]+")
-"""The characters of frames that are drawn around messages."""
+_DRAWN = re.compile(r"(\x1b\[[0-9;]*[A-Za-z]|[\u2500-\u257f])+")
+"""Colours, and the characters of frames that are drawn around messages."""
 _CLEAN = {0, *(-one for one in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE))}
 """How a program may end that is no failure for `on-failure`, as for systemd."""
 
@@ -142,6 +142,7 @@ class Life:
         self._there.add(device)
         self._gone.discard(device)
         yield from self._start_what_may(now)
+        yield from self._look_for_blocked()
 
     def device_gone(self, device: str, *, for_good: bool) -> Iterator[Action]:
         """End the programs of a device that was killed, or has left.
@@ -205,10 +206,8 @@ class Life:
         if status == 0:
             yield from self._start_what_may(now)
         else:
-            if not was_ready and self._has_followers(program) and not self._is_ready(program):
-                yield from self._end(
-                    "failed", f"before it was ready, {program} on {device} {state.why}"
-                )
+            yield from self._look_for_blocked()
+            if self._over:
                 return
             yield LogMessage("warning", f"{program} on {device} {state.why}", device)
         yield from self._look_for_end()
@@ -271,6 +270,18 @@ class Life:
         else:
             yield LogMessage("warning", text, device)
 
+    def _look_for_blocked(self) -> Iterator[Action]:
+        """Fail the run if a program can never start, because one before it has failed for good."""
+        failed = {
+            name: f"{name} on {device} {state.why}"
+            for (name, device), state in self._states.items()
+            if state.is_over and state.status and device in self._there
+        }
+        for (name, device), state in self._states.items():
+            is_left = not state.running and state.status is None and device not in self._gone
+            if is_left and (of := min(self._before[name] & failed.keys(), default=None)):
+                yield from self._end("failed", f"{name} on {device} cannot start: {failed[of]}")
+
     def _look_for_end(self) -> Iterator[Action]:
         """End the run if it is over."""
         if self._over or not self._has_begun:
@@ -319,6 +330,6 @@ def _told(status: int, lines: Sequence[str]) -> str:
             how = f"was killed by {signal.Signals(-status).name}"
         except ValueError:
             how = f"was killed by signal {-status}"
-    plain = (_FRAME.sub(" ", line).strip() for line in lines)
+    plain = (_DRAWN.sub(" ", line).strip() for line in lines)
     said = " / ".join([line for line in plain if line][-_LINES:])[:400]
     return f"{how}: {said}" if said and status else how

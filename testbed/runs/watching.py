@@ -76,6 +76,7 @@ class ProgramProgress:
     Attributes:
         phase: ``loading``, ``programs`` or ``finishing``.
         all_devices: the number of devices of the run.
+        limit: seconds after which the run ends.
         made: the number of nodes that are made; nothing runs in them yet.
         linked: the number of nodes that have their links.
         running: the instances of each program that run, and their number.
@@ -84,12 +85,12 @@ class ProgramProgress:
         unit: the unit of the run's own measure.
         wire_bytes: ingress so far.
         seconds: since the programs began.
-        limit: seconds after which the run ends.
         lost: the number of devices that died.
     """
 
     phase: str
     all_devices: int
+    limit: float
     made: int = 0
     linked: int = 0
     running: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -98,7 +99,6 @@ class ProgramProgress:
     unit: str = ""
     wire_bytes: int = 0
     seconds: float = 0.0
-    limit: float = 1.0
     lost: int = 0
 
     def follow(self, outcome: RunOutcome) -> None:

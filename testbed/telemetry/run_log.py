@@ -40,6 +40,7 @@ from testbed.telemetry.json_text import json_text
 from testbed.telemetry.table_journal import Journal
 from testbed.telemetry.text_files import append_to, begin_with, replace_text
 from testbed.telemetry.update_rows import UPDATE
+from testbed.untrusted_text import printable
 from traffic.counters import COUNTS
 
 _UPDATE_SCHEMA = pa.schema(
@@ -338,7 +339,9 @@ class RunLog:
         self._events.flush()
         if self._show and event.level != "info" and event.kind != EventKind.ENDED:
             whose = event.device is not None and event.device not in event.text
-            self._show(event.level, f"{event.device}: {event.text}" if whose else event.text)
+            text = f"{event.device}: {event.text}" if whose else event.text
+            # It may have what a device says, which must not act on a terminal.
+            self._show(event.level, "\n".join(map(printable, text.split("\n"))))
 
     def parameters(self, vector: npt.NDArray[np.float32]) -> None:
         """Write the final parameters."""

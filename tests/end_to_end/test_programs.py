@@ -384,6 +384,28 @@ def test_a_second_signal_kills_programs(command: CommandLine) -> None:
     assert run.wait() == 130
     assert time.monotonic() - began < 8
     assert run.record("summary")["reason"] == "stopped by SIGINT"
+    assert run.said.splitlines()[-1] == "testbed: sleep interrupted: stopped by SIGINT"
+    traces.assert_gone()
+
+
+def test_a_signal_while_the_run_ends_by_itself_leaves_its_end_as_it_is(
+    command: CommandLine,
+) -> None:
+    ending = _one_program(STUBBORN)
+    broken = {"on": "server", "run": "sh -c 'echo it broke; exit 3'", "after": "it", "ends": "run"}
+    ending["programs"]["job"] = broken
+    run = command.start_run(ending)
+    _until_ready(run)
+    run.until(lambda: any("status 3" in text for text in texts(run)), "the end of its job")
+    traces = run.traces()
+    began = time.monotonic()
+    run.interrupt()
+    assert run.wait() == 1
+    assert time.monotonic() - began < 8
+    reason = "job on server ended with status 3: it broke"
+    assert run.said.splitlines()[-1] == f"testbed: sleep failed: {reason}"
+    summary = run.record("summary")
+    assert (summary["ended"], summary["reason"]) == ("failed", reason)
     traces.assert_gone()
 
 

@@ -83,8 +83,11 @@ def test_a_plan_tells_of_faults_of_the_curve_and_of_every_program_that_is_not_th
     programs = {
         "a": {"on": "server", "run": "no-such-one 1"},
         "b": {"on": "workers", "run": "no-such-two"},
-        "c": {"on": "workers", "run": "sh -c true"},
+        "c": {"on": "workers", "run": "sh -c true", "ready": {"command": "no-such-three"}},
+        "d": {"on": "workers", "run": "own", "environment": {"PATH": str(tmp_path)}},
+        "e": {"on": "workers", "run": "sh -c true", "environment": {"PATH": str(tmp_path)}},
     }
+    (tmp_path / "own").touch(0o755)
     frozen = {"who": {"number": 1}, "when": {"time": "2s"}, "how": "freeze", "lasting": "1s"}
     measure = {"from": "b", "file": "rounds.jsonl"}
     content = SLEEP | {"programs": programs, "faults": [frozen], "measure": measure}
@@ -96,7 +99,12 @@ def test_a_plan_tells_of_faults_of_the_curve_and_of_every_program_that_is_not_th
     assert "  0. 1 of 2 workers: freeze, at 2 s, for 1 s" in lines
     assert "the curve: what b on worker-0 writes to rounds.jsonl" in lines
     missing = [line.partition(":")[0] for line in missing_programs(spec)]
-    assert missing == ["programs.a.run", "programs.b.run"]
+    assert missing == [
+        "programs.a.run",
+        "programs.b.run",
+        "programs.c.ready.command",
+        "programs.e.run",
+    ]
 
 
 def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:
@@ -139,6 +147,14 @@ def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:
         ({"programs": {"a b": {"on": "server", "run": "x"}}}, "a program's name has up to 64"),
         ({"environment": {"A": 0}}, "environment.A: must be text, not 0: put it in quotes, '0'"),
         ({"environment": {"TESTBED_X": "0"}}, "environment.TESTBED_X: it is the testbed's own"),
+        ({"environment": {"HOME": "/x"}}, "environment.HOME: it is the testbed's own"),
+        (
+            {
+                "programs": {name: {"on": "server", "run": "x"} for name in "ab"},
+                "environment": {"A": "{x}"},
+            },
+            "{seed}: write '{ x }' if the braces are the program's own",
+        ),
         ({"files": ["absent"]}, "files.0: there is no 'absent'"),
         ({"measure": {"from": "nap", "pattern": "("}}, "is no regular expression"),
         ({"measure": {"from": "nap", "pattern": "x"}}, "has none of the named groups"),
@@ -147,7 +163,11 @@ def test_keys_of_programs_are_set_from_outside(tmp_path: Path) -> None:
         ({"devices": {"workers": 2, "servers": 2}}, "devices.servers: programs have no use"),
         ({"algorithms": ["asgd"]}, "take one of them out"),
         ({"nodes": ["server"]}, "nodes.0.name: 'server' is a name of the testbed's own"),
-        ({"nodes": ["a", "a"]}, "'a' is the name of two nodes"),
+        *(
+            ({"nodes": [name]}, f"nodes.0.name: '{name}' cannot be the name of a host")
+            for name in ("localhost", "7", "0x1F", "a_b", "a.b", 64 * "a")
+        ),
+        ({"nodes": ["5g", "a", "a"]}, "'a' is the name of two nodes"),
         (
             {"faults": [{"when": {"probability": 0.1}, "how": "kill"}]},
             "faults.0.when: the testbed does not know what programs push",

@@ -133,11 +133,32 @@ def test_a_progress_bar_is_lines(kept: Callable[..., Kept]) -> None:
     assert one.log() == ["10%", "20%", "done"]
 
 
-def test_a_program_that_is_not_there_is_told_of(kept: Callable[..., Kept]) -> None:
+@pytest.mark.parametrize(
+    ("command", "status", "why"),
+    [
+        (["no-such-program"], 127, "there is no program 'no-such-program' there"),
+        (["./no-such-program"], 127, "there is no program './no-such-program' there"),
+        (
+            ["./script"],
+            126,
+            "'./script' cannot be started: the interpreter that its first line names is not there",
+        ),
+        (["./plain"], 126, "'./plain' cannot be started: Permission denied"),
+        (["."], 126, "'.' cannot be started: Permission denied"),
+        (["echo", "a\0b"], 126, "'echo' cannot be started: embedded null byte"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_told_of(
+    kept: Callable[..., Kept], command: list[str], status: int, why: str
+) -> None:
     one = kept()
-    one.start("no-such-program")
+    (one.folder / HOME / "plain").write_text("#!/bin/sh\n")
+    script = one.folder / HOME / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    one.start(*command)
     ended = one.until(ProgramEnded)
-    assert (ended.status, ended.lines) == (127, ["there is no program 'no-such-program' here"])
+    assert (ended.status, ended.lines) == (status, [why])
 
 
 @pytest.mark.parametrize(
@@ -226,6 +247,20 @@ def test_a_program_that_ignores_sigterm_is_killed(kept: Callable[..., Kept]) -> 
     assert time.monotonic() - began < 10
 
 
+def test_a_program_without_time_to_end_is_told_of_once(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    for i in range(20):
+        one.start("sh", "-c", "echo up; kill -STOP $$", program=f"p{i}", ready={"output": "up"})
+    while len(one.of(ProgramReady)) < 20:
+        assert one.hear()
+    one.end(patience=0)
+    while one.hear():
+        pass
+    assert sorted(told.program for told in one.of(ProgramWarned)) == sorted(
+        f"p{i}" for i in range(20)
+    )
+
+
 def test_what_a_program_has_left_has_its_time_at_the_end(kept: Callable[..., Kept]) -> None:
     one = kept()
     child = "(trap 'sleep 0.5; echo saved; exit 0' TERM; echo begun; while :; do sleep 0.1; done)"
@@ -275,6 +310,11 @@ def test_a_line_without_an_end_is_cut(kept: Callable[..., Kept]) -> None:
     one.start("sh", "-c", "head -c 100000 /dev/zero | tr '\\0' x")
     one.until(ProgramEnded)
     assert sum(map(len, one.log())) == 100_000
+    # Not within a character.
+    one.start(PYTHON, "-c", "print('x' + 30_000 * '\u20ac', end='')", program="euros")
+    one.until(ProgramEnded)
+    assert len(one.log("euros")) > 1
+    assert "".join(one.log("euros")) == "x" + 30_000 * "\u20ac"
 
 
 def test_numbers_are_read_from_its_output(kept: Callable[..., Kept]) -> None:
@@ -307,6 +347,71 @@ def test_numbers_are_read_from_a_file_of_json_lines(kept: Callable[..., Kept]) -
     assert [each.values for each in one.of(ProgramMeasured)] == [{"accuracy": 0.25}, {"loss": 2}]
     (warned,) = one.of(ProgramWarned)
     assert "'nonsense'" in warned.text
+
+
+MEASURING = """
+import json
+with open("m.jsonl", "a") as file:
+    print(file=file)
+    for round in range(30_000):
+        print(json.dumps({"round": round, "note": "a line\\u2028 " * 5}, ensure_ascii=False), file=file)
+    file.write("x" * 3_000_000 + chr(10) + '{"round": 30000}')
+"""
+
+
+def test_no_measurement_is_lost_when_a_program_ends(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    for _ in range(2):  # the second start reads nothing of what the first one has written
+        one.reports.clear()
+        one.start(PYTHON, "-c", MEASURING, measure={"file": "m.jsonl"})
+        one.until(ProgramEnded)
+        found = [report.values["round"] for report in one.of(ProgramMeasured)]
+        assert found == [*range(30_001)]
+
+
+def test_what_is_no_file_of_measurements_costs_no_descriptors(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    one.start(
+        "sh", "-c", "mkdir m.jsonl; sleep 1; ls /proc/1/fd | wc -l", measure={"file": "m.jsonl"}
+    )
+    one.until(ProgramEnded)
+    assert int(one.log()[-1]) < 12
+
+
+def test_what_a_program_has_left_cannot_keep_the_keeper_busy(kept: Callable[..., Kept]) -> None:
+    one = kept(output=10_000)
+    one.start("sh", "-c", "env -i setsid -f yes; sleep 0.3")
+    assert one.until(ProgramEnded).status == 0
+
+
+WITHOUT_ENVIRONMENT = """
+import ctypes, os, socket, time
+begin, end = map(int, open("/proc/self/stat").read().rpartition(")")[2].split()[47:49])
+ctypes.memset(begin, ord("t"), end - begin)
+assert b"PATH=" not in open("/proc/self/environ", "rb").read()
+listening = socket.create_server(("", 8000))
+if os.fork():
+    time.sleep(1)
+else:
+    time.sleep(77)
+"""
+
+
+def test_processes_with_titles_of_their_own_are_known(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    one.start("sleep", "77")
+    one.start(PYTHON, "-c", WITHOUT_ENVIRONMENT, program="other", ready={"tcp": 8000})
+    assert one.until(PortsOpened) == PortsOpened("other", [8000], [])
+    assert one.until(ProgramEnded).left == 1
+
+
+def test_the_command_that_tries_is_not_left_by_the_program(kept: Callable[..., Kept]) -> None:
+    one = kept()
+    one.start("sleep", "0.5", ready={"command": ["sh", "-c", "sleep 77; exit 1"]})
+    assert one.until(ProgramEnded).left == 0
+    one.start("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; exit 4", program="look")
+    one.until(ProgramEnded)
+    assert "sleep 77" not in " ".join(one.log("look"))
 
 
 def test_all_ends_with_the_orchestrator(kept: Callable[..., Kept]) -> None:

@@ -130,7 +130,7 @@ def test_the_run_ends_with_the_program_that_ends_it() -> None:
 
 def test_the_last_lines_of_a_program_that_fails_are_in_the_reason() -> None:
     run = told({"job": Rules(ends_run=True)}, {"job": ["server"]})
-    lines = ["╭─ Error ──╮", "│ no connection │", "╰──────────╯"]
+    lines = ["╭─ \x1b[1;31mError\x1b[0m ──╮", "│ no connection │", "╰──────────╯"]
     run.ended("job", "server", 3, lines=lines)
     assert run.end == EndRun("failed", "job on server ended with status 3: Error / no connection")
 
@@ -160,7 +160,28 @@ def test_without_a_program_that_ends_it_the_run_ends_with_the_last() -> None:
 def test_what_fails_before_it_is_ready_ends_the_run() -> None:
     run = told(SERVED, PLACES)
     run.ended("server", "server", 2, lines=["port in use"])
-    reason = "before it was ready, server on server ended with status 2: port in use"
+    reason = "client on worker-0 cannot start: server on server ended with status 2: port in use"
+    assert run.end == EndRun("failed", reason)
+
+
+def test_a_program_for_which_one_waits_that_cannot_start_any_more_ends_the_run() -> None:
+    run = told(SERVED, PLACES)
+    run.ready("server", "server")
+    run.ready("client", "worker-0")
+    run.ended("client", "worker-0", 1)  # the job waits for the other client, and now for ever
+    reason = "job on server cannot start: client on worker-0 ended with status 1"
+    assert run.end == EndRun("failed", reason)
+
+
+def test_a_device_that_comes_back_and_cannot_start_its_programs_ends_the_run() -> None:
+    rules = {"server": Rules(), "client": Rules(after=["server"])}
+    run = told(rules, {"server": ["server"], "client": ["worker-0", "worker-1"]})
+    run.ready("server", "server")
+    run.ended("server", "server", 1)
+    assert run.end is None and run.warnings == ["server on server ended with status 1"]
+    run.take(run.life.device_gone("worker-1", for_good=False))
+    run.take(run.life.device_there("worker-1", 3.0))
+    reason = "client on worker-1 cannot start: server on server ended with status 1"
     assert run.end == EndRun("failed", reason)
 
 

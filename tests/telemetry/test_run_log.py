@@ -46,6 +46,15 @@ def log(tmp_path: Path) -> RunLog:
     return RunLog(tmp_path / "run", "name: x\n", {"experiment": "x"}, began=began)
 
 
+def test_what_is_shown_of_an_event_has_no_effect_on_a_terminal(tmp_path: Path) -> None:
+    shown: list[tuple[str, str]] = []
+    log = RunLog(tmp_path / "run", "", {}, show=lambda level, text: shown.append((level, text)))
+    log.take(Noted("warning", "it said \x1b]0;title\x07 and\nmore\x1b[2J", "worker-1"))
+    assert shown == [("warning", r"worker-1: it said \x1b]0;title\x07 and" + "\n" + r"more\x1b[2J")]
+    (line,) = (log.directory / "events.jsonl").read_text().splitlines()
+    assert json.loads(line)["event"] == "it said \x1b]0;title\x07 and\nmore\x1b[2J"
+
+
 def test_records_can_be_read_before_the_run_ends(log: RunLog) -> None:
     log.take(Updates(rows(1, 3), 0))
     log.take(Updates(rows(4, 2), 0))

@@ -23,7 +23,6 @@ from testbed.experiment.sections.section import (
     Section,
     SparseSection,
     as_tuple,
-    check_name,
     path_in,
 )
 from testbed.experiment.sections.shared_links import SharedLinkSpec
@@ -35,6 +34,8 @@ SERVER, WORKERS = "server", "workers"
 """The names of the server's machine, and of all workers together, in `on`."""
 HOME = "home"
 """The name of the folder beside those of devices, which no device can have."""
+_HOST_NAME = re.compile(r"(?!(0[xX][0-9A-Fa-f]*|[0-9]+)$)[A-Za-z0-9-]{1,63}")
+"""A name that a program can look up; a number is an address, before any name is looked up."""
 
 
 def _texts(value: object) -> object:
@@ -314,7 +315,11 @@ class NodeSpec(SharedLinkSpec):
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
-        check_name(name, "a node")
-        if may_be_a_device(name) or name in (CORE, WORKERS, HOME) or "_" in name:
-            raise ValueError(f"'{name}' is a name of the testbed's own, or has '_': use another")
+        if not _HOST_NAME.fullmatch(name) or name.lower() == "localhost":
+            raise ValueError(
+                f"'{name[:64]}' cannot be the name of a host: use up to 63 letters, digits and '-', no "
+                "number and not localhost"
+            )
+        if may_be_a_device(name) or name in (CORE, WORKERS, HOME):
+            raise ValueError(f"'{name}' is a name of the testbed's own: use another")
         return name

@@ -19,6 +19,7 @@ from typing import IO
 
 from testbed.messages.agent_reports import HomePartRead, OutputWritten
 from testbed.nodes.confinement import HOME
+from testbed.untrusted_text import open_file
 
 _PART = 1 << 20
 """Bytes in one message."""
@@ -38,10 +39,15 @@ def make(folder: Path, devices: Sequence[str], files: Sequence[str]) -> None:
         own = folder / device / HOME
         own.mkdir(parents=True)
         for file in map(Path, files):
-            if file.is_dir():
-                shutil.copytree(file, own / file.name, symlinks=True)
-            else:
-                shutil.copy2(file, own / file.name)
+            try:
+                if file.is_dir():
+                    shutil.copytree(file, own / file.name, symlinks=True)
+                else:
+                    shutil.copy2(file, own / file.name)
+            except shutil.Error as error:  # a list of all that is not copied
+                source, _, why = error.args[0][0]
+                text = f"'{source}', one of `files`, cannot be copied into the devices: {why}"
+                raise OSError(text) from error
 
 
 @contextlib.contextmanager
@@ -96,8 +102,7 @@ class FoldersElsewhere:
         for device in self._devices:
             for log in sorted((self._folder / device).glob("*.log")):
                 with contextlib.suppress(OSError):  # a program may have put something else there
-                    file = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-                    with os.fdopen(file, "rb") as opened:
+                    with os.fdopen(open_file(log), "rb") as opened:
                         opened.seek(self._read.get(log, 0))
                         new = opened.read(_PART)
                     if new:

@@ -1,8 +1,8 @@
 """The channels to the keepers of a run's devices: requests go to them, and reports come back."""
 
-import contextlib
 import os
 import selectors
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,6 +29,8 @@ class Keepers:
 
     _selector: selectors.EpollSelector = field(default_factory=selectors.EpollSelector)
     _channels: dict[str, Channel] = field(default_factory=dict)
+    _waiting: dict[str, deque[KeeperRequest]] = field(default_factory=dict)
+    """The requests that a channel has no room for yet, by device."""
 
     def open(self, device: str, role: KeeperArguments) -> Channel:
         """Make the channel of a keeper to be started; return its end, for the caller to close."""
@@ -36,7 +38,7 @@ class Keepers:
         ours, theirs = Channel.pair()
         os.set_blocking(ours.fileno(), False)
         self._selector.register(ours, selectors.EVENT_READ, device)
-        self._channels[device] = ours
+        self._channels[device], self._waiting[device] = ours, deque()
         return theirs
 
     def fileno(self) -> int:
@@ -44,18 +46,30 @@ class Keepers:
         return self._selector.fileno()
 
     def ask(self, device: str, request: KeeperRequest) -> None:
-        """Send a keeper a request; it is lost if the keeper is gone.
-
-        Raises:
-            BlockingIOError: the keeper, which may be frozen, has hundreds of requests unread.
-        """
+        """Send a keeper a request, or keep it until there is room; it is lost if the keeper is gone."""
         if device in self._channels:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                send(self._channels[device], request)
+            self._waiting[device].append(request)
+            self._send(device)
+
+    def _send(self, device: str) -> None:
+        """Send a keeper, which may be frozen or not there yet, the requests that there is room for."""
+        channel, waiting = self._channels[device], self._waiting[device]
+        try:
+            while waiting:
+                send(channel, waiting[0])
+                waiting.popleft()
+        except BlockingIOError:
+            pass
+        except (BrokenPipeError, ConnectionResetError):
+            waiting.clear()
+        wanted = selectors.EVENT_READ | bool(waiting) * selectors.EVENT_WRITE
+        self._selector.modify(channel, wanted, device)
 
     def take(self) -> Iterator[Told]:
-        """Yield the reports that have arrived, each device's in its order."""
-        for key, _ in self._selector.select(0):
+        """Yield the reports that have arrived, each device's in its order; send what has waited."""
+        for key, events in self._selector.select(0):
+            if events & selectors.EVENT_WRITE:
+                self._send(key.data)
             yield from self._read(key.data)
 
     def _read(self, device: str) -> Iterator[Told]:

@@ -51,7 +51,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         plan, outcome = planned.plan, RunOutcome()
         log = planned.open_log(manifest(plan), outcome)
         super().__init__(planned, log, outcome, sampled)
-        self.progress = ProgramProgress("loading", len(plan.devices))
+        self.progress = ProgramProgress("loading", len(plan.devices), plan.spec.limits.time)
         self.began: float | None = None
         self.over: float | None = None
         self.host = HostShares()

@@ -100,7 +100,7 @@ class ProgramRun:
         self._due_back: set[str] = set()
         self._killed: set[str] = set()
         self._kill_at: float | None = None
-        self._traffic_asked = self._traffic_complete = self._stopped = False
+        self._traffic_asked = self._traffic_complete = False
 
     def execute(self, wake_up: int) -> dict[str, Any]:
         """Carry the run out and return its summary, which is also in the run directory.
@@ -206,19 +206,21 @@ class ProgramRun:
     def _stop(self, end: EndError) -> None:
         """End the run because of a signal: programs are asked to end, and a second signal kills them.
 
+        So does the first one of a run that has ended by itself, which stays completed, or failed.
+
         Raises:
             EndError: none runs, or they have been asked already.
         """
-        records = self._records
-        if records.began is None or self._stopped:
+        records, outcome = self._records, self._records.outcome
+        if records.began is None:
             raise end
-        self._stopped = True
-        records.outcome.ended, records.outcome.reason = end.ended, end.reason
+        if self._is_ending:
+            raise EndError(outcome.ended, outcome.reason)
+        outcome.ended, outcome.reason = end.ended, end.reason
         seconds = self._plan.spec.limits.stop
         text = f"the programs are asked to end, within {seconds:g} s; a second signal kills them"
         records.event("warning", text, None)
-        if not self._is_ending:
-            self._end_programs()
+        self._end_programs()
 
     def _turn(self) -> None:
         """Do what is due in every turn of the loop.
@@ -262,7 +264,6 @@ class ProgramRun:
         self._records.begin(now)
         self._records.moment(EventKind.PROGRAMS_BEGAN)
         self._records.progress.phase = "programs"
-        self._records.progress.limit = self._plan.spec.limits.time
         if self._plan.background:
             self._agent.ask(SendBackground(begin=True))
         self._faults.begin(now)

@@ -1,5 +1,6 @@
 """The folders of devices with programs on a host that is not the orchestrator's."""
 
+import os
 import tarfile
 import tempfile
 import time
@@ -35,7 +36,10 @@ def test_what_programs_have_written_comes_home(tmp_path: Path) -> None:
     own = there / "worker-0"
     (own / "job.log").write_bytes(b"one\ntwo\n")
     (own / "odd.log").symlink_to(code / "kept.py")
+    (own / "folder.log").mkdir()
+    before = len(os.listdir("/proc/self/fd"))
     assert [(one.program, one.raw) for one in folders.written()] == [("job", b"one\ntwo\n")]
+    assert len(os.listdir("/proc/self/fd")) == before
     with (own / "job.log").open("ab") as log:
         log.write(b"three\n")
     assert [(one.program, one.raw) for one in folders.written()] == [("job", b"three\n")]
@@ -57,6 +61,15 @@ def test_what_programs_have_written_comes_home(tmp_path: Path) -> None:
     assert (own / "models" / "last").stat().st_size == 3 << 20
     assert b"kept.py" not in b"".join(parts)
     assert not (own / "link").is_symlink()
+
+
+def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    for name in ("one", "two"):
+        os.mkfifo(code / name)
+    with pytest.raises(OSError, match=r"code/(one|two)', one of `files`, cannot .* named pipe$"):
+        make(tmp_path / "home", ["worker-0"], [str(code)])
 
 
 def test_an_archive_writes_nothing_outside_of_the_home(tmp_path: Path) -> None:
