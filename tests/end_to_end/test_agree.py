@@ -4,13 +4,16 @@ The emulation has real namespaces and sockets; the simulation is one process. Th
 each shape of algorithm.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from bench.agree import SPEC, carry_out, pairs
+from testbed.runs.ledgers.ledgers import Ledgers
 
 pytestmark = [
     pytest.mark.real,
@@ -28,7 +31,21 @@ def agree(tmp_path: Path, spec: dict[str, Any]) -> list[str]:
     for pair in found:
         assert pair.emulated["ended"] == "completed"
         assert pair.differences() == [], pair.emulated["algorithm"]
+    for capture in tmp_path.glob("namespaces/*/*/*/traffic"):
+        splits_as_counted(capture)
     return [pair.emulated["parameters_sha256"] for pair in found]
+
+
+def splits_as_counted(capture: Path) -> None:
+    """Assert that the captured streams have as much payload as the servers have counted, by device."""
+    table = pq.read_table(capture / "accounting.parquet").to_pylist()
+    counted, split = Counter[str](), Counter[str]()
+    for one in (one for ledgers in Ledgers.load_all(capture) for one in ledgers.over_links):
+        counted[str(one.device)] += one.payload_bytes
+    for row in table:
+        if row["direction"] == "ingress":
+            split[row["device"]] += row["payload_bytes"]
+    assert split == counted, capture
 
 
 def simulated(tmp_path: Path, spec: dict[str, Any]) -> str:
