@@ -11,6 +11,7 @@ from testbed.cli.options import AnyRun, AsJson, RunsRoot
 from testbed.device_names import BACKGROUND_NAME
 from testbed.display.standard_streams import tell
 from testbed.telemetry.json_text import json_text
+from testbed.untrusted_text import printable
 from traffic import TrafficError
 
 if TYPE_CHECKING:
@@ -99,15 +100,19 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    wide = Console(width=max(console.width, 160), highlight=False)
+    # All text is as it is: a name or a path may look like rich's markup.
+    wide = Console(width=max(Console().width, 160), highlight=False, markup=False, emoji=False)
+
+    def say(text: str) -> None:
+        wide.print(printable(text))
+
     capture, server = counted["capture"], "the server"
-    wide.print(
+    say(
         f"{run.id}: {capture['records']:,} packets captured, {capture['dropped']:,} dropped, "
         f"{q.as_bytes(capture['bytes'])} in {q.as_number(len(capture['files']), 'file')}"
     )
     for problem in counted["damage"]:
-        wide.print(problem)
+        say(problem)
     table = Table(box=None, pad_edge=False)
     table.add_column("direction")
     table.add_column("device")
@@ -128,7 +133,7 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
         table.add_row(text, f"all {len(rows)}", *_cells(total, used, direction))
         shown = rows if len(rows) <= 8 else [*rows[:3], *rows[-1:]]
         for row in (*shown, *(row for row in all_rows if row not in rows)):
-            table.add_row("", row["device"], *_cells(row, used, direction))
+            table.add_row("", printable(row["device"]), *_cells(row, used, direction))
     wide.print(table)
     if len(counted["devices"]) > 16:
         wide.print(
@@ -142,7 +147,7 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     for difference in counted["differences"]:
         whose = f" of {difference['device']}" if difference["device"] else ""
         numbers = f"{difference['expected']:,} and {difference['found']:,}"
-        wide.print(f"  {difference['ledgers']}{whose}: {numbers}: {difference['reason']}")
+        say(f"  {difference['ledgers']}{whose}: {numbers}: {difference['reason']}")
 
 
 def _cells(row: Mapping[str, int], used: Sequence[str], direction: str) -> list[str]:
@@ -170,7 +175,8 @@ def _ports(rows: Sequence[Mapping[str, Any]]) -> "Table":
         names = ("frames", "wire_bytes", "stream_bytes", "retransmitted_bytes")
         sums = [f"{sum(row[name] for row in own):,}" for name in names]
         where = f"{protocol} {port or 'fragments'}"
-        table.add_row("" if way == before else way, where, program or "–", str(len(own)), *sums)
+        name = printable(program) or "–"
+        table.add_row("" if way == before else way, where, name, str(len(own)), *sums)
         before = way
     return table
 

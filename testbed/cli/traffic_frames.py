@@ -11,6 +11,7 @@ from testbed.display.standard_streams import tell
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.message_table import FIELDS, captured_messages
 from testbed.telemetry.json_text import json_text
+from testbed.untrusted_text import printable
 from testbed.wire.header_fields import as_line
 
 _LINE = "{time:>12}  {ends:<24}  {kind:<10}  {bytes:>11}  {wire:>11}  {fields}"
@@ -28,8 +29,10 @@ def show_frames(run: RecordedRun, as_json: bool) -> None:
         typer.echo(json_text({"run": run.id, "damage": damage, "messages": rows}))
         return
     for problem in damage:
-        tell(problem)
-    typer.echo(f"{run.id}: {q.as_number(len(table), 'message')}; seconds since training began")
+        tell(printable(problem))
+    typer.echo(
+        f"{printable(run.id)}: {q.as_number(len(table), 'message')}; seconds since training began"
+    )
     heading = ("seconds", "from → to", "kind", "bytes", "wire bytes", "header")
     names = ("time", "ends", "kind", "bytes", "wire", "fields")
     typer.echo(_LINE.format(**dict(zip(names, heading, strict=True))))
@@ -37,7 +40,7 @@ def show_frames(run: RecordedRun, as_json: bool) -> None:
         typer.echo(
             _LINE.format(
                 time=f"{row['time']:.6f}",
-                ends=f"{row['source']} → {row['destination']}",
+                ends=printable(f"{row['source']} → {row['destination']}"),
                 kind=row["kind"] or "?",
                 bytes=f"{row['bytes']:,}",
                 wire=f"{row['wire_bytes']:,}",

@@ -211,6 +211,23 @@ def test_a_recount_by_the_command_agrees(run: Path, tmp_path: Path) -> None:
     assert "worker-3" in said and "payload" in said
 
 
+def test_a_path_and_a_name_are_printed_as_they_are(broken: Path, tmp_path: Path) -> None:
+    """What rich would take for markup, and what a terminal would act on."""
+    where = tmp_path / "a[b][/c]:ab:" / broken.name
+    where.parent.mkdir(parents=True)
+    broken.rename(where)
+
+    def change(content: dict[str, Any]) -> None:
+        names = content["devices"]
+        content["devices"] = {at: f"{name}[/d]:ab:\x1b" for at, name in names.items()}
+
+    ledgers(where, change)
+    for options in ([], ["--frames"]):
+        said = CommandLine(tmp_path).do("traffic", where, *options)
+        assert said.returncode == 0, said.stderr
+        assert "[/c]:ab:/" in said.stdout and "worker-3[/d]:ab:\\x1b" in said.stdout
+
+
 @pytest.mark.parametrize("name", ["message_bytes", "incomplete_bytes"])
 def test_a_role_that_reports_another_number_is_caught(
     broken: Path, tmp_path: Path, name: str
