@@ -107,8 +107,9 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
         wide.print(printable(text))
 
     capture, server = counted["capture"], "the server"
+    dropped = f"{capture['dropped']:,}" if "dropped" in capture else "an unknown number"
     say(
-        f"{run.id}: {capture['records']:,} packets captured, {capture['dropped']:,} dropped, "
+        f"{run.id}: {capture['records']:,} packets captured, {dropped} dropped, "
         f"{q.as_bytes(capture['bytes'])} in {q.as_number(len(capture['files']), 'file')}"
     )
     for problem in counted["damage"]:

@@ -324,6 +324,9 @@ def test_a_capture_that_dies_is_reported_and_the_run_goes_on(command: CommandLin
     traffic = started.record("summary")["traffic"]
     assert traffic["reconciled"] is False
     assert "the capture ended early" in traffic["differences"][0]["reason"]
+    said = command.do("traffic", started.run_directory)
+    assert said.returncode == 0, said.stderr
+    assert f"{traffic['capture']['records']:,} packets captured, an unknown number" in said.stdout
 
 
 def test_a_run_cut_short_has_its_capture(command: CommandLine) -> None:

@@ -56,7 +56,8 @@ def reconcile(ledgers: Ledgers, found: Account) -> list[LedgerDifference]:
     """
     assert ledgers.capture is not None
     flaw = _flaw(ledgers.capture, found)
-    reported, read = int(ledgers.capture.get("records", 0)), found.totals["records"]
+    read = found.totals["records"]
+    reported = ledgers.capture.get("records", read)
     differences: list[LedgerDifference] = []
     if read != reported:
         reason = flaw or "the files were changed, or are not all there"

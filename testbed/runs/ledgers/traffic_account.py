@@ -178,17 +178,16 @@ def capture_files(directory: Path, of: str | None) -> list[Path]:
 
 
 def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, Any]:
-    capture = ledgers.capture
-    if capture is None:
-        # The run was cut short, and with it the capture, before it could report its totals.
+    capture = ledgers.capture or {"error": "the run was cut short"}
+    if "records" not in capture:  # it could not report its totals: those of its files
         files = capture_files(directory, ledgers.of)
         capture = {
             "records": found.totals["records"],
-            "dropped": found.dropped or 0,
+            **({} if found.dropped is None else {"dropped": found.dropped}),
             "left_out": 0,
             "bytes": sum(path.stat().st_size for path in files),
             "files": [path.name for path in files],
-            "error": "the run was cut short",
+            "error": capture["error"],
             "complete": False,
         }
     differences = reconcile(ledgers, found) if ledgers.final else []
