@@ -5,6 +5,7 @@ The files are written here, field by field. What is in the frames is counted fro
 """
 
 import dataclasses
+import functools
 import itertools
 import json
 import shutil
@@ -25,8 +26,12 @@ HEADS = {1: 14, 101: 0, 113: 16, 276: 20}
 CHECKSUMS = [b"", b"\xaa\xbb", b"\xaa\xbb\xcc\xdd"]
 
 
-def frames() -> list[bytes]:
-    """Make a connection with segments before segmentation, and frames of other kinds."""
+def frames(tags: int = 0) -> tuple[bytes, ...]:
+    """Make a connection with segments before segmentation, and frames of other kinds.
+
+    Args:
+        tags: VLAN tags of each.
+    """
     talk: list[tuple[str, int, str, int, list[object]]] = [
         ("a", 0, "S", 0, [("MSS", 1460)]),
         ("b", 0, "SA", 0, [("MSS", 1200)]),
@@ -39,13 +44,21 @@ def frames() -> list[bytes]:
     made = []
     for source, sequence, flags, size, options in talk:
         layer = segment(source, 1234, sequence, flags, options) / (b"x" * size)
-        made.append(frame(source, 0, network(4, source, False, False) / layer, 0x0800))
-    made += [frame("b", 0, *other(kind, "b", 4, 300)) for kind in ("udp", "icmp")]
-    return made
+        made.append(frame(source, tags, network(4, source, False, False) / layer, 0x0800))
+    made += [frame("b", tags, *other(kind, "b", 4, 300)) for kind in ("udp", "icmp")]
+    return tuple(made)
 
 
 IP_FRAMES = frames()
 ARP = frame("a", 0, *other("arp", "a", 4, 0))
+TAGGED = (*frames(1), *frames(2))
+OF_LINK = {
+    1: (*IP_FRAMES, *TAGGED, ARP),
+    101: IP_FRAMES,
+    113: (*IP_FRAMES, *TAGGED),
+    276: (*IP_FRAMES, *TAGGED),
+}
+"""Frames of every kind that an interface of a link type captures."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +81,8 @@ def packets(raws: Sequence[bytes], link: int, checksum: bytes, snap: int) -> lis
     return made
 
 
-def expected(raws: Sequence[bytes], link: int, snap: int) -> dict[str, int]:
+@functools.cache
+def expected(raws: tuple[bytes, ...], link: int, snap: int) -> dict[str, int]:
     """Return the totals of frames of which so much is captured."""
     count = Count()
     for i, raw in enumerate(raws):
@@ -160,7 +174,7 @@ def same(path: Path, content: bytes, sums: dict[str, int]) -> None:
 def test_pcap_files_count_as_their_frames(
     tmp_path: Path, order: str, nano: bool, link: int
 ) -> None:
-    raws = [*IP_FRAMES, ARP] if link == 1 else IP_FRAMES
+    raws = OF_LINK[link]
     for checksum, snap in itertools.product(CHECKSUMS, (70, 65535)):
         made = packets(raws, link, checksum, snap)
         flags = len(checksum) // 2 << 28 | 0x0400_0000 if checksum else 0
@@ -182,7 +196,7 @@ def test_pcapng_files_count_as_their_frames(
     tmp_path: Path, order: str, kind: int, clock: Clock
 ) -> None:
     for link, checksum, snap in itertools.product(HEADS, CHECKSUMS, (70, 65535)):
-        raws = [*IP_FRAMES, ARP] if link == 1 else IP_FRAMES
+        raws = OF_LINK[link]
         made = packets(raws, link, checksum, snap)
         size = len(checksum)
         # The length in bytes, in bits, with each packet, and with each packet against the interface.
