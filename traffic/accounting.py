@@ -209,12 +209,8 @@ class Ledger:
         payload = headers.payload
         data = np.flatnonzero(payload > 0)
         new = np.zeros(len(flow), np.int64)
-        # A SYN takes a sequence number of its own; a damaged flag that looks like one does not.
-        syn = np.zeros(len(data), np.int64)
-        for row in np.flatnonzero(headers.flags[data] & SYN).tolist():
-            syn[row] = self._flows.all[flow[data[row]]].initial == headers.sequence[data[row]]
-        new[data] = self._positions.advance(
-            flow[data], headers.sequence[data] + syn & 0xFFFFFFFF, payload[data]
+        new[data], _ = self._positions.advance(
+            flow[data], self._flows.begins(headers, flow, data), payload[data]
         )
         frames, wire = as_frames(headers, self._flows.segment[flow])
         bare = tcp & (payload == 0)
