@@ -89,12 +89,11 @@ def show(account: Account, connections: bool) -> None:
     )
     if account.dropped:
         console.print(
-            f"the kernel dropped {account.dropped:,} packets of the capture: every number here is too "
-            "small",
+            f"{account.dropped:,} packets were dropped by the capture: every number here is too small",
             style="bold red",
         )
     elif account.dropped is None:
-        console.print("the files do not record whether the kernel dropped packets")
+        console.print("not all files record whether packets were dropped")
     if account.assumed:
         console.print(
             f"{account.assumed} directions of connections have no SYN in the files: their packets are "

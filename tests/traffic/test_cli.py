@@ -78,7 +78,7 @@ def test_summarize_prints_a_table(traffic: Run, file: Path) -> None:
     text = " ".join(lines)
     assert "7 packets in 1.000 s from 2023-11-14 22:13:20 UTC" in text
     assert "8 frames" in text
-    assert "do not record whether the kernel dropped packets" in text
+    assert "not all files record whether packets were dropped" in text
     head = next(line for line in lines if line.startswith("source"))
     assert "sent again" in head
     assert "other" not in head  # there are no such packets

@@ -226,6 +226,37 @@ def test_sections_interfaces_and_link_types_are_interleaved(tmp_path: Path) -> N
         same(tmp_path / "file", content, expected(IP_FRAMES, 1, 65535))
 
 
+@pytest.mark.parametrize(
+    ("files", "dropped"),
+    [
+        ([], None),
+        ([[]], None),
+        ([[None]], None),
+        ([[0], [0]], 0),
+        ([[0], [None]], None),  # the capture was killed after its first file was full
+        ([[None], [0]], None),
+        ([[3], [None]], 3),
+        ([[3], [5]], 5),  # each file has the drops so far
+        ([[3, 4], [1, 2]], 7),
+        ([[0, None]], None),
+        ([[0, 0]], 0),
+    ],
+)
+def test_that_nothing_was_dropped_is_known_if_all_files_say_so(
+    tmp_path: Path, files: list[list[int | None]], dropped: int | None
+) -> None:
+    """``files``: the drops that the statistics of each file's interfaces state, if there are any."""
+    paths = [tmp_path / str(number) for number in range(len(files))]
+    for path, interfaces in zip(paths, files, strict=True):
+        content = section("<") + interface("<", 1, CLOCKS[1]) * len(interfaces)
+        for number, drops in enumerate(interfaces):
+            if drops is not None:
+                counted = option("<", 5, struct.pack("<Q", drops))
+                content += block("<", 5, struct.pack("<III", number, 0, 0) + counted)
+        path.write_bytes(content)
+    assert account(paths).dropped == dropped
+
+
 def variants() -> list[tuple[bytes, list[int]]]:
     """Return small files of each kind, and where their packets end."""
     raws = [raw[:120] for raw in IP_FRAMES[:4]]
