@@ -29,6 +29,7 @@ from tests.traffic.isolation import (
     two_hosts,
 )
 from tests.traffic.packets import ADDRESS, MAC, frame, network, segment
+from traffic import pcapng_writing
 from traffic.accounting import account
 from traffic.capture_files import CaptureFile, Interface
 
@@ -356,12 +357,19 @@ def test_a_capture_that_cannot_be_made_is_explained_in_a_sentence(tmp_path: Path
         file = tmp_path / "there.pcapng"
         file.touch()
         start = ("capture", "-i", "lo", "-w")
+        reports = ("--json", "--report-every", "1")
         for arguments, options, sentence in (
             ((*start, file), {}, "cannot be made (File exists)"),
             ((*start, tmp_path / "no" / "x"), {}, "cannot be made (No such file or directory)"),
             (("capture", "-i", "nix", "-w", tmp_path / "x"), {}, "there is no interface nix"),
             ((*start, tmp_path / "x", "tcp porx"), {}, "the filter 'tcp porx' is not valid"),
+            ((*start, tmp_path / "x", "tcp \udcff"), {}, "is not valid"),
             ((*start, tmp_path / "x", "--exclude-host", "fd00::1"), {}, "is not an IPv4 address"),
+            (
+                (*start, tmp_path / "x", *reports, "--acknowledgements-to", "fd00::1"),
+                {},
+                "to an IPv4 address only",
+            ),
             ((*start, tmp_path / "x"), {"preexec_fn": drop_privilege}, "CAP_NET_RAW"),
         ):
             said = traffic(*arguments, **options)
@@ -373,6 +381,14 @@ def test_a_capture_that_cannot_be_made_is_explained_in_a_sentence(tmp_path: Path
         assert file.stat().st_size == 0
 
     isolated(body)
+
+
+@pytest.mark.parametrize("text", ["", "tcp", "tcp or " * 20_000 + "udp", "host \udcff"])
+def test_a_file_with_any_filter_and_name_is_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(pcapng_writing.header("eth\udcff", 128, text, "a test"))
+    file = CaptureFile(path)
+    assert list(file.records()) == [] and len(file.interfaces) == 1
 
 
 @real
