@@ -97,9 +97,9 @@ def expected(raws: tuple[bytes, ...], link: int, snap: int) -> dict[str, int]:
 
 def pcap(made: Sequence[Packet], order: str, nano: bool, link: int) -> tuple[bytes, list[int]]:
     """Return a file, and the places at which its packets end."""
-    result = struct.pack(
-        f"{order}IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, 65535, link
-    )
+    magic = 0xA1B23C4D if nano else 0xA1B2C3D4
+    # No tool reads the two words after the version, thiszone and sigfigs.
+    result = struct.pack(f"{order}IHHiIII", magic, 2, 4, 3600, 9, 65535, link)
     ends = []
     for one in made:
         result += struct.pack(f"{order}IIII", BEGAN + one.tick, 5, len(one.kept), one.length)
