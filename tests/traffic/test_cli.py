@@ -176,6 +176,7 @@ def test_an_empty_capture_has_no_packets(traffic: Run, file: Path) -> None:
     [
         (["summarize", "no-such-file"], 1, "no-such-file cannot be read: No such file"),
         (["summarize", "pyproject.toml"], 1, "is neither a pcap nor a pcapng file"),
+        (["summarize", "Makefile", "--per-second", "./Makefile"], 1, "would be overwritten"),
         (["summarize"], 2, "Missing argument"),
         (["capture"], 2, "--interface"),
         (["capture", "-i", "lo", "tcp", "--exclude-host", "1.2.3.4"], 2, "not both"),

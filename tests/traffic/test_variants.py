@@ -4,20 +4,25 @@ The files are written here, field by field. What is in the frames is counted fro
 (``tests.traffic.packets``), and by tshark.
 """
 
+import bz2
 import dataclasses
 import functools
+import gzip
 import itertools
 import json
+import lzma
 import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from tests.traffic.packets import TIMESTAMPS, Count, Sent, frame, network, other, segment
+from traffic import TrafficError
 from traffic.accounting import QUANTITIES, account
 
 BEGAN = 1_700_000_000
@@ -289,6 +294,15 @@ def test_a_file_that_is_cut_off_or_ends_in_zeros_is_counted_up_to_there(
         assert found.totals["records"] == len(ends)
         (damage,) = found.damage
         assert f"{path} is damaged at byte {len(whole):,}: " in damage
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+def test_a_compressed_file_is_to_be_unpacked(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / "file").write_bytes(pack(variants()[0][0]))
+    with pytest.raises(TrafficError, match=r"it is compressed: unpack it \(\w+ -d\)"):
+        account([tmp_path / "file"])
 
 
 def test_the_command_counts_what_it_can_and_ends_with_1(tmp_path: Path) -> None:
