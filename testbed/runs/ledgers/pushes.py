@@ -31,7 +31,8 @@ class Pushes(NamedTuple):
 def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
     """Locate the pushes of each device that sent any in its stream.
 
-    Of what peers sent, and what an aggregator's devices sent it, only the sum is known.
+    Of what peers sent, and what an aggregator's devices sent it, only the sum is known. Of a server that
+    was killed only the pushes in the journal are: it could not report its connections of before.
     """
     of_aggregator = ledgers.of is not None and is_aggregator(ledgers.of)
     connections: dict[str, list[ConnectionLedger]] = {}
@@ -40,6 +41,8 @@ def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
             connections.setdefault(one.device, []).append(one)
     peers = any(name.startswith("peer") for name in connections)
     rows = {} if of_aggregator or peers else _rows(run, ledgers)
+    if rows and ledgers.server_kills:
+        connections = {}
     none = np.zeros(0, np.int64), np.zeros(0, np.int64)
     located = {
         name: locate(*rows.get(name, none), connections.get(name, ()))
