@@ -315,6 +315,14 @@ def test_the_capture_can_be_switched_off(command: CommandLine) -> None:
     assert result.returncode == 2 and "was not captured" in result.stderr
 
 
+def test_a_simulation_has_no_capture(command: CommandLine) -> None:
+    spec = command.spec(SMALL | {"training": {"updates": 5}})
+    assert command.do("simulate", spec, "--no-report").returncode == 0
+    for options in ([], ["--frames"]):
+        refused = command.do("traffic", *options)
+        assert refused.returncode == 2 and "is a simulation: its wire bytes" in refused.stderr
+
+
 def test_a_capture_that_dies_is_reported_and_the_run_goes_on(command: CommandLine) -> None:
     started = command.start_run(SMALL | {"training": {"updates": 600}})
     started.until_training()

@@ -139,9 +139,11 @@ def captured_ledgers(run: RecordedRun) -> list[Ledgers]:
     """Return the ledgers of each server of a run that was captured, or of its observed peer.
 
     Raises:
-        NoRunError: it was not captured.
+        NoRunError: it was not captured, or is a simulation.
         TrafficError: they cannot be read.
     """
+    if run.manifest.engine == "simulation":
+        raise NoRunError(f"{run.id} is a simulation: its wire bytes are modelled, not captured")
     each = Ledgers.load_all(run.directory / "traffic")
     if not each[0].captured:
         raise NoRunError(f"{run.id} was not captured (traffic.capture: false)")
