@@ -8,7 +8,7 @@ import typer
 
 from testbed import number_text as q
 from testbed.cli.options import AnyRun, AsJson, RunsRoot
-from testbed.device_names import BACKGROUND_NAME
+from testbed.device_names import BACKGROUND_NAME, is_aggregator, is_server
 from testbed.display.standard_streams import tell
 from testbed.telemetry.json_text import json_text
 from testbed.untrusted_text import printable
@@ -106,7 +106,7 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     def say(text: str) -> None:
         wide.print(printable(text))
 
-    capture, server = counted["capture"], "the server"
+    capture, there = counted["capture"], printable(_together(counted["captured_at"]))
     dropped = f"{capture['dropped']:,}" if "dropped" in capture else "an unknown number"
     say(
         f"{run.id}: {capture['records']:,} packets captured, {dropped} dropped, "
@@ -126,7 +126,7 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     ]
     for name in used:
         table.add_column(_COLUMNS[name], justify="right")
-    for direction, text in (("ingress", f"to {server}"), ("egress", f"from {server}")):
+    for direction, text in (("ingress", f"to {there}"), ("egress", f"from {there}")):
         all_rows = [row for row in counted["devices"] if row["direction"] == direction]
         rows = [row for row in all_rows if row["device"] != BACKGROUND_NAME]
         rows.sort(key=lambda row: -row["wire_bytes"])
@@ -149,6 +149,16 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
         whose = f" of {difference['device']}" if difference["device"] else ""
         numbers = f"{difference['expected']:,} and {difference['found']:,}"
         say(f"  {difference['ledgers']}{whose}: {numbers}: {difference['reason']}")
+
+
+def _together(names: Sequence[str]) -> str:
+    """Return the devices at whose links was captured: servers, with aggregators, or one peer."""
+    aggregators = sum(map(is_aggregator, names))
+    servers = len(names) - aggregators
+    if len(names) == 1 and not is_server(names[0]):
+        return names[0]
+    text = "the server" if servers == 1 else f"{servers} servers"
+    return f"{text} and {q.as_number(aggregators, 'aggregator')}" if aggregators else text
 
 
 def _cells(row: Mapping[str, int], used: Sequence[str], direction: str) -> list[str]:

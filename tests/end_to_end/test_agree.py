@@ -14,6 +14,7 @@ import yaml
 
 from bench.agree import SPEC, carry_out, pairs
 from testbed.runs.ledgers.ledgers import Ledgers
+from tests.end_to_end.conftest import CommandLine
 
 pytestmark = [
     pytest.mark.real,
@@ -69,6 +70,8 @@ def test_each_shape_is_the_same_in_namespaces_and_in_the_simulator(
     spec["training"]["updates"] = 60
     digests = agree(tmp_path, spec)
     assert len(set(digests)) == len(digests)  # so that equal digests mean something
+    said = CommandLine(tmp_path).do("traffic", "agree", "--runs", tmp_path / "namespaces").stdout
+    assert "to the server " in said and "from peer-" in said  # which there is observed
 
 
 def test_encodings_pulls_and_error_feedback_agree(tmp_path: Path, spec: dict[str, Any]) -> None:

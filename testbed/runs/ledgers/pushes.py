@@ -31,8 +31,8 @@ class Pushes(NamedTuple):
 def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
     """Locate the pushes of each device that sent any in its stream.
 
-    Of what peers sent, and what an aggregator's devices sent it, only the sum is known. Of a server that
-    was killed only the pushes in the journal are: it could not report its connections of before.
+    Of what peers sent, and what an aggregator's devices sent it, only the sum is known. Of a server
+    that was killed only the pushes in the journal are: it could not report its earlier connections.
     """
     of_aggregator = ledgers.of is not None and is_aggregator(ledgers.of)
     connections: dict[str, list[ConnectionLedger]] = {}

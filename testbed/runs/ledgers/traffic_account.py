@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from testbed.device_names import SERVER_NAME
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.ledgers import Ledgers
@@ -105,8 +106,9 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     """Do as ``settle`` without writing anything, and add up each device's traffic.
 
     Returns:
-        The result of ``settle``, and ``damage``: what is wrong with the files; ``devices``: totals of
-        each device and direction; ``ports``, of programs: those of each device, direction and port.
+        The result of ``settle``, and ``damage``: what is wrong with the files; ``captured_at``: the
+        devices at whose links was captured; ``devices``: totals of each device and direction, where
+        ingress is what these received; ``ports``, of programs: those of each device, way and port.
 
     Raises:
         TrafficError: a capture cannot be read.
@@ -130,6 +132,7 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     return {
         **_together(each, entries),
         "damage": damage,
+        "captured_at": [one.devices.get(one.server, one.of or SERVER_NAME) for one in each],
         "devices": devices.to_pylist(),
         **({"ports": ports} if ports else {}),
     }
