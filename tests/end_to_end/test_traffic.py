@@ -293,6 +293,10 @@ def test_packets_dropped_by_the_capture_are_the_reported_reason(
     ledgers(broken, change)
     (difference,) = again(broken, tmp_path)["differences"]
     assert difference["reason"] == "the capture dropped 7 packets"
+    line = CommandLine(tmp_path)
+    told = json.loads(line.do("traffic", broken, "--frames", "--json").stdout)
+    assert told["damage"] == ["the capture dropped 7 packets"]
+    assert "the capture dropped 7 packets" in line.do("traffic", broken, "--frames").stderr
 
 
 def test_a_bound_on_the_capture_is_kept_and_reported(command: CommandLine) -> None:
