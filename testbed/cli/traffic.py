@@ -114,6 +114,8 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     )
     for problem in counted["damage"]:
         say(problem)
+    if any((run.directory / "traffic").glob("earlier-*")):
+        say("(of the run's last session; the files of those before it are in traffic/earlier-N)")
     table = Table(box=None, pad_edge=False)
     table.add_column("direction")
     table.add_column("device")

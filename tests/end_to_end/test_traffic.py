@@ -228,6 +228,13 @@ def test_a_path_and_a_name_are_printed_as_they_are(broken: Path, tmp_path: Path)
         assert "[/c]:ab:/" in said.stdout and "worker-3[/d]:ab:\\x1b" in said.stdout
 
 
+def test_of_a_resumed_run_the_last_session_is_shown(broken: Path, tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    assert "last session" not in line.do("traffic", broken).stdout
+    (broken / "traffic" / "earlier-1").mkdir()
+    assert "(of the run's last session; " in line.do("traffic", broken).stdout
+
+
 @pytest.mark.parametrize("name", ["message_bytes", "incomplete_bytes"])
 def test_a_role_that_reports_another_number_is_caught(
     broken: Path, tmp_path: Path, name: str
