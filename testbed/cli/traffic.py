@@ -62,24 +62,26 @@ def traffic(
 
         typer.echo(text())
         return
+    from testbed.cli.traffic_frames import frames_as_json, show_frames
+
     found = resolve(run, runs)
     counted: list[tuple[RecordedRun, dict[str, Any]]] = []
     for found_run in found:
         try:
-            if frames:
-                from testbed.cli.traffic_frames import show_frames
-
-                show_frames(found_run, as_json)
+            if frames and not as_json:
+                show_frames(found_run)
             else:
-                counted.append((found_run, _count(found_run)))
+                count = frames_as_json if frames else _count
+                counted.append((found_run, count(found_run)))
         except NoRunError as error:
             if len(found) == 1:
                 raise
             tell(f"left out: {error}")
-    if frames:
-        return
     if as_json:
-        typer.echo(json_text([counts for _, counts in counted], indent=2))
+        told = [counts for _, counts in counted]
+        # The messages of one run are one object, in one line, as they are many.
+        only = frames and len(found) == 1
+        typer.echo(json_text(told[0] if only else told, indent=None if frames else 2))
         return
     for found_run, counts in counted:
         _show(found_run, counts)

@@ -10,24 +10,30 @@ from testbed import number_text as q
 from testbed.display.standard_streams import tell
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.message_table import FIELDS, captured_messages
-from testbed.telemetry.json_text import json_text
 from testbed.untrusted_text import printable
 from testbed.wire.header_fields import as_line
 
 _LINE = "{time:>12}  {ends:<24}  {kind:<10}  {bytes:>11}  {wire:>11}  {fields}"
 
 
-def show_frames(run: RecordedRun, as_json: bool) -> None:
-    """Print the messages of a run by time: a line each, or one JSON object of all.
+def frames_as_json(run: RecordedRun) -> dict[str, Any]:
+    """Return the messages of a run by time, without what their headers do not say.
 
     Raises:
         NoRunError: the run has none, or its capture cannot be read.
     """
     table, damage = captured_messages(run)
-    if as_json:
-        rows = [{name: v for name, v in row.items() if v is not None} for row in _rows(table)]
-        typer.echo(json_text({"run": run.id, "damage": damage, "messages": rows}))
-        return
+    rows = [{name: v for name, v in row.items() if v is not None} for row in _rows(table)]
+    return {"run": run.id, "damage": damage, "messages": rows}
+
+
+def show_frames(run: RecordedRun) -> None:
+    """Print the messages of a run by time, a line each.
+
+    Raises:
+        NoRunError: the run has none, or its capture cannot be read.
+    """
+    table, damage = captured_messages(run)
     for problem in damage:
         tell(printable(problem))
     typer.echo(

@@ -4,6 +4,7 @@ The emulation has real namespaces and sockets; the simulation is one process. Th
 each shape of algorithm.
 """
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,11 @@ def test_each_shape_is_the_same_in_namespaces_and_in_the_simulator(
     spec["training"]["updates"] = 60
     digests = agree(tmp_path, spec)
     assert len(set(digests)) == len(digests)  # so that equal digests mean something
-    said = CommandLine(tmp_path).do("traffic", "agree", "--runs", tmp_path / "namespaces").stdout
+    line, runs = CommandLine(tmp_path), ("--runs", tmp_path / "namespaces")
+    said = line.do("traffic", "agree", *runs).stdout
     assert "to the server " in said and "from peer-" in said  # which there is observed
+    messages = json.loads(line.do("traffic", "agree", *runs, "--frames", "--json").stdout)
+    assert len({one["run"] for one in messages}) == len(digests)
 
 
 def test_encodings_pulls_and_error_feedback_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
